@@ -35,6 +35,8 @@ from tools.sql_mutants import SQL, Mutant, mutants, reached_by, targets
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REACH_FILE: Final = ROOT / ".tools" / "mutations_reach.jsonl"
+SURVIVORS_FILE: Final = ROOT / ".tools" / "mutants_survived.txt"
+"""Of the run that goes on or was the last, one a line, as each is found."""
 EQUIVALENT_FILE: Final = ROOT / "tests" / "equivalent_mutants.txt"
 HANG_SECONDS: Final = 20
 """What a test may take longer than it took before. No test waits for as long as that."""
@@ -98,7 +100,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--mutant-seconds", type=float, default=60, help="time for one mutant's tests")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.option.reach and not hasattr(config, "workerinput"):
+        SURVIVORS_FILE.unlink(missing_ok=True)
     SENT.names.update({path.read_text(encoding="utf-8"): path.stem for path in statement_paths()})
     driver: Any = asyncpg.Connection
     send, simple = driver._get_statement, driver.execute
@@ -190,6 +194,9 @@ class MutantItem(pytest.Item):
         """Run the mutant; after the last one of its file, also the tests that killed others."""
         began = monotonic()
         result, text = self._judge.run(self.mutant)
+        if result == "failed":
+            with SURVIVORS_FILE.open("a", encoding="utf-8") as file:
+                file.write(f"{self.mutant.target}::{self.mutant.label}: {text}\n")
         yield self._report("call", result, text, monotonic() - began)
         if isinstance(following, MutantItem) and following.mutant.target == self.mutant.target:
             return
@@ -270,8 +277,12 @@ class Judge:
                 yield nodeid
 
     def _order(self, mutant: Mutant) -> list[pytest.Item]:
-        names = reached_by(mutant.target)
-        costs = {n: self._cost(n, names) for n, r in self._reach.items() if r.statements & names}
+        target, names = mutant.target.rpartition("/")[2], reached_by(mutant.target)
+        costs = {
+            nodeid: self._cost(nodeid, target, names)
+            for nodeid, reach in self._reach.items()
+            if reach.statements & names
+        }
         first = [nodeid for nodeid in self._killers if nodeid in costs]
         rest = sorted(costs.keys() - set(first), key=costs.__getitem__)
         files = {self._items[nodeid].path: place for place, nodeid in reversed([*enumerate(rest)])}
@@ -291,13 +302,17 @@ class Judge:
                 break
         return count, None, ""
 
-    def _cost(self, nodeid: str, names: set[str]) -> float:
-        """Return a test's time by its share of what is rarely sent; much less if it is cited."""
+    def _cost(self, nodeid: str, target: str, names: set[str]) -> float:
+        """Return a test's time by its share of what is rarely sent; much less if it is cited.
+
+        Less still if the target itself is: nearly every test reaches the function of a trigger.
+        """
         rarity = {name: self._rarity(name) for name in self._reach[nodeid].statements}
         own = sum(value for name, value in rarity.items() if name in names)
-        cites = any(name in _text(self._items[nodeid].path) for name in names)
+        text = _text(self._items[nodeid].path)
+        cited = 400 if target in text else 20 if any(name in text for name in names) else 1
         seconds = max(self._reach[nodeid].seconds, 0.001)
-        return seconds * sum(rarity.values()) / own / (20 if cites else 1)
+        return seconds * sum(rarity.values()) / own / cited
 
     @functools.cache  # noqa: B019 - there is one judge
     def _rarity(self, name: str) -> float:

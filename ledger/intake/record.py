@@ -139,7 +139,7 @@ def _other_keys(fresh: Sequence[ReceivedEvent]) -> list[tuple[str, str, int, dat
 
 def _buckets(reads: Sequence[InterpretedEvent], keys: set[tuple[str, str]]) -> list[int]:
     locked = {business_key for _, business_key in keys}
-    locked.update(read.key or read.event.id for read in reads)
+    locked.update(read.key for read in reads if read.key is not None)
     return sorted(set(partitions_of([key.encode() for key in locked], KEY_LOCK_BUCKETS)))
 
 
@@ -155,7 +155,9 @@ async def _known_events(
     )
     if len(rows) > _KNOWN_EVENTS_MAX:
         shown = keys.pop()[1] if len(keys) == 1 else f"{len(keys)} keys"
-        problem = Problem("business_key", shown, f"has over {_KNOWN_EVENTS_MAX:,} earlier events")
+        reason = f"has over {_KNOWN_EVENTS_MAX:,} earlier events"
+        accepted = "a business key that fewer events concern"
+        problem = Problem("business_key", shown, reason, accepted)
         raise InvalidEvent("The event cannot be applied by its time.", [problem])
     known: list[ReceivedEvent] = []
     for row in rows:

@@ -24,7 +24,7 @@ from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, PlanProfile, open_pool
+from dueledger.ledger.store import Connection, PlanProfile, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import (
     Claim,
@@ -46,6 +46,8 @@ POLLS_MAX = 400
 
 Take = Callable[..., Awaitable[AppliedEvents]]
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+TakeAtOnce = Callable[..., Awaitable[None]]
 Send = Callable[[Sequence[Message]], Awaitable[None]]
 TakeAll = Callable[[TopicIntake, int], Awaitable[dict[str, int]]]
 
@@ -194,6 +196,42 @@ def take(connection: Connection, actor_no: int) -> Take:
             return await record_batch(on, rules, reads, actor_no=actor_no)
 
     return apply
+
+
+@pytest.fixture
+async def take_at_once(
+    database: str, connection: Connection, take: Take, eventually: Eventually
+) -> AsyncGenerator[TakeAtOnce]:
+    """Apply two events in two transactions: the second one waits until the first commits.
+
+    `between` is what happens after the first was recorded, and before the second is.
+    """
+    other = await connect(database, application_name="other", profile=PlanProfile.ANALYTIC)
+    watcher = await connect(database, application_name="watcher")
+
+    async def second_waits() -> object:
+        return await watcher.fetchval(
+            "select count(*) from pg_stat_activity"
+            " where datname = current_database() and wait_event_type = 'Lock'"
+        )
+
+    async def apply(
+        first: DomainEvent,
+        second: DomainEvent,
+        between: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        await make_event_months(connection, [BEGINNING.date()])  # before anybody waits
+        async with other.transaction():
+            await take(first, on=other)
+            if between is not None:
+                await between()
+            waiting = asyncio.ensure_future(take(second))
+            await eventually(second_waits)
+        await waiting
+
+    yield apply
+    await other.close()
+    await watcher.close()
 
 
 @pytest.fixture

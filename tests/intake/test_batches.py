@@ -1,6 +1,5 @@
 """Batches of events against a real ledger: order, duplicates, unknown tenants, replays."""
 
-import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,16 +13,23 @@ from hypothesis import strategies as st
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.ledger.store.partitions import make_event_months
 
-from .conftest import BEGINNING, Take, activated, amended, cancelled, complete_everything, renewal
+from .conftest import (
+    BEGINNING,
+    Take,
+    TakeAtOnce,
+    activated,
+    amended,
+    cancelled,
+    complete_everything,
+    renewal,
+)
 
 SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
 States = Callable[[], Awaitable[dict[str, str]]]
-Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 EVENTS = [
     activated("P-1", minute=0),
@@ -187,35 +193,11 @@ async def test_any_order_of_activation_and_cancellation_leaves_the_very_same_sta
 
 
 async def test_two_processes_that_record_a_keys_events_at_once_miss_neither(
-    database: str,
-    take: Take,
-    set_rule: SetRule,
-    read_states: States,
-    connection: Connection,
-    eventually: Eventually,
-    kind: str,
+    take_at_once: TakeAtOnce, set_rule: SetRule, read_states: States, kind: str
 ) -> None:
     """Each would fold without the other's event, were the key not held until the commit."""
     await set_rule(renewal(kind))
-    other = await connect(database, application_name="other", profile=PlanProfile.ANALYTIC)
-    watcher = await connect(database, application_name="watcher")
-    await make_event_months(connection, [BEGINNING.date()])  # before anybody waits
-    transaction = connection.transaction()
-    await transaction.start()
-    await take(activated("P-1", minute=1))
-    second = asyncio.ensure_future(take(cancelled("P-1", minute=5), on=other))
-
-    async def second_waits() -> object:
-        return await watcher.fetchval(
-            "select count(*) from pg_stat_activity"
-            " where datname = current_database() and wait_event_type = 'Lock'"
-        )
-
-    await eventually(second_waits)
-    await transaction.commit()
-    await second
-    await other.close()
-    await watcher.close()
+    await take_at_once(activated("P-1", minute=1), cancelled("P-1", minute=5))
     assert await read_states() == {"P-1 2027-03-01": "cancelled"}
 
 

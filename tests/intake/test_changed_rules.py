@@ -8,7 +8,7 @@ from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.store import Connection
 from dueledger.reconciler import Reconciler
 
-from .conftest import BEGINNING, Take, activated, cancelled, renewal
+from .conftest import BEGINNING, Take, TakeAtOnce, activated, cancelled, renewal
 from .test_reinstatements import name_after
 
 SetRule = Callable[..., Awaitable[int]]
@@ -37,6 +37,17 @@ async def read_endings(connection: Connection) -> dict[str, str]:
     return {row["cycle"]: row["ending"] for row in rows}
 
 
+async def name_expiry(connection: Connection, set_rule: SetRule, kind: str) -> None:
+    """Put a version in force by which an expiry cancels."""
+    cancelling = [
+        {"event": event, "business_key": "data.policy"}
+        for event in ("PolicyCancelled", "PolicyExpired")
+    ]
+    now = await connection.fetchval("select clock_timestamp()")
+    assert now > BEGINNING
+    await set_rule(renewal(kind, cancel_on=cancelling), effective_from=now)
+
+
 @pytest.fixture
 async def expiry_cancels(
     connection: Connection, take: Take, set_rule: SetRule, kind: str
@@ -46,13 +57,7 @@ async def expiry_cancels(
     await set_rule(renewal(kind))
     await take(activated("P-1", minute=0))
     await take(expiry)
-    cancelling = [
-        {"event": event, "business_key": "data.policy"}
-        for event in ("PolicyCancelled", "PolicyExpired")
-    ]
-    now = await connection.fetchval("select clock_timestamp()")
-    assert now > BEGINNING
-    await set_rule(renewal(kind, cancel_on=cancelling), effective_from=now)
+    await name_expiry(connection, set_rule, kind)
     return expiry
 
 
@@ -79,6 +84,27 @@ async def test_g1_an_activation_after_it_leaves_one_item_open(
         "2027": "cancelled",
         name_after(expiry_cancels): "open",
     }
+    assert (await reconciler.run_pass()).found == {}
+
+
+async def test_g1_an_event_that_waits_for_one_without_a_rule_sees_it_by_the_rule_of_now(
+    connection: Connection,
+    take: Take,
+    take_at_once: TakeAtOnce,
+    set_rule: SetRule,
+    reconciler: Reconciler,
+    kind: str,
+) -> None:
+    """The process that records the first event has not read the newer version of the rule."""
+    expiry = expired("P-1", minute=10)
+    await set_rule(renewal(kind))
+    await take(activated("P-1", minute=0))
+
+    await take_at_once(
+        expiry, activated("P-1", minute=30), between=lambda: name_expiry(connection, set_rule, kind)
+    )
+
+    assert await read_endings(connection) == {"2027": "cancelled", name_after(expiry): "open"}
     assert (await reconciler.run_pass()).found == {}
 
 

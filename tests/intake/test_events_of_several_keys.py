@@ -1,18 +1,30 @@
 """An event that concerns several business keys is applied to each by its own time."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
+from aiokafka import ConsumerRecord
 
-from dueledger.ledger.errors import InvalidEvent
 from dueledger.ledger.intake import record
+from dueledger.ledger.kafka.envelope import REJECTED_CODE, REJECTED_FIELD, REJECTED_REASON
+from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.rules.event_rules import DomainEvent
-from dueledger.ledger.store import Connection, PlanProfile, open_pool
-from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.reconciler import Reconciler, ReconcilerSources
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.events import list_key_events
+from dueledger.reconciler import Reconciler
 
-from .conftest import BEGINNING, Take, activated, renewal
+from .conftest import (
+    BEGINNING,
+    Send,
+    Take,
+    TakeAll,
+    TakeAtOnce,
+    activated,
+    cancelled,
+    message,
+    renewal,
+)
 
 SetRule = Callable[..., Awaitable[int]]
 
@@ -22,13 +34,6 @@ from ledger.due_item i
 left join ledger.transition t on t.item_no = i.item_no
 left join ledger.transition_event e on e.event = t.event
 """
-
-
-@pytest.fixture
-async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Reconciler]:
-    actor_no = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
-    async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        yield Reconciler(pool, ReconcilerSources(), actor_no)
 
 
 def replaced(old: str, new: str, *, minute: int) -> DomainEvent:
@@ -78,8 +83,36 @@ async def test_g1_an_event_of_two_keys_is_applied_to_both_whatever_is_received_l
     assert (await reconciler.run_pass()).found == {}
 
 
-async def test_a_key_with_more_events_than_are_read_refuses_the_next_and_says_so(
-    take: Take,
+@pytest.mark.usefixtures("rules")
+async def test_g1_two_processes_that_record_events_of_one_key_at_once_miss_neither(
+    take_at_once: TakeAtOnce, connection: Connection, reconciler: Reconciler
+) -> None:
+    """The key is the first of one event, and either the first or the second of the other."""
+    await take_at_once(replaced("old", "new", minute=20), activated("old", minute=10))
+    assert await states(connection) == {"old": "cancelled", "new": "open"}
+    assert (await reconciler.run_pass()).found == {}
+
+
+@pytest.mark.usefixtures("rules")
+async def test_an_event_is_listed_once_however_many_of_its_keys_are_asked_about(
+    take: Take, set_rule: SetRule, connection: Connection, kind: str
+) -> None:
+    await set_rule(
+        renewal(kind, definition="third", event="PolicyReplaced", business_key="data.term")
+    )
+    event = replaced("old", "new", minute=20)
+    await take(event)
+    for keys in (["old"], ["new", "2027"], ["old", "2027"], ["old", "new", "2027"]):
+        tenants = ["insurer"] * len(keys)
+        listed = await list_key_events(connection, tenants, keys, [event.type], limit=9)
+        assert [each.id for each in listed] == [event.id], keys
+
+
+async def test_a_key_with_more_events_than_are_read_rejects_the_next_and_says_what_to_do(
+    intake: TopicIntake,
+    send: Send,
+    take_all: TakeAll,
+    read_rejected: Callable[[int], Awaitable[list[ConsumerRecord]]],
     set_rule: SetRule,
     connection: Connection,
     kind: str,
@@ -87,9 +120,20 @@ async def test_a_key_with_more_events_than_are_read_refuses_the_next_and_says_so
 ) -> None:
     await set_rule(renewal(kind))
     monkeypatch.setattr(record, "_KNOWN_EVENTS_MAX", 2)
-    for minute in range(3):
-        await take(activated("P-1", minute=minute))
-    with pytest.raises(InvalidEvent, match=r"business_key: has over 2 earlier events \(got P-1\)"):
-        await take(activated("P-1", minute=3))
-    await take(activated("P-2", minute=3))
+    await send([message(activated("P-1", minute=minute)) for minute in range(3)])
+    await take_all(intake, 3)
+    await send([message(cancelled("P-1", minute=3)), message(activated("P-2", minute=3))])
+    sums = await take_all(intake, 2)
+    assert (sums["events"], sums["rejected"]) == (1, 1)
     assert await connection.fetchval("select count(*) from ledger.event") == 4
+    (rejected,) = await read_rejected(1)
+    headers = dict(rejected.headers)
+    assert (headers[REJECTED_CODE], headers[REJECTED_FIELD]) == (b"INVALID_EVENT", b"business_key")
+    assert (
+        headers[REJECTED_REASON]
+        .decode()
+        .endswith(
+            "business_key: has over 2 earlier events (got P-1)."
+            " Write: a business key that fewer events concern."
+        )
+    )

@@ -4,7 +4,15 @@ from uuid import UUID
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.claims import Claim, reap_runs
-from dueledger.ledger.store.runs import Outcome, Settlement, StartResult, settle_runs, start_runs
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
+from dueledger.ledger.store.runs import (
+    Outcome,
+    Settlement,
+    SettleRefusal,
+    StartResult,
+    settle_runs,
+    start_runs,
+)
 from tests.claim_ids import claim_ids, run_ids
 
 from .conftest import Ledger
@@ -12,6 +20,16 @@ from .conftest import Ledger
 COMPLETED = Outcome(TransitionEvent.COMPLETED)
 FAILED = Outcome(TransitionEvent.FAILED, '{"reason":"test"}')
 SIZE = 4
+OUTCOMES = (
+    TransitionEvent.COMPLETED,
+    TransitionEvent.COMPLETED,
+    TransitionEvent.FAILED,
+    TransitionEvent.SNOOZED,
+    TransitionEvent.RELEASED,
+    TransitionEvent.PARKED,
+    TransitionEvent.CANCELLED,
+)
+"""Each event that a settlement may have."""
 
 
 async def _claims(ledger: Ledger, count: int) -> list[Claim]:
@@ -86,18 +104,78 @@ async def test_outcomes_of_several_runs_are_recorded_for_the_items_of_each(
 
     assert await settle_runs(ledger.connection, settlements, ledger.worker_no) == []
 
-    rows = await ledger.connection.fetch("select run_no, item_no, event from ledger.transition")
+    rows = await ledger.connection.fetch(
+        "select run_no, item_no, event from ledger.transition order by 1, 2"
+    )
     items = [*first.item_nos, *second.item_nos]
     every = [outcome for some in outcomes for outcome in some]
-    assert {tuple(row) for row in rows} == {
+    assert [tuple(row) for row in rows] == [
         (results[place // 2].run_no, item_no, outcome.event)
         for place, (item_no, outcome) in enumerate(zip(items, every, strict=True))
         if outcome is not None
-    }
+    ]
     open_runs = await ledger.connection.fetch(
         "select run_no from ledger.run where closed_at is null"
     )
     assert [row["run_no"] for row in open_runs] == [results[3].run_no]
+
+
+async def test_each_outcome_is_recorded_once_and_counts_for_the_circuit_of_its_flow_alone(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    runs: list[int | None] = []
+    for lane, ratio in {"": 0.5, "idle": 0.5, "limited": None}.items():
+        await ledger.emit(len(OUTCOMES), lane=lane)
+        limits = FlowLimits(concurrency_max=1_000, circuit_failure_ratio=ratio)
+        scope = FlowScope("acme", ledger.kind, lane)
+        await set_flow_limits(ledger.connection, scope, limits, actor_no=ledger.worker_no)
+        claim = await ledger.claim(limited=True)
+        runs.append((await ledger.start(claim.fence, 1, len(OUTCOMES))).run_no)
+
+    for run_no in (runs[0], runs[2]):
+        assert await ledger.settle(run_no, *OUTCOMES) == []
+
+    rows = await ledger.connection.fetch(
+        "select run_no, event from ledger.transition order by 1, item_no"
+    )
+    assert [tuple(row) for row in rows] == [
+        (run_no, event) for run_no in (runs[0], runs[2]) for event in OUTCOMES
+    ]
+    counted = await ledger.connection.fetch(
+        "select f.lane, o.run_no, o.completed, o.failed"
+        " from ledger.flow_outcome o join ledger.flow f using (flow_no)"
+    )
+    assert [tuple(row) for row in counted] == [("", runs[0], 2, 1)]
+
+
+async def test_g4_only_the_refused_settlements_of_a_call_are_returned_and_only_stale_recorded(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    starts = await _start(ledger, await _claims(ledger, 2))
+    settled, lapsed, *fresh = await run_ids(
+        ledger.connection, [start.run_no or 0 for start in starts]
+    )
+    await settle_runs(
+        ledger.connection, [Settlement(settled, [COMPLETED, FAILED])], ledger.worker_no
+    )
+    await ledger.connection.execute(
+        "update ledger.run set closed_at = ledger.now() where run_no = $1", lapsed.run_no
+    )
+
+    refused = await settle_runs(
+        ledger.connection,
+        [Settlement(run, [COMPLETED, FAILED]) for run in (settled, lapsed, *fresh)],
+        ledger.worker_no,
+    )
+
+    assert sorted((each.run_no, each.reason) for each in refused) == [
+        (settled.run_no, SettleRefusal.SETTLED),
+        (lapsed.run_no, SettleRefusal.STALE),
+    ]
+    rows = await ledger.connection.fetch("select verb, reason, run_no from ledger.rejected_write")
+    assert [tuple(row) for row in rows] == [("settle", "stale", lapsed.run_no)]
 
 
 async def test_items_of_lapsed_runs_are_pending_again_once_each_without_those_that_ended(

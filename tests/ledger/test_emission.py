@@ -26,6 +26,7 @@ from dueledger.ledger.store.items import (
     skip_items,
 )
 from dueledger.ledger.store.partitions import make_partitions, split_default_partition
+from dueledger.ledger.store.statements import statement
 
 from .conftest import Ledger
 
@@ -33,6 +34,7 @@ VECTORS: list[dict[str, str]] = json.loads(
     (Path(__file__).resolve().parents[2] / "docs" / "identity-vectors.json").read_text()
 )
 MakeDrafts = Callable[..., list[ItemDraft]]
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 RETIRED_KEY_SCANS = """
 select pg_stat_get_xact_numscans('ledger.retired_key'::regclass)
@@ -79,7 +81,7 @@ async def test_one_key_twice_in_a_batch_is_created_once(
 async def test_g10_a_key_whose_partition_was_dropped_long_ago_is_not_new(
     connection: Connection, actor_no: int, make_drafts: MakeDrafts
 ) -> None:
-    (draft,) = make_drafts()
+    draft, other = make_drafts(2)
     await set_clock(connection, draft.due_at.replace(2027, 3), 0)
     await make_partitions(connection, ahead=timedelta(0))  # its month has claims and runs
     await connection.execute("insert into ledger.retired_key values ($1, now())", draft.id)
@@ -87,9 +89,9 @@ async def test_g10_a_key_whose_partition_was_dropped_long_ago_is_not_new(
         "drop table ledger.due_item_202703, ledger.transition_202703;"
         "delete from ledger.partition_span where parent = 'due_item' and starts_on = '2027-03-01'"
     )
-    (answer,) = await emit_items(connection, [draft], actor_no=actor_no)
-    assert not answer.created
-    assert await connection.fetchval("select count(*) from ledger.pending") == 0
+    answers = await emit_items(connection, [draft, other], actor_no=actor_no)
+    assert [answer.created for answer in answers] == [False, True]
+    assert await connection.fetchval("select count(*) from ledger.pending") == 1
 
 
 async def test_only_emission_into_a_month_without_a_partition_asks_for_retired_keys(
@@ -185,6 +187,16 @@ async def test_what_is_refused_names_its_field_and_nothing_is_half_written(
     assert field in str(refusal.value) or field == "text"
     assert await connection.fetchval("select count(*) from ledger.due_item") == 0
     assert await connection.fetchval("select count(*) from ledger.pending") == 0
+
+
+@pytest.mark.parametrize("day", [None, date(1969, 12, 31), date(2200, 1, 1)])
+async def test_a_date_that_no_item_may_have_is_refused_under_its_name(
+    connection: Connection, actor_no: int, day: date | None
+) -> None:
+    terms = (["acme"], ["Test"], [""], [1], ["P-1"], ["2027"], [day], [NOON], ["{}"], actor_no)
+    with pytest.raises(asyncpg.PostgresError) as refusal:
+        await connection.fetch(statement("emit_items"), *terms, *[None] * 15)
+    assert (refusal.value.sqlstate, refusal.value.column_name) == ("DL002", "effective_date")
 
 
 async def test_a_payload_of_exactly_256_kib_is_kept_to_the_letter(

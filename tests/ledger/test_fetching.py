@@ -11,6 +11,7 @@ import pytest
 from aiokafka import AIOKafkaClient, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from aiokafka.protocol.fetch import FetchRequest
+from structlog.testing import capture_logs
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import fetcher
@@ -21,6 +22,7 @@ from dueledger.ledger.kafka.record_batches import FetchedBatch, KafkaRecord, Rec
 from dueledger.ledger.kafka.topic_reader import started
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
+from dueledger.ledger.runtime.log import LogEvent
 
 POLLS_MAX = 300
 Send = Callable[[AIOKafkaClient, int, object], Awaitable[Any]]
@@ -382,6 +384,59 @@ async def test_a_response_from_before_a_rebalance_or_a_seek_is_dropped(
             expected = 2 if change == "seek" else 0  # nothing is committed
             offsets = [record.offset for record in records_of(await take(consumer, 6))]
             assert offsets == list(range(expected, offsets[-1] + 1))
+
+
+async def test_a_response_to_a_request_from_before_a_revocation_is_dropped_at_once(
+    sent: Sent, consumer: BatchConsumer, place: TopicPartition, bootstrap_servers: str
+) -> None:
+    passed, answered, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hold(client: AIOKafkaClient, node: int, request: object) -> Any:  # noqa: ANN401 - as aiokafka's
+        response = await sent.send(client, node, request)
+        passed.set()
+        if response.topics[0][1][0][-1]:  # it has records
+            answered.set()
+            await released.wait()
+        return response
+
+    sent.answer = hold
+    await passed.wait()  # no earlier request is out
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
+        await send(producer, place, b"one")
+    await answered.wait()
+    inside: Any = consumer
+    requests = list(inside._fetcher._running.values())
+    inside._fetcher.revoke()  # and nothing is assigned yet
+    released.set()
+    await asyncio.wait(requests)
+    assert await consumer.getbatches(timeout_ms=0, records_max=10) == {}
+
+
+async def test_of_successive_requests_that_fail_the_first_is_logged(
+    sent: Sent, consumer: BatchConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetcher, "RETRY_SECONDS", 0.01)
+    failures_left, recovered = 0, asyncio.Event()
+
+    async def fail(client: AIOKafkaClient, node: int, request: object) -> Any:  # noqa: ANN401 - as aiokafka's
+        nonlocal failures_left
+        if failures_left > 0:
+            failures_left -= 1
+            raise KafkaError("lost")
+        response = await sent.send(client, node, request)
+        if not failures_left:
+            recovered.set()
+        return response
+
+    sent.answer = fail
+    for _ in range(2):
+        await recovered.wait()
+        recovered.clear()
+        failures_left = 3
+        with capture_logs() as logged:
+            await recovered.wait()
+        assert [line["event"] for line in logged] == [LogEvent.FETCH_FAILED]
+    assert consumer.assignment()
 
 
 async def test_partitions_move_to_a_second_member_and_each_record_is_read(

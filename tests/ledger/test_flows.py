@@ -1,6 +1,9 @@
 """An operator's control of flows, and their limits: measured, not cached."""
 
-from datetime import UTC, datetime
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import pytest
 
@@ -8,6 +11,7 @@ from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import claim_items, claim_serial_items, list_due_flows
+from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flow_limits import spend_tokens
 from dueledger.ledger.store.flows import (
     FlowLimits,
@@ -28,6 +32,8 @@ from .conftest import Ledger, allowance, limit
 COMPLETED = TransitionEvent.COMPLETED
 FAILED = TransitionEvent.FAILED
 LONG_HENCE = datetime(2199, 1, 1, tzinfo=UTC)
+NOON: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
+HOUR: Final = timedelta(hours=1)
 
 
 async def test_a_pause_covers_what_is_there_and_what_comes(ledger: Ledger) -> None:
@@ -179,6 +185,68 @@ async def test_what_does_not_wait_cannot_be_expedited(ledger: Ledger) -> None:
     )
     assert answered.result is RequestResult.ILLEGAL
     assert ("trigger", "illegal") in await ledger.rejected()
+
+
+async def test_an_item_that_waits_for_its_key_is_not_expedited_and_one_that_is_due_keeps_its_time(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, NOON, 0)
+    blocked, due, later = await ledger.emit(3, due_at=LONG_HENCE)
+    for item, at in ((blocked, "infinity"), (due, str(NOON - HOUR))):
+        await ledger.connection.execute(
+            "update ledger.pending p set available_at = $2::text::timestamptz, serial = i.item_no,"
+            " serial_due_at = i.due_at, overlap = 1"
+            " from ledger.due_item i where i.item_no = p.item_no and i.id = $1",
+            item,
+            at,
+        )
+    for reason in ("first", "second"):
+        answers = await expedite_items(
+            ledger.connection, [blocked, due, later], reason=reason, actor_no=ledger.worker_no
+        )
+        assert [(answer.id, answer.result) for answer in answers] == [
+            (blocked, RequestResult.ILLEGAL),
+            (due, RequestResult.DONE),
+            (later, RequestResult.DONE),
+        ]
+    rows = await ledger.connection.fetch(
+        "select i.id, nullif(p.available_at, 'infinity'), e.reason"
+        " from ledger.due_item i join ledger.pending p using (item_no)"
+        " left join ledger.expedited e using (item_no)"
+    )
+    assert {row[0]: tuple(row)[1:] for row in rows} == {
+        blocked: (None, None),
+        due: (NOON - HOUR, "first"),
+        later: (NOON, "first"),
+    }
+    assert await ledger.rejected() == [("trigger", "illegal")] * 2
+
+
+async def test_two_who_make_a_flow_at_once_share_it(
+    ledger: Ledger, database: str, eventually: Callable[..., Awaitable[bool]]
+) -> None:
+    await ledger.emit()
+    rival = await connect(database, application_name="rival")
+    making = rival.transaction()
+    await making.start()
+    drafts = ledger.make_drafts(lane="eu", prefix="rival")
+    await emit_items(rival, drafts, actor_no=ledger.worker_no)
+    second = asyncio.create_task(ledger.emit(lane="eu"))
+    pid = ledger.connection.get_server_pid()
+
+    async def waits() -> bool:
+        return await rival.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid)
+
+    await eventually(waits)
+    await making.commit()
+    await second
+    counts = await rival.fetch(
+        "select f.lane, count(*) from ledger.due_item join ledger.flow f using (flow_no)"
+        " group by f.flow_no order by 1"
+    )
+    assert [tuple(row) for row in counts] == [("", 1), ("eu", 2)]
+    await rival.close()
 
 
 async def test_a_flow_made_beside_a_pause_is_paused_by_the_next_tick(

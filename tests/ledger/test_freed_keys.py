@@ -3,10 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import pytest
+
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import connect
+from dueledger.ledger.store import connect, open_pool
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.ledger.upkeep import Upkeep
 
 from .conftest import Ledger
 
@@ -163,3 +166,30 @@ async def test_an_end_passes_an_item_of_its_key_that_another_has_locked(
         await ledger.connection.execute(WRITE, [keys.holders["one"]], [TransitionEvent.CANCELLED])
     await rival.close()
     assert await keys.left("pending where available_at = 'infinity'") == {keys.first["one"]}
+
+
+async def test_g9_upkeep_visits_some_held_keys_in_each_pass_and_all_of_them_in_turn(
+    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ledger.stand_at(NOON)
+    keys = Keys(ledger)
+    for name in ("first", "second", "third"):
+        await keys.hold(name, ledger.kind, is_pending=name == "third")
+    await ledger.connection.execute("delete from ledger.following")
+    await ledger.connection.execute("create table kept as select * from ledger.held_key")
+
+    async def end_but_hold(name: str) -> None:
+        number = keys.holders[name]
+        await ledger.connection.execute(WRITE, [number], [TransitionEvent.COMPLETED])
+        await ledger.connection.execute(
+            "insert into ledger.held_key select * from kept where item_no = $1", number
+        )
+
+    monkeypatch.setattr("dueledger.ledger.upkeep.HELD_KEYS_MAX", 1)
+    async with open_pool(database, application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test")
+        await end_but_hold("second")
+        assert [(await upkeep.tick())["freed"] for _ in range(3)] == [0, 1, 0]
+        await end_but_hold("first")
+        assert [(await upkeep.tick())["freed"] for _ in range(2)] == [0, 1], "past the last"
+    assert await keys.left("held_key") == {keys.holders["third"]}

@@ -14,38 +14,13 @@ from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import claim_serial_items
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import FlowScope, pause_flows
-from dueledger.ledger.store.held_keys import WokenItems, release_keys
 
 from .conftest import Ledger
+from .keyed_items import Item, holder, make_items, names_of
 
 RETRY: Final = State.RETRYABLE_FAILURE
 WAIT, SKIP = Overlap.WAIT, Overlap.SKIP
-DELETE: Final = """
-delete from ledger.pending where item_no = (select item_no from ledger.due_item where id = $1)
-"""
-PLACE: Final = """
-update ledger.pending set state = $4, serial = $5, serial_due_at = $6, overlap = $7,
-  available_at = case when $2::boolean then 'infinity' else $3::timestamptz end
-where item_no = (select item_no from ledger.due_item where id = $1)
-"""
 BUFFER, CANCEL = Overlap.BUFFER_ONE, Overlap.CANCEL_OTHER
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An item of a key: its policy, when it was due, and where it is.
-
-    It `is_due`, is `later`, or `waits` for its key; or it is in none of these places and `holds`
-    the key.
-    """
-
-    overlap: Overlap
-    due: int
-    place: str = "is_due"
-    key: int = 1
-    state: State = State.SCHEDULED
-    lane: str = ""
-    holds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +32,6 @@ class Case:
     waiting: set[str] = field(default_factory=set[str])
     skipped: set[str] = field(default_factory=set[str])
     ousted: set[str] = field(default_factory=set[str])
-
-
-def holder(due: int = 1, *, key: int = 1, overlap: Overlap = WAIT, lane: str = "") -> Item:
-    return Item(overlap, due, "", key, lane=lane, holds=True)
 
 
 CASES: Final = {
@@ -244,52 +215,11 @@ CASES: Final = {
         {"older"},
         {"h"},
     ),
+    "the holder itself is due again, a newer one is of a flow that is not asked for": Case(
+        {"h": Item(CANCEL, 1, state=RETRY, holds=True), "b": Item(CANCEL, 2, lane="unasked")},
+        {"h"},
+    ),
 }
-
-
-async def _make(ledger: Ledger, noon: datetime, items: dict[str, Item]) -> None:
-    at = {
-        "is_due": noon,
-        "later": noon + timedelta(hours=1),
-        "waits": datetime.max.replace(tzinfo=noon.tzinfo),
-    }
-    for name, item in items.items():
-        due = noon - timedelta(days=1) + timedelta(minutes=item.due)
-        (made,) = await ledger.emit(prefix=name, lane=item.lane, due_at=due)
-        await ledger.connection.execute(
-            "update ledger.due_item set serial = $2, overlap = $3 where id = $1",
-            made,
-            item.key,
-            item.overlap,
-        )
-        if item.holds:
-            await ledger.connection.execute(
-                "insert into ledger.held_key select serial, item_no, effective_date, flow_no, $2"
-                " from ledger.due_item where id = $1",
-                made,
-                noon,
-            )
-        if not item.place:
-            await ledger.connection.execute(DELETE, made)
-            continue
-        await ledger.connection.execute(
-            PLACE,
-            made,
-            item.place == "waits",
-            at[item.place],
-            item.state,
-            item.key,
-            due,
-            item.overlap,
-        )
-
-
-async def _names(ledger: Ledger, rows: str) -> set[str]:
-    found = await ledger.connection.fetch(
-        "select business_key from ledger.due_item"  # noqa: S608 - rows named below
-        f" where item_no in (select item_no from {rows})"
-    )
-    return {row["business_key"].partition("-")[0] for row in found}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -299,7 +229,7 @@ async def test_g2_a_claim_decides_about_the_items_of_a_key_by_their_policies(
     ledger = undone_ledger
     await set_clock(ledger.connection, noon, 0)
     await ledger.emit(lane="paused", due_at=noon + timedelta(days=1))
-    await _make(ledger, noon, case.items)
+    await make_items(ledger, noon, case.items)
     paused = FlowScope("acme", ledger.kind, "paused")
     await pause_flows(ledger.connection, paused, reason="test", actor_no=ledger.worker_no)
     flows = await ledger.connection.fetch(
@@ -315,54 +245,16 @@ async def test_g2_a_claim_decides_about_the_items_of_a_key_by_their_policies(
     result = Case(
         case.items,
         {row["business_key"].partition("-")[0] for row in rows},
-        await _names(ledger, "ledger.pending where available_at = 'infinity'"),
-        await _names(ledger, events),
-        await _names(ledger, "ledger.withdrawal"),
+        await names_of(ledger, "ledger.pending where available_at = 'infinity'"),
+        await names_of(ledger, events),
+        await names_of(ledger, "ledger.withdrawal"),
     )
     assert result == case
     holders = {name for name, item in case.items.items() if item.holds}
-    assert await _names(ledger, "ledger.held_key") == holders | case.claimed
+    assert await names_of(ledger, "ledger.held_key") == holders | case.claimed
     left = {name for name, item in case.items.items() if item.place} - case.claimed - case.skipped
-    pending = await _names(ledger, "ledger.pending where serial is not null")
+    pending = await names_of(ledger, "ledger.pending where serial is not null")
     assert pending == left
-
-
-async def test_g5_upkeep_visits_the_keys_that_items_wait_for_and_frees_those_that_none_holds(
-    undone_ledger: Ledger, noon: datetime
-) -> None:
-    ledger = undone_ledger
-    await set_clock(ledger.connection, noon, 0)
-    items = {
-        "held": Item(WAIT, 1, "waits", key=1),
-        "h": holder(key=1),
-        "due": Item(WAIT, 1, key=2),
-        "first": Item(WAIT, 1, "waits", key=3),
-        "second": Item(WAIT, 2, "waits", key=3),
-        "later": Item(WAIT, 1, "later", key=4),
-        "last": Item(WAIT, 1, "waits", key=5),
-    }
-    await _make(ledger, noon, items)
-    assert await release_keys(ledger.connection, None, 2) == WokenItems(1, 3)
-    waiting = "ledger.pending where available_at = 'infinity'"
-    assert await _names(ledger, waiting) == {"held", "second", "last"}
-    assert await release_keys(ledger.connection, 3, 3) == WokenItems(1, None)
-    assert await _names(ledger, waiting) == {"held", "second"}
-    later = "ledger.pending where available_at > ledger.now() and available_at < 'infinity'"
-    assert await _names(ledger, later) == {"later"}
-
-
-async def test_upkeep_frees_no_item_that_another_has_locked(
-    ledger: Ledger, noon: datetime, database: str
-) -> None:
-    await ledger.stand_at(noon)
-    await _make(ledger, noon, {"a": Item(WAIT, 1, "waits")})
-    rival = await connect(database, application_name="rival")
-    await ledger.connection.execute("set lock_timeout = '1s'")
-    async with rival.transaction():
-        await rival.execute("select from ledger.pending for update")
-        assert (await release_keys(ledger.connection, None, 10)).unblocked == 0
-    await rival.close()
-    assert (await release_keys(ledger.connection, None, 10)).unblocked == 1
 
 
 async def _claim(ledger: Ledger, connection: Connection) -> set[str]:
@@ -383,7 +275,7 @@ async def test_a_claim_skips_no_older_item_that_another_has_locked(
         "free": Item(CANCEL, 2, "waits"),
         "newest": Item(CANCEL, 3),
     }
-    await _make(ledger, noon, items)
+    await make_items(ledger, noon, items)
     rival = await connect(database, application_name="rival")
     await ledger.connection.execute("set lock_timeout = '1s'")
     async with rival.transaction():
@@ -393,26 +285,26 @@ async def test_a_claim_skips_no_older_item_that_another_has_locked(
         )
         async with ledger.connection.transaction():
             assert await _claim(ledger, ledger.connection) == {"newest"}
-            assert await _names(ledger, "ledger.transition") == {"free"}
+            assert await names_of(ledger, "ledger.transition") == {"free"}
             await ledger.connection.execute("delete from ledger.held_key")
             await ledger.connection.execute(
                 "delete from ledger.due_item where business_key like 'newest%'"
             )
     await rival.close()
-    assert await _names(ledger, "ledger.pending") == {"locked"}
+    assert await names_of(ledger, "ledger.pending") == {"locked"}
 
 
 async def test_g4_of_two_claimers_at_once_one_has_the_key(
     ledger: Ledger, noon: datetime, database: str, eventually: Callable[..., Awaitable[bool]]
 ) -> None:
     await ledger.stand_at(noon)
-    await _make(ledger, noon, {"later": Item(WAIT, 2)})
+    await make_items(ledger, noon, {"later": Item(WAIT, 2)})
     rival = await connect(database, application_name="rival")
     await set_clock(rival, noon, 0)
     claiming = rival.transaction()
     await claiming.start()
     assert await _claim(ledger, rival) == {"later"}
-    await _make(ledger, noon, {"earlier": Item(WAIT, 1)})  # emitted while the other is claimed
+    await make_items(ledger, noon, {"earlier": Item(WAIT, 1)})  # emitted while the other is claimed
     second = asyncio.create_task(_claim(ledger, ledger.connection))
     pid = ledger.connection.get_server_pid()
 
@@ -423,5 +315,5 @@ async def test_g4_of_two_claimers_at_once_one_has_the_key(
     await rival.execute("delete from ledger.due_item where business_key like 'later%'")
     await claiming.commit()
     assert await second == set()
-    assert await _names(ledger, "ledger.pending where available_at = 'infinity'") == {"earlier"}
+    assert await names_of(ledger, "ledger.pending where available_at = 'infinity'") == {"earlier"}
     await rival.close()

@@ -3,8 +3,11 @@
 import logging
 from pathlib import Path
 
+import pytest
 from structlog.testing import capture_logs
 
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.runtime import service
 from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, LogEvent, RepeatFilter
 from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.ledger.runtime.text_file import read_text
@@ -68,3 +71,23 @@ async def test_a_failed_tick_names_the_function_of_the_product_that_raised() -> 
     (line,) = logged
     assert line["event"] == LogEvent.TICK_FAILED
     assert line["raised_in"] == "dueledger.ledger.runtime.text_file.read_text"
+
+
+async def test_a_wait_for_a_server_is_logged_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(service, "monotonic", clock)
+    monkeypatch.setattr(service, "AWAITED_CAP_SECONDS", 0)
+    calls = 0
+
+    async def connect() -> int:
+        nonlocal calls
+        calls += 1
+        clock.seconds += 25
+        if calls == 9:
+            return calls
+        raise Unavailable("nobody listens", service="postgres")
+
+    with capture_logs() as logged:
+        assert await service.until_available(connect) == 9
+    assert {line["event"] for line in logged} == {LogEvent.SERVICE_AWAITED}
+    assert [line["failures"] for line in logged] == [1, 4, 7]

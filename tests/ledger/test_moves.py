@@ -15,7 +15,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.statements import statement
 
 from .conftest import Ledger
-from .versions import define_versions
+from .versions import define_versions, emit_for_version
 
 NOON: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
@@ -83,23 +83,7 @@ async def numbers(undone_ledger: Ledger) -> dict[str, int]:
         terms = {"due_at": NOON + HOUR, "tzdata": "2026b", "decision": "fold", **case.terms}
         draft = replace(draft, **terms)
         draft = replace(draft, start_by=draft.due_at + HOUR, complete_by=draft.due_at + 2 * HOUR)
-        await emit_items(
-            ledger.connection,
-            [draft],
-            actor_no=ledger.worker_no,
-            definition_no=versions[case.version],
-        )
-        numbers[name] = await ledger.connection.fetchval(
-            "select item_no from ledger.due_item where id = $1", draft.id
-        )
-        if case.done:
-            await ledger.connection.execute(case.done, numbers[name])
-        await ledger.connection.execute(
-            "insert into ledger.withdrawal"
-            " (item_no, effective_date, event, reason, actor_no, requested_at)"
-            " values ($1, '2027-03-01', 11, 'test', 1, now())",
-            numbers[name],
-        )
+        numbers[name] = await emit_for_version(ledger, draft, versions[case.version], case.done)
     return numbers
 
 

@@ -192,6 +192,27 @@ async def test_g4_a_write_about_a_claim_settled_by_topic_changes_no_other(
     named = await _named(ledger, by_topic=True)
     await _check(named, name, TOPIC_WRITES[name], _claim_twins(named))
     assert await ledger.connection.fetchval("select count(*) from ledger.run") == 1
+    (row,) = await ledger.connection.fetch(
+        "select started, closed_at is not null as closed from ledger.claim"
+        " where (fence, claimed_at) = ($1, $2)",
+        *(named.claim["fence"], named.claim["claimed_at"]),
+    )
+    assert tuple(row) == (2, True)
+
+
+async def test_g4_an_outcome_off_the_topic_of_another_kind_starts_no_claim(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    named = await _named(ledger, by_topic=True)
+    await ledger.connection.execute(
+        "update ledger.kind set outcome_topic = case name when $1 then 'own' else 'theirs' end",
+        ledger.kind,
+    )
+    arguments = TOPIC_WRITES["start_topic_runs"](named)[:-1]
+    for topic, runs in (("theirs", 0), ("own", 1)):
+        await ledger.connection.fetch(statement("start_topic_runs"), *arguments, [topic])
+        assert await ledger.connection.fetchval("select count(*) from ledger.run") == runs
 
 
 @pytest.mark.parametrize("name", RUN_WRITES)
@@ -205,6 +226,8 @@ async def test_g4_a_write_about_a_run_changes_no_other(undone_ledger: Ledger, na
         {"started_at": started_at - INSTANT},
         {"started_at": started_at + INSTANT},
     ]
+    for twin in _claim_twins(named):  # items that were found twice could not be written twice
+        await copy_row(ledger, "claim", **twin)
     await _check(named, name, RUN_WRITES[name], twins)
 
 

@@ -6,10 +6,18 @@ from datetime import datetime, timedelta
 
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import Claim, mark_published, reap_claims
+from dueledger.ledger.store.credits import grant_credits, prune_credits
 from dueledger.ledger.store.flows import find_blockers
 from dueledger.ledger.store.items import show_item
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.runs import start_runs
 from dueledger.ledger.store.statements import statement
+from dueledger.ledger.store.topic_partitions import (
+    StalledPartition,
+    find_stalled_partition,
+    list_queue_deadlines,
+    record_stalled_partitions,
+)
 from dueledger.why import explain
 
 from .conftest import Ledger
@@ -210,3 +218,38 @@ async def test_g9_each_partition_has_a_backoff_of_its_own(
         assert (await ledger.start(second.fence)).run_no is not None
     await rival.close()
     assert await left() == {*partitions[1:3]}
+
+
+async def test_backoffs_that_ended_long_ago_are_pruned(ledger: Ledger, noon: datetime) -> None:
+    await ledger.stand_at(noon)
+    for topic, minutes in (("old", 11), ("recent", 9)):
+        await ledger.connection.execute(
+            "insert into ledger.partition_backoff values ($1, 0, 1, $2)",
+            topic,
+            noon - timedelta(minutes=minutes),
+        )
+    await prune_credits(ledger.connection)
+    rows = await ledger.connection.fetch("select topic from ledger.partition_backoff")
+    assert [row["topic"] for row in rows] == ["recent"]
+
+
+async def test_the_queue_deadline_of_a_topic_is_the_shortest_of_its_kinds(ledger: Ledger) -> None:
+    for kind, topic, seconds in (("A", "due.Two", 90), ("B", "due.Two", 30), ("C", "due.One", 60)):
+        policy = KindPolicy("acme", kind, topic=topic, queue_seconds=seconds)
+        await put_kind_policy(ledger.connection, policy)
+    deadlines = await list_queue_deadlines(ledger.connection, ["due.One", "due.Two", "due.None"])
+    assert deadlines == {"due.One": 60, "due.Two": 30}
+
+
+async def test_a_partition_is_stalled_for_as_long_as_its_worker_is_alive(ledger: Ledger) -> None:
+    await ledger.emit()
+    claim = await publish(ledger)
+    stalled = StalledPartition(claim.topic, claim.partition, 7, False, 60)  # noqa: FBT003  # its field
+    await record_stalled_partitions(ledger.connection, ledger.worker_no, [stalled])
+    assert await find_stalled_partition(ledger.connection, claim.id.fence) is None
+    await grant_credits(ledger.connection, ledger.worker_no, [claim.topic], [1], 5)
+    found = await find_stalled_partition(ledger.connection, claim.id.fence)
+    assert found is not None
+    assert found["next_offset"] == 7
+    await ledger.pass_machine_seconds(6)
+    assert await find_stalled_partition(ledger.connection, claim.id.fence) is None

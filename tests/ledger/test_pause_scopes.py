@@ -73,13 +73,14 @@ class Model:
             draft
             for flow in flows
             for draft in self.ledger.make_drafts(
-                prefix=f"batch-{self.ledger.made}",
+                prefix=f"batch-{self.ledger.made}{flow.lane}",
                 tenant=flow.tenant,
                 kind=flow.kind,
                 lane=flow.lane,
             )
         ]
-        await emit_items(self.ledger.connection, drafts, actor_no=self.ledger.worker_no)
+        results = await emit_items(self.ledger.connection, drafts, actor_no=self.ledger.worker_no)
+        assert all(result.created for result in results)
         self.flows += [flow for flow in flows if flow not in self.flows]
 
     async def pause(self, scope: FlowScope) -> None:
@@ -162,6 +163,18 @@ async def test_pauses_that_overlap_end_one_by_one(model: Model) -> None:
     assert len(model.pauses) == 9
 
 
+async def test_a_flow_resumes_beside_pauses_of_other_kinds_and_lanes(model: Model) -> None:
+    await model.emit(*FLOWS)
+    lanes = FlowScope("acme", None, ""), FlowScope("acme", None, "eu")
+    kinds = FlowScope("acme", "First"), FlowScope("acme", "Second")
+    for first, second in (lanes, kinds):
+        await model.pause(first)
+        await model.pause(second)
+        await model.resume(second)
+        await model.check()
+        await model.resume(first)
+
+
 async def test_a_new_flow_is_paused_by_the_earliest_pause_that_covers_it(model: Model) -> None:
     for scope in SCOPES[3:6]:
         await model.pause(scope)
@@ -172,6 +185,17 @@ async def test_a_new_flow_is_paused_by_the_earliest_pause_that_covers_it(model: 
             await model.pause(FlowScope(flow.tenant, None, "eu"))
         if number % 3 == 1:
             await model.resume(FlowScope("acme", "First"))
+
+
+@pytest.mark.parametrize("scope", SCOPES[:9], ids=str)
+async def test_a_new_flow_is_paused_only_by_a_pause_in_force_of_its_scope(
+    model: Model, scope: FlowScope
+) -> None:
+    await model.pause(FlowScope("acme"))
+    await model.resume(FlowScope("acme"))
+    await model.pause(scope)
+    await model.emit(*FLOWS)
+    await model.check()
 
 
 async def test_upkeep_pauses_and_resumes_each_flow_that_is_not_as_it_should_be(

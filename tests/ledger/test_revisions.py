@@ -216,6 +216,7 @@ CASES: Final[dict[str, Case]] = {
     "another-tenant": Case(None, "another tenant"),
     "undefined": Case(None, None),
     "superseded": Case(NEXT, done=_ended(12)),
+    "superseded-for-overlap": Case(NEXT, done=_ended(12, "overlap")),
     "skipped": Case(NEXT, done=_ended(13, "calendar")),
     "skipped-again": Case(SKIPPED, done=_ended(13, "calendar"), skip_reason="calendar"),
     "skipped-for-another": Case(BEGUN, done=_ended(13, "overlap")),

@@ -8,10 +8,9 @@ import pytest
 
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import supersede_waiting
-from dueledger.ledger.store.items import emit_items
 
 from .conftest import Ledger
-from .versions import define_versions
+from .versions import define_versions, emit_for_version
 
 NOON: Final = datetime(2027, 3, 10, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
@@ -47,6 +46,10 @@ CASES: Final[dict[str, Case]] = {
     "of-an-earlier-day": Case(ends=False, terms={"effective_date": _days(FIRST_DAY, -3)}),
     "of-the-latest-day": Case(terms={"effective_date": _days(LAST_DAY, 2)}),
     "of-a-later-day": Case(ends=False, terms={"effective_date": _days(LAST_DAY, 3)}),
+    "of-the-earliest-month": Case(ends=False, terms={"effective_date": _days(FIRST_DAY, -60)}),
+    "of-an-earlier-month": Case(ends=False, terms={"effective_date": _days(FIRST_DAY, -61)}),
+    "of-the-latest-month": Case(ends=False, terms={"effective_date": _days(LAST_DAY, 60)}),
+    "of-a-later-month": Case(ends=False, terms={"effective_date": _days(LAST_DAY, 61)}),
     "by-hand": Case(ends=False, terms={"nominal": None}),
     "of-another-key": Case(ends=False, terms={"business_key": "another"}),
     "of-an-event": Case(ends=False, version="of events"),
@@ -62,9 +65,14 @@ CASES: Final[dict[str, Case]] = {
     "attempt": Case(ends=False, done="update ledger.pending set attempt = 1 where item_no = $1"),
     "started": Case(ends=False, done="update ledger.pending set starts = 1 where item_no = $1"),
 }
-CHAINED: Final = {"at-the-end", "of-a-later-day"}
+CHAINED: Final = {"at-the-end", "of-a-later-day", "of-the-latest-month", "of-a-later-month"}
 """Items of a chain end however late they are due."""
-ROLLED: Final = {"of-an-earlier-day", "of-a-later-day"}
+ROLLED: Final = {
+    "of-an-earlier-day",
+    "of-a-later-day",
+    "of-the-earliest-month",
+    "of-the-latest-month",
+}
 """A calendar may move an item by weeks from its day."""
 
 
@@ -88,24 +96,7 @@ async def test_g13_a_newer_version_ends_only_older_items_of_its_span_that_wait(
         (draft,) = ledger.make_drafts(effective_date=FIRST_DAY, due_at=NOON + HOUR)
         terms = {"business_key": "one", "cycle": name, "nominal": name, **case.terms}
         draft = replace(draft, **terms)
-        await emit_items(
-            ledger.connection,
-            [draft],
-            actor_no=ledger.worker_no,
-            definition_no=versions[case.version],
-        )
-        numbers[name] = await ledger.connection.fetchval(
-            "select item_no from ledger.due_item where id = $1", draft.id
-        )
-        if case.done:
-            await ledger.connection.execute(case.done, numbers[name])
-        await ledger.connection.execute(
-            "insert into ledger.withdrawal"
-            " (item_no, effective_date, event, reason, actor_no, requested_at)"
-            " values ($1, $2, 11, 'test', 1, now())",
-            numbers[name],
-            draft.effective_date,
-        )
+        numbers[name] = await emit_for_version(ledger, draft, versions[case.version], case.done)
     ended = [numbers[name] for name, case in CASES.items() if case.ends or name in others]
 
     async def supersede(limit: int) -> int:

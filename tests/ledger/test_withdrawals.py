@@ -176,10 +176,14 @@ async def test_a_request_whose_row_or_item_another_has_locked_is_applied_later(
 async def test_a_batch_requests_what_is_in_flight_once_and_ends_what_waits_with_its_request(
     ledger: Ledger,
 ) -> None:
-    states = (State.RUNNING, State.CLAIMED, State.COMPLETED, State.SCHEDULED)
+    terminal = (
+        *(State.COMPLETED, State.WRITTEN_OFF),
+        *(State.CANCELLED, State.SUPERSEDED, State.SKIPPED),
+    )
+    states = (State.RUNNING, State.CLAIMED, *terminal, State.SCHEDULED)
     placed = [await ledger.place(state) for state in states]
     other = await ledger.place(State.SCHEDULED)
-    for item in (placed[0], placed[3], other):
+    for item in (placed[0], placed[-1], other):
         await ledger.connection.fetchval(REQUEST, item.id, "before", ledger.other_worker_no)
     answers = await withdraw_items(
         ledger.connection,
@@ -191,7 +195,7 @@ async def test_a_batch_requests_what_is_in_flight_once_and_ends_what_waits_with_
     assert [answer.result for answer in answers] == [
         RequestResult.REQUESTED,
         RequestResult.REQUESTED,
-        RequestResult.FINISHED,
+        *[RequestResult.FINISHED] * len(terminal),
         RequestResult.DONE,
     ]
     rows = await ledger.connection.fetch(

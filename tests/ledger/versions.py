@@ -1,5 +1,8 @@
 """Versions of definitions, for tests of what a newer one changes."""
 
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store.items import emit_items
+
 from .conftest import Ledger
 
 VERSIONS = {
@@ -27,3 +30,24 @@ async def define_versions(ledger: Ledger, document: str = "{}") -> dict[str, int
         )
         for label, version in VERSIONS.items()
     }
+
+
+async def emit_for_version(
+    ledger: Ledger, draft: ItemDraft, definition_no: int, done: str = ""
+) -> int:
+    """Emit an item, execute what was `done` to it, and ask to withdraw it; return its number."""
+    connection = ledger.connection
+    await emit_items(connection, [draft], actor_no=ledger.worker_no, definition_no=definition_no)
+    number = await connection.fetchval(
+        "select item_no from ledger.due_item where id = $1", draft.id
+    )
+    if done:
+        await connection.execute(done, number)
+    await connection.execute(
+        "insert into ledger.withdrawal"
+        " (item_no, effective_date, event, reason, actor_no, requested_at)"
+        " values ($1, $2, 11, 'test', 1, now())",
+        number,
+        draft.effective_date,
+    )
+    return number

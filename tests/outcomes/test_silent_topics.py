@@ -70,10 +70,14 @@ async def test_g5_ten_leases_without_an_outcome_blame_nothing_and_park_nothing(
         waiting = await topic.connection.fetchrow("select * from ledger.pending")
         assert waiting is not None
         assert (waiting["state"], waiting["attempt"], waiting["starts"]) == (State.SCHEDULED, 0, 0)
+        assert waiting["batch_max"] is None
         (handed,) = await topic.claim()
 
     events = [row["event"] for row in await item_timeline(topic.connection, handed.item)]
     assert events == ["emitted", *["claimed", "started", "released"] * LEASES, "claimed", "started"]
+    assert {detail["reason"] for _, detail in await topic.journal()} == {
+        "no outcome was reported within the lease"
+    }
     for table in ("failure_streak", "flow_outcome", "review"):
         assert await topic.connection.fetchval(f"select count(*) from ledger.{table}") == 0  # noqa: S608 - a table of ours
     assert (await topic.take(handed.outcome())).settled == 1

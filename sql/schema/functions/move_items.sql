@@ -59,7 +59,7 @@ begin
         'reason', 'tzdata', 'due_at', t.moved_to, 'tzdata', move_items.tzdata, 'tz_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
-      || case when t.skip_reason is null then '{}' else ledger.skip_detail(t.skip_reason) end
+      || ledger.skip_detail(t.skip_reason)
     from taken t
   )
   select t.ord from taken t order by t.ord;

@@ -6,12 +6,12 @@
 -- index: held_key_pkey
 -- locks: held_key rows (for update)
 with visited as materialized (
-  select h.serial, h.item_no, ledger.find_ended_at(h.effective_date, h.item_no) is not null as ended
+  select h.serial, ledger.find_ended_at(h.effective_date, h.item_no) is not null as ended
   from ledger.held_key h where h.serial > $1::bigint order by h.serial limit $2::integer
 ),
 freed as (
   delete from ledger.held_key h using visited v
-  where h.serial = v.serial and h.item_no = v.item_no and v.ended
+  where h.serial = v.serial and v.ended
   returning h.serial
 )
 select (select count(*) from freed)::integer as freed,

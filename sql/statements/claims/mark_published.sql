@@ -17,8 +17,8 @@ marked as (
     deadline = case when c.closed_at is null
       then ledger.machine_now() + make_interval(secs => c.queue_seconds)
       else c.deadline end,
-    started = case when c.closed_at is null and c.topic_actor_no is not null and c.started = 0 then c.size else c.started end,
-    closed_at = case when c.closed_at is null and c.topic_actor_no is not null and c.started = 0 then ledger.now() else c.closed_at end
+    started = case when c.closed_at is null and c.topic_actor_no is not null then c.size else c.started end,
+    closed_at = case when c.closed_at is null and c.topic_actor_no is not null then ledger.now() else c.closed_at end
   from asked u
   where c.fence = u.fence and c.claimed_at is not distinct from u.claimed_at and c.claimed_at between $4::timestamptz and $5::timestamptz
     and c.published_at is null
@@ -31,8 +31,8 @@ begun as (
     ledger.machine_now() + make_interval(secs => least(m.lease_seconds, m.run_seconds)), m.lease_seconds, repeat('0', m.size)::bit varying,
     m.flow_no, ledger.machine_now() + make_interval(secs => m.run_seconds)
   from marked m
-  where m.topic_actor_no is not null and m.started = m.size and m.closed_at = m.published_at
-    -- A claim settled by topic is closed by the statement that starts its run, so both have the same time.
+  where m.started = m.size and m.closed_at = m.published_at
+    -- A claim that was started before is closed by the statement that starts its last run, so both have the same time.
     and not exists (select from ledger.run r where r.fence = m.fence and r.started_at = ledger.now())
 )
 select m.fence, (m.closed_at is not null and m.started < m.size) as closed

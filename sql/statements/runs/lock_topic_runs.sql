@@ -15,7 +15,7 @@ with asked as materialized (
 select r.run_no
 from asked a
 join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
-  and c.claimed_at between $4::timestamptz and $5::timestamptz and c.token = a.token and c.topic_actor_no is not null
+  and c.claimed_at between $4::timestamptz and $5::timestamptz and c.token = a.token
 -- The statement that starts the run of such a claim closes the claim, so both have the same time.
 join ledger.run r on r.fence = c.fence and r.started_at = c.closed_at and r.worker_no = c.topic_actor_no and r.closed_at is null
 order by r.run_no

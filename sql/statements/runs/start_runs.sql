@@ -110,11 +110,11 @@ stale as (
 )
 select n.fence, n.from_position, n.to_position, n.run_no, n.started_at,
   case when n.run_no is null then coalesce(n.started, 0) else n.to_position end as started_to,
-  n.run_no is null and (n.refusal is not null or n.closed_at is not null) as closed,
+  n.refusal is not null or n.closed_at is not null as closed,
   n.refusal, n.lease_seconds_left,
   coalesce(
     (select array_agg(x.position order by x.position) from withdrawn x
-     where x.fence = n.fence and x.position between n.from_position and n.to_position and n.run_no is not null),
+     where x.fence = n.fence and x.position between n.from_position and n.to_position),
     '{}'::integer[]) as withdrawn
 from asked_with_run n
 order by n.ord, n.from_position
