@@ -191,10 +191,10 @@ class Worker:
             closing.push_async_callback(self._close_source)
             closing.push_async_callback(_cancel, service_tasks)
             closing.push_async_callback(asyncio.wait, service_tasks, timeout=CLOSE_SECONDS)
-            closing.callback(services_stop.request)
-            closing.push_async_callback(_cancel, other_tasks)
             if self._isolated is not None:
                 closing.callback(self._isolated.close)
+            closing.callback(services_stop.request)
+            closing.push_async_callback(_cancel, other_tasks)
             closing.push_async_callback(self._source.stop_taking)
             closing.callback(self._cancel_handlers)
             opening = self._source.open() if once else until_available(self._source.open)

@@ -1,4 +1,4 @@
-"""Issue 13, by the defaults: a worker is killed with a thousand items, one of which kills."""
+"""By the defaults, a worker is killed with a thousand items, one of which kills."""
 
 from datetime import datetime, timedelta
 from functools import partial

@@ -1,4 +1,4 @@
-"""Issue 13, by the defaults and under 2,000 items a second: outages, and a rolling restart."""
+"""Recovery by the defaults and under 2,000 items a second: outages, and a rolling restart."""
 
 import asyncio
 from datetime import timedelta

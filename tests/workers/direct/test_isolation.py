@@ -1,5 +1,6 @@
 """Suspects run in a process of their own: it dies instead of the worker, and names the cause."""
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -9,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from dueledger import Completed, Handlers, DueItem
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.workers import worker
+from dueledger.workers.process import run_direct_worker
+from dueledger.workers.run import isolated_calls
 
 from .conftest import Estate
 
@@ -51,6 +57,27 @@ async def failures(estate: Estate) -> list[dict[str, str]]:
 def is_zombie(pid: int) -> bool:
     """Return whether a process has ended, and its parent has not seen it."""
     return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+async def test_a_worker_that_stops_waits_for_no_check_of_its_isolated_process(
+    estate: Estate, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it leaves its group, nobody works its partitions."""
+    longer_than_the_test = 1_000_000.0
+    monkeypatch.setattr(isolated_calls, "CHECK_SECONDS", longer_than_the_test)
+    monkeypatch.setattr(worker, "CLOSE_SECONDS", longer_than_the_test)
+    handlers, stop = Handlers(places=["tests:handlers"]), Stop()
+
+    @handlers.on(estate.kind)
+    async def work(_: DueItem) -> Completed:
+        return Completed()
+
+    await estate.emit(make_drafts(1))
+    working = asyncio.create_task(run_direct_worker(estate.settings, handlers, stop))
+    await estate.until_completed(1)
+    stop.request()
+    async with asyncio.timeout(60):
+        await working
 
 
 @pytest.mark.parametrize(
