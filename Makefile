@@ -4,8 +4,10 @@
 VENV   = .venv
 PYTHON =
 ARGS   =
-# Each process of a run has servers of its own; a file's tests stay together. One waits while two work.
-PYTEST = $(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+# Each process of a run has servers of its own; a file's tests stay together. One waits while the others work: a process
+# more than there are cores, from 3 to 5.
+PROCESSES = $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 2 ? 3 : cores > 4 ? 5 : cores + 1 )))
+PYTEST = $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 BIN  = $(VENV)/bin
 
@@ -13,7 +15,7 @@ BIN  = $(VENV)/bin
 # Each mutant is a test that passes if it is killed. First is recorded which test reaches what.
 MUTATED_BY = $(addprefix tests/,allocator calendars intake ledger materialise outcomes reconciler workers)
 MUTATIONS =
-MUTATED = $(BIN)/pytest -p tests.mutations -p no:randomly -q --numprocesses=3 $(MUTATED_BY)
+MUTATED = $(BIN)/pytest -p tests.mutations -p no:randomly -q --numprocesses=$(PROCESSES) $(MUTATED_BY)
 
 # A run starts hundreds of Python processes: what one compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
