@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dueledger import Completed, Handlers, DueItem
+from dueledger import Completed, DueItem, Handlers
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import TransitionEvent
