@@ -102,12 +102,14 @@ async def test_g2_a_key_is_free_after_an_end_and_after_a_failure_that_does_not_h
             written[name] = event
             if event in TERMINAL or (event in FAILURES and kind == frees):
                 freed.add(name)
-    revised: dict[str, tuple[bool, dict[str, Any]]] = {
-        "its key": (False, {}),
-        "no key": (True, {"serial": None, "serial_due_at": None, "overlap": None}),
-        "another key": (True, {"serial": 4_711, "serial_due_at": NOON, "overlap": 1}),
+    no_key = {"serial": None, "serial_due_at": None, "overlap": None}
+    pending: dict[str, tuple[TransitionEvent, bool, dict[str, Any]]] = {
+        "its key": (REVISED, False, {}),
+        "no key": (REVISED, True, no_key),
+        "another key": (REVISED, True, {"serial": 4_711, "serial_due_at": NOON, "overlap": 1}),
+        "no key after a failure": (TransitionEvent.FAILED, False, no_key),
     }
-    for name, (is_freed, columns) in revised.items():
+    for name, (event, is_freed, columns) in pending.items():
         serial = await keys.hold(name, keeps, is_pending=True)
         own = {"serial": serial, "serial_due_at": NOON, "overlap": 1, **columns}
         await ledger.connection.execute(
@@ -116,7 +118,7 @@ async def test_g2_a_key_is_free_after_an_end_and_after_a_failure_that_does_not_h
             keys.holders[name],
             *own.values(),
         )
-        written[name] = REVISED
+        written[name] = event
         if is_freed:
             freed.add(name)
     holding = await keys.left("held_key")
