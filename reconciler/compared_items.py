@@ -17,7 +17,8 @@ class ExpectedItem(NamedTuple):
     after the epoch, came too late to owe it, and the item is recorded as skipped. `later` has the
     rows of other versions of the definition with the same nominal time at other instants: each of
     them is an issue. `is_tolerated`: an issue that may exist and may be absent. `reinstates`: the
-    event owes the item again if another withdrew it before.
+    event owes the item again if another withdrew it before. `terms_digest`: of what the item says
+    beside its identity and due time (`item_terms.terms_digest`); None where its source does not.
     """
 
     id: bytes
@@ -39,6 +40,7 @@ class ExpectedItem(NamedTuple):
     later: tuple[tuple[Any, ...], ...] = ()
     is_tolerated: bool = False
     reinstates: bool = True
+    terms_digest: bytes | None = None
 
 
 LATER: Final = ExpectedItem._fields.index("later")
@@ -65,6 +67,7 @@ def expected_row(
     later: tuple[tuple[Any, ...], ...] = (),
     is_tolerated: bool = False,
     reinstates: bool = True,
+    terms_digest: bytes | None = None,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
     return (
@@ -87,6 +90,7 @@ def expected_row(
         later,
         is_tolerated,
         reinstates,
+        terms_digest,
     )
 
 
@@ -104,5 +108,6 @@ class ActualItem(NamedTuple):
     definition_no: int | None
     event_no: int | None
     emitted_at: datetime
+    terms_digest: bytes
     event: int | None
     ended_at: datetime | None

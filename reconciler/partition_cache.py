@@ -29,6 +29,8 @@ from dueledger.reconciler.windows import DateRange, DayCounts
 
 _LIVE: Final = ExpectedItem._fields.index("is_live")
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
+_DUE: Final = ExpectedItem._fields.index("due_microseconds")
+_TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ class ExpectedDigest:
         ]
         return cls(
             len(expected) + len(later),
-            sum(map(hash, expected)) + sum(map(hash, later)),
+            sum(hash((identity, row[_DUE], row[_TERMS])) for identity, row in expected.items())
+            + sum(map(hash, later)),
             len(live),
             sum(map(hash, live)),
         )

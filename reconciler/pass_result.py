@@ -21,6 +21,8 @@ JUDGED: Final = frozenset(
         FindingType.MISSING,
         FindingType.UNEXPECTED,
         FindingType.DUPLICATE,
+        FindingType.WRONG_DATE,
+        FindingType.WRONG_TERMS,
         FindingType.OVERDUE,
         FindingType.STUCK,
         FindingType.EFFECT_MISSING,
@@ -34,7 +36,13 @@ JUDGED: Final = frozenset(
 """A finding of these types is closed by a pass that does not find it. LATE is never open."""
 
 EXPECTATION_TYPES: Final = frozenset(
-    {FindingType.MISSING, FindingType.UNEXPECTED, FindingType.DUPLICATE}
+    {
+        FindingType.MISSING,
+        FindingType.UNEXPECTED,
+        FindingType.DUPLICATE,
+        FindingType.WRONG_DATE,
+        FindingType.WRONG_TERMS,
+    }
 )
 
 

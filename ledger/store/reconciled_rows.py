@@ -108,3 +108,13 @@ async def list_expedited(connection: Connection) -> set[int]:
         if len(rows) < EXPEDITED_PAGE:
             return found
         after = rows[-1]["item_no"]
+
+
+async def list_item_terms(
+    connection: Connection, places: Sequence[tuple[date, int]]
+) -> dict[int, Record]:
+    """Return the terms of items, by number; `places` are effective dates and numbers."""
+    rows = await connection.fetch(
+        statement("list_item_terms"), [day for day, _ in places], [no for _, no in places]
+    )
+    return {row["item_no"]: row for row in rows}

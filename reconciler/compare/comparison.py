@@ -20,6 +20,9 @@ WITHDRAWN: Final = frozenset({SUPERSEDED, SKIPPED})
 EXPLAINING: Final = WITHDRAWN | {int(TransitionEvent.CANCELLED)}
 
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
+_DUE: Final = ExpectedItem._fields.index("due_microseconds")
+_REFERENCE: Final = ExpectedItem._fields.index("reference")
+_TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +49,29 @@ class DuplicatePair(NamedTuple):
     extra: ActualItem
 
 
+class DifferingItem(NamedTuple):
+    """An item that may not say what it should: its terms are still to be compared by field."""
+
+    actual: ActualItem
+    expected: ExpectedItem
+
+
 @dataclass(slots=True)
 class WindowResult:
     """The result of one window's comparison, before anything is looked up or recorded.
 
-    `deferred` counts items that no source names and that a later pass decides about. `changes_at`
-    is the first instant at which an open item becomes due or overdue.
+    `deferred` counts items that no source names and that a later pass decides about. `misnamed` are
+    items whose id is not that of their row; `emitted_later` are those emitted after the pass began,
+    as their rows say. `changes_at` is the first instant at which an open item becomes due or
+    overdue.
     """
 
     missing: list[ExpectedItem] = field(default_factory=list[ExpectedItem])
     unexpected: list[ActualItem] = field(default_factory=list[ActualItem])
     duplicates: list[DuplicatePair] = field(default_factory=list[DuplicatePair])
+    differing: list[DifferingItem] = field(default_factory=list[DifferingItem])
+    misnamed: list[ActualItem] = field(default_factory=list[ActualItem])
+    emitted_later: list[ActualItem] = field(default_factory=list[ActualItem])
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
     late: list[ActualItem] = field(default_factory=list[ActualItem])
     evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
@@ -72,6 +87,9 @@ class WindowResult:
             self.missing
             or self.unexpected
             or self.duplicates
+            or self.differing
+            or self.misnamed
+            or self.emitted_later
             or self.overdue
             or self.evidenced
             or self.deferred
@@ -124,28 +142,50 @@ class WindowComparison:
             flow = whole.flows[item.flow_no]
             tally = result.tallies[flow.tenant, flow.kind]
             self._count_item(item, flow, tally)
-            row = expected.pop(item.id, None)
+            identity = self._identity_of(item, flow)
+            row = expected.pop(identity, None)
+            if item.emitted_at > whole.as_of:
+                result.emitted_later.append(item)
             if row is not None:
-                self.matched.add(item.id)
+                self.matched.add(identity)
                 tally.expected += 1
+                if not _agrees(item, row):
+                    result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
                 if row[LATER] or item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]:
                     self._expect_next_issue(item, row)
-            elif not flow.is_covered:
-                result.unverified.add((flow.tenant, flow.kind))
-                tally.expected += 1
-            elif item.event in EXPLAINING or whole.explained(item):
-                tally.expected += 1
-            elif item.emitted_at >= whole.as_of or whole.deferred(item):
-                tally.expected += 1
-                result.deferred += 1
             else:
-                result.unexpected.append(item)
+                self._add_unnamed(item, flow, tally)
             if flow.is_single and item.event not in EXPLAINING:
                 place = (item.flow_no, item.business_key, item.effective_date)
                 other = self.kept.setdefault(place, item)
                 # Both were owed, one after the other, if an event reinstated it.
                 if other is not item and first_cycle(other.cycle) != first_cycle(item.cycle):
                     result.duplicates.append(DuplicatePair(other, item))
+
+    def _add_unnamed(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
+        """Count an item that no source names: it is unexpected, or there is a reason."""
+        whole, result = self.whole, self.result
+        if not flow.is_covered:
+            result.unverified.add((flow.tenant, flow.kind))
+        elif item.event in EXPLAINING or whole.explained(item):
+            pass
+        elif item.emitted_at >= whole.as_of or whole.deferred(item):
+            result.deferred += 1
+        else:
+            result.unexpected.append(item)
+            return
+        tally.expected += 1
+
+    def _identity_of(self, item: ActualItem, flow: FlowRules) -> bytes:
+        """Return the id by which a source may expect an item, and note one that is not its row's.
+
+        That is the id that it has, if any source expects it; else the id of what its row says.
+        """
+        own = item_id(flow.tenant, flow.kind, item.business_key, item.cycle, item.effective_date)
+        if own.bytes == item.id:
+            return item.id
+        self.result.misnamed.append(item)
+        return item.id if item.id in self.expected else own.bytes
 
     def _expect_next_issue(self, item: ActualItem, row: tuple[Any, ...]) -> None:
         """Expect the next issue of a nominal time of a schedule, where this item is not the last.
@@ -233,6 +273,21 @@ class WindowComparison:
             result.late.append(item)
         if flow.needs_evidence:
             result.evidenced.append(item)
+
+
+def _agrees(item: ActualItem, row: tuple[Any, ...]) -> bool:
+    """Return whether an item says what its source does. Of an issue, its own version speaks."""
+    due = microseconds_of(item.due_at)
+    if due == row[_DUE] and row[_TERMS] == item.terms_digest:
+        return (item.definition_no, item.event_no) == (row[_DEFINITION], row[_REFERENCE])
+    if row[_TERMS] is None:
+        return due == row[_DUE]
+    return any(
+        each[_DEFINITION] == item.definition_no
+        and each[_DUE] == due
+        and each[_TERMS] == item.terms_digest
+        for each in row[LATER]
+    )
 
 
 def _issues(owed: Sequence[ExpectedItem], first: int) -> list[ExpectedItem]:

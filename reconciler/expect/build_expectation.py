@@ -19,6 +19,7 @@ from dueledger.reconciler.expect.expectation import (
     FIRST_POPULATION,
     Expectation,
 )
+from dueledger.reconciler.expect.item_terms import terms_digest
 from dueledger.reconciler.expect.schedules import expected_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
@@ -91,6 +92,7 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
                         source=DEFINITIONS,
                         is_live=live,
                         definition_no=version.definition_no,
+                        terms_digest=terms_digest(draft),
                     ),
                 )
         except (InvalidInput, WindowTooLarge) as refusal:
@@ -155,6 +157,7 @@ def _put_event(expectation: Expectation, row: Record, effects: Sequence[RuleEffe
                 received=microseconds_of(received_at),
                 is_missed=draft.is_too_late(received_at),
                 reinstates=reinstates,
+                terms_digest=terms_digest(draft),
             ),
         )
     expectation.withdrawn.add(order, effects)

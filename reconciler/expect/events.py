@@ -11,6 +11,7 @@ from datetime import date, datetime
 from operator import attrgetter
 from typing import Final
 
+from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.rules.drafts import ItemSubject, RuleEffect
@@ -115,28 +116,36 @@ class ExpectedEventRules:
         definitions = self._by_type.get((row["tenant"], row["type"]))
         if not definitions:
             return []
-        event = DomainEvent(
-            tenant=row["tenant"],
-            source=row["source"],
-            id=row["id"],
-            type=row["type"],
-            time=row["occurred_at"],
-            subject=row["subject"],
-            data=row["body"],
-            traceparent=row["traceparent"],
-        )
         effects: list[RuleEffect] = []
         for versions_of_name in definitions:
             version = _in_force(versions_of_name, row["received_at"])
             if version is None:
                 continue
-            try:
-                definition = version.definition_at(row["received_at"])
-                effects += find_effects(version.definition_no, definition, event)
-            except InvalidInput as refusal:
-                refused[str(refusal)[:REASON_CHARS_MAX]] += 1
+            definition = version.definition_at(row["received_at"])
+            effects += draft_effects(version.definition_no, definition, row, refused)
         effects.sort(key=attrgetter("definition_no"))
         return effects
+
+
+def draft_effects(
+    definition_no: int, definition: Definition, row: Record, refused: Counter[str]
+) -> list[RuleEffect]:
+    """Apply one rule to an inbox row; if that is not possible, count why in `refused`."""
+    event = DomainEvent(
+        tenant=row["tenant"],
+        source=row["source"],
+        id=row["id"],
+        type=row["type"],
+        time=row["occurred_at"],
+        subject=row["subject"],
+        data=row["body"],
+        traceparent=row["traceparent"],
+    )
+    try:
+        return find_effects(definition_no, definition, event)
+    except InvalidInput as refusal:
+        refused[str(refusal)[:REASON_CHARS_MAX]] += 1
+        return []
 
 
 def order_of(row: Record) -> EventOrder:

@@ -22,6 +22,7 @@ from dueledger.reconciler.expect.item_terms import (
     terms_of_draft,
     terms_of_population,
 )
+from dueledger.reconciler.expect.named_terms import Named, list_named_drafts
 from dueledger.reconciler.expect.schedules import (
     drafts_moved_before_change,
     schedule_drafts,
@@ -192,6 +193,13 @@ class Expectation:
             )
             terms.setdefault(expected.id, event_terms)
         return terms
+
+    async def named_drafts(
+        self, connection: Connection, items: Named
+    ) -> dict[int, list[ItemDraft]]:
+        """Return, by item number, what the version and the event that a row names make of it."""
+        by_number = {version.definition_no: version for version in self.versions}
+        return await list_named_drafts(connection, by_number, items)
 
     async def implied_since(
         self, connection: Connection, items: Sequence[ActualItem]

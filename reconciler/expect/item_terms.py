@@ -1,6 +1,9 @@
 """The terms of a missing item, kept as JSON until a repair emits it."""
 
+import struct
 from datetime import UTC, date, datetime
+from functools import lru_cache
+from hashlib import sha256
 from typing import Any, Final
 
 import orjson
@@ -9,6 +12,10 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.reconciler.compared_items import ExpectedItem
 
 _NOTHING: Final = "{}"
+_INSTANTS: Final = struct.Struct(">qqd")
+_NO_INSTANT: Final = -(2**63)
+_POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_ABSENT: Final = "\x1e"
 _BESIDE_THE_DRAFT: Final = frozenset({"definition_no", "event_no", "skip_reason"})
 
 
@@ -16,6 +23,49 @@ def instant_of(microseconds: int) -> datetime:
     """Return the instant that many microseconds after the epoch, exactly."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
+
+
+def terms_digest(draft: ItemDraft) -> bytes:
+    """Return a digest, 8 bytes, of what an item says beside its identity and its due time.
+
+    Those are the SLA's times, smear, partition key, labels, nominal time, zone, decision and
+    payload. The statement `list_item_outcomes` computes the same of a row.
+    """
+    texts = (
+        draft.partition_key or _ABSENT,
+        stored_labels(draft.labels) if draft.labels else _ABSENT,
+        draft.nominal or _ABSENT,
+        draft.zone or _ABSENT,
+        draft.decision or _ABSENT,
+        draft.payload,
+    )
+    times = _INSTANTS.pack(
+        _postgres_microseconds(draft.start_by),
+        _postgres_microseconds(draft.complete_by),
+        -1 if draft.smear_seconds is None else draft.smear_seconds,
+    )
+    return sha256(times + "\x1f".join(texts).encode()).digest()[:8]
+
+
+def _postgres_microseconds(instant: datetime | None) -> int:
+    if instant is None:
+        return _NO_INSTANT
+    since = instant - _POSTGRES_EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+@lru_cache(maxsize=4_096)
+def stored_labels(labels: str) -> str:
+    """Return labels, an object of texts, as PostgreSQL prints them: the shortest names first."""
+    named = sorted(
+        (len(name.encode()), name.encode(), name, text)
+        for name, text in orjson.loads(labels).items()
+    )
+    pairs = (
+        f"{orjson.dumps(name).decode()}: {orjson.dumps(text).decode()}"
+        for _, _, name, text in named
+    )
+    return f"{{{', '.join(pairs)}}}"
 
 
 def terms_of_draft(

@@ -1,9 +1,12 @@
 """Findings about one item: a sentence, and both sides of the evidence."""
 
-from datetime import date, timedelta
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.identity import item_id
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
 from dueledger.reconciler.compare.comparison import DuplicatePair, FlowRules
@@ -11,6 +14,9 @@ from dueledger.reconciler.compared_items import ActualItem, ExpectedItem
 from dueledger.reconciler.expect.item_terms import instant_of
 from dueledger.reconciler.find.findings import EvidenceFields, Finding, FindingSubject, span
 from dueledger.reconciler.sources import EvidenceReader
+
+SHOWN_MAX: Final = 200
+"""Characters of a text that a finding has; its item has all of them."""
 
 
 def missing(expected: ExpectedItem, source: str, terms: str | None) -> Finding:
@@ -40,6 +46,49 @@ def missing(expected: ExpectedItem, source: str, terms: str | None) -> Finding:
         },
         actual={"item": None},
         terms=terms,
+    )
+
+
+def wrong_terms(
+    type_: FindingType,
+    item: ActualItem,
+    flow: FlowRules,
+    owed: Mapping[str, object],
+    actual: Mapping[str, object],
+) -> Finding:
+    """Return the finding that an item differs from its source in these fields."""
+    names = ", ".join(sorted(owed))
+    return Finding(
+        type_,
+        _subject(item, flow),
+        f"{_what(item, flow)} differs from what its source says in: {names}.",
+        expected={name: _shown(value) for name, value in sorted(owed.items())},
+        actual={name: _shown(value) for name, value in sorted(actual.items())},
+    )
+
+
+def misnamed(item: ActualItem, flow: FlowRules) -> Finding:
+    """Return the finding that the row of an item is not the one that its id was computed of."""
+    own = item_id(flow.tenant, flow.kind, item.business_key, item.cycle, item.effective_date)
+    return Finding(
+        FindingType.TAMPERED,
+        _subject(item, flow),
+        f"{_what(item, flow)} has an id that its row does not give: its tenant, kind, business "
+        "key, cycle or effective date is not what was emitted.",
+        expected={"item": str(own)},
+        actual=_facts(item),
+    )
+
+
+def emitted_in_future(item: ActualItem, flow: FlowRules, now: datetime) -> Finding:
+    """Return the finding that an item's row says that it was emitted later than now."""
+    return Finding(
+        FindingType.TAMPERED,
+        _subject(item, flow),
+        f"{_what(item, flow)} was emitted {item.emitted_at:%Y-%m-%d %H:%M} UTC, its row says, "
+        "which is still to come.",
+        expected={"emitted_before": now.isoformat()},
+        actual=_facts(item),
     )
 
 
@@ -130,6 +179,12 @@ def _subject(item: ActualItem, flow: FlowRules) -> FindingSubject:
         item.effective_date,
         item.due_at,
     )
+
+
+def _shown(value: object) -> str | float | None:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if value is None or isinstance(value, float | int) else str(value)[:SHOWN_MAX]
 
 
 def _what(item: ActualItem, flow: FlowRules) -> str:

@@ -9,12 +9,14 @@ from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, items, reconciled_rows
+from dueledger.ledger.store.clock import read_now
 from dueledger.reconciler.compare.comparison import WindowResult
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import terms_of_population
 from dueledger.reconciler.find import item_findings
 from dueledger.reconciler.find.recorder import FindingRecorder
+from dueledger.reconciler.find.wrong_terms import find_wrong_terms
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceRead
 
@@ -93,6 +95,17 @@ class WindowFindings:
                 continue
             result.unexpected[flow.tenant, flow.kind] += 1
             self._recorder.add((item_findings.unexpected(item, flow),))
+        self._recorder.add(await find_wrong_terms(connection, expectation, flows, window.differing))
+        self._recorder.add(
+            item_findings.misnamed(item, flows[item.flow_no]) for item in window.misnamed
+        )
+        if window.emitted_later:
+            now = await read_now(connection)
+            self._recorder.add(
+                item_findings.emitted_in_future(item, flows[item.flow_no], now)
+                for item in window.emitted_later
+                if item.emitted_at > now
+            )
         for pair in window.duplicates:
             flow = flows[pair.extra.flow_no]
             result.unexpected[flow.tenant, flow.kind] += 1

@@ -76,7 +76,9 @@ def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> 
     tampered = {
         (row["tenant"], row["kind"])
         for row in rows
-        if row["type"] == FindingType.TAMPERED and row["closed_at"] is None
+        if row["type"] == FindingType.TAMPERED
+        and row["item_id"] is None
+        and row["closed_at"] is None
     }
     for row in rows:
         if not tampered.isdisjoint({(row["tenant"], row["kind"]), (WHOLE_LEDGER, WHOLE_LEDGER)}):
