@@ -14,8 +14,10 @@ class FindingType(StrEnum):
     WRONG_DATE = "WRONG_DATE"
     WRONG_TERMS = "WRONG_TERMS"
     WITHDRAWN = "WITHDRAWN"
+    PREMATURE = "PREMATURE"
     OVERDUE = "OVERDUE"
     STUCK = "STUCK"
+    HELD_KEY = "HELD_KEY"
     PUBLISHED_NO_OUTCOME = "PUBLISHED_NO_OUTCOME"
     OUTCOME_REJECTED = "OUTCOME_REJECTED"
     OUTCOME_CONFLICT = "OUTCOME_CONFLICT"
@@ -122,6 +124,9 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         RepairAction.CANCEL,
         "The domain ended the subject, and the item is still open",
     ),
+    FindingType.PREMATURE: FindingRule(
+        _OPERATOR, _ERROR, None, "Completed before it was due, or before it was emitted"
+    ),
     FindingType.OVERDUE: FindingRule(
         _OPERATOR, _ERROR, RepairAction.REDRIVE, "Due, past its grace and not ended"
     ),
@@ -129,7 +134,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _PLATFORM,
         _ERROR,
         RepairAction.RELEASE,
-        "A lease or deadline lapsed and nothing acted, or an ended item has its key",
+        "A lease or deadline lapsed and nothing acted",
+    ),
+    FindingType.HELD_KEY: FindingRule(
+        _PLATFORM, _ERROR, RepairAction.RELEASE, "An item has ended and has its key"
     ),
     FindingType.PUBLISHED_NO_OUTCOME: FindingRule(
         _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and no outcome came within the window"
@@ -138,7 +146,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _PLATFORM, _INFORMATION, None, "A zombie's outcome was refused by the fence"
     ),
     FindingType.OUTCOME_CONFLICT: FindingRule(
-        _DOMAIN, _ERROR, None, "Two different outcomes for one item"
+        _DOMAIN, _ERROR, None, "Journal and runs disagree about how an item ended"
     ),
     FindingType.EFFECT_MISSING: FindingRule(
         _DOMAIN, _CRITICAL, RepairAction.ESCALATE, "Completed here, without evidence outside"
@@ -154,7 +162,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _DOMAIN, _WARNING, None, "A domain event without effect, and no rule says so"
     ),
     FindingType.UNBALANCED: FindingRule(
-        _PLATFORM, _CRITICAL, None, "The number of items and the sum of their states differ"
+        _PLATFORM, _CRITICAL, None, "An item has no state or two, or a state has no item"
     ),
     FindingType.ORPHAN_RECORD: FindingRule(
         _PLATFORM, _ERROR, None, "A record in Kafka without a row in the ledger"

@@ -95,7 +95,10 @@ def expected_row(
 
 
 class ActualItem(NamedTuple):
-    """One item of the ledger and what ended it; the columns of ``list_item_outcomes``."""
+    """One item of the ledger and what ended it; the columns of ``list_item_outcomes``.
+
+    `places`: in how many of `pending` and `review` it is.
+    """
 
     effective_date: date
     item_no: int
@@ -111,3 +114,4 @@ class ActualItem(NamedTuple):
     terms_digest: bytes
     event: int | None
     ended_at: datetime | None
+    places: int

@@ -21,9 +21,9 @@ from dueledger.reconciler.find.findings import (
     clock_set_back,
     definition_changed,
     definition_failed,
+    held_key,
     source_failed,
     stuck_claim,
-    stuck_key,
     stuck_run,
     unbalanced,
 )
@@ -150,7 +150,14 @@ class ReconciliationPass:
         }
         for flow in flows.values():
             self._facts.setdefault((flow.tenant, flow.kind), flow)
-        return Comparison(as_of, flows, expectation.is_explained, expectation.is_beyond_horizon)
+        return Comparison(
+            as_of,
+            flows,
+            expectation.is_explained,
+            expectation.is_beyond_horizon,
+            expectation.triggered,
+            await reconciled_rows.list_open_item_nos(connection),
+        )
 
     async def _compare_windows(
         self, connection: Connection, expectation: Expectation, result: PassResult
@@ -222,7 +229,7 @@ class ReconciliationPass:
                 comparison.add(page)
             found = comparison.finish()
             part_result.add(found, owed, self._facts)
-            await self._window_findings.record(connection, found)
+            await self._window_findings.record(connection, window, found)
         part_result.is_settled = part_result.is_settled and omitted == result.omitted.total()
 
     async def _load_new_flows(
@@ -268,19 +275,19 @@ class ReconciliationPass:
                 )
             )
         self._recorder.add(
-            stuck_key(
+            held_key(
                 item_id=row["id"],
                 business_key=row["business_key"],
                 held_at=row["held_at"],
                 ended_at=row["ended_at"],
             )
-            for row in await reconciled_rows.list_stuck_keys(connection, HELD_KEYS_MAX)
+            for row in await reconciled_rows.list_ended_keys(connection, HELD_KEYS_MAX)
         )
         result.accounting = await self._read_accounting(connection)
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))
             for row in result.accounting
-            if row.difference
+            if row.difference and (row.tenant, row.kind) not in self._window_findings.unbalanced
         )
         self._recorder.add(
             source_failed(read.name, read.failure) for read in result.sources if read.failure

@@ -2144,7 +2144,7 @@ CREATE TABLE ledger.finding (
     CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
     CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried_forward'::text, 'false_positive'::text]))),
     CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
-    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text, 'DISAGREES'::text])))
+    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'PREMATURE'::text, 'OVERDUE'::text, 'STUCK'::text, 'HELD_KEY'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text, 'DISAGREES'::text])))
 );
 
 COMMENT ON TABLE ledger.finding IS 'Findings: recorded differences between expected and actual. One closes itself when it no longer holds.';

@@ -53,9 +53,9 @@ async def list_stuck_claims(
     return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
 
 
-async def list_stuck_keys(connection: Connection, key_max: int) -> list[Record]:
+async def list_ended_keys(connection: Connection, key_max: int) -> list[Record]:
     """List held keys whose items have ended, of `key_max` keys."""
-    return await connection.fetch(statement("list_stuck_keys"), key_max)
+    return await connection.fetch(statement("list_ended_keys"), key_max)
 
 
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:
@@ -118,3 +118,34 @@ async def list_item_terms(
         statement("list_item_terms"), [day for day, _ in places], [no for _, no in places]
     )
     return {row["item_no"]: row for row in rows}
+
+
+async def list_open_item_nos(connection: Connection) -> set[int]:
+    """Return the numbers of the items that are claimed or running."""
+    return {row["item_no"] for row in await connection.fetch(statement("list_open_item_nos"))}
+
+
+async def count_places(
+    connection: Connection, places: Sequence[tuple[date, int]]
+) -> dict[int, Record]:
+    """Return the states that items have, by number; `places` are effective dates and numbers."""
+    rows = await connection.fetch(
+        statement("count_places"), [day for day, _ in places], [no for _, no in places]
+    )
+    return {row["item_no"]: row for row in rows}
+
+
+async def list_unowned_endings(
+    connection: Connection, from_date: date, to_date: date, row_max: int
+) -> list[Record]:
+    """List endings of a range of effective dates whose item does not exist."""
+    return await connection.fetch(statement("list_unowned_endings"), from_date, to_date, row_max)
+
+
+async def list_contradicted_endings(
+    connection: Connection, from_date: date, to_date: date, row_max: int
+) -> list[Record]:
+    """List completed items of a range of effective dates of which their run knows nothing."""
+    return await connection.fetch(
+        statement("list_contradicted_endings"), from_date, to_date, row_max
+    )

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -61,7 +62,8 @@ class WindowResult:
     """The result of one window's comparison, before anything is looked up or recorded.
 
     `deferred` counts items that no source names and that a later pass decides about. `misnamed` are
-    items whose id is not that of their row; `emitted_later` are those emitted after the pass began,
+    items whose id is not that of their row; `misplaced` those that seem to have no state or two;
+    `premature` were completed too early; `emitted_later` are those emitted after the pass began,
     as their rows say. `changes_at` is the first instant at which an open item becomes due or
     overdue.
     """
@@ -71,6 +73,8 @@ class WindowResult:
     duplicates: list[DuplicatePair] = field(default_factory=list[DuplicatePair])
     differing: list[DifferingItem] = field(default_factory=list[DifferingItem])
     misnamed: list[ActualItem] = field(default_factory=list[ActualItem])
+    misplaced: list[ActualItem] = field(default_factory=list[ActualItem])
+    premature: list[ActualItem] = field(default_factory=list[ActualItem])
     emitted_later: list[ActualItem] = field(default_factory=list[ActualItem])
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
     late: list[ActualItem] = field(default_factory=list[ActualItem])
@@ -89,6 +93,8 @@ class WindowResult:
             or self.duplicates
             or self.differing
             or self.misnamed
+            or self.misplaced
+            or self.premature
             or self.emitted_later
             or self.overdue
             or self.evidenced
@@ -102,13 +108,16 @@ class Comparison:
 
     `as_of` is business time at the start of the pass: items emitted later are not checked. For an
     item that no source names, `explained` returns whether it is no finding, now or later;
-    `deferred` returns whether it cannot be checked yet.
+    `deferred` returns whether it cannot be checked yet. By number, `expedited` are items that a
+    person let be worked before they are due, `handed_out` those in claims and runs at its start.
     """
 
     as_of: datetime
     flows: dict[int, FlowRules]
     explained: Callable[[ActualItem], bool]
     deferred: Callable[[ActualItem], bool]
+    expedited: AbstractSet[int] = frozenset()
+    handed_out: AbstractSet[int] = frozenset()
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
     unverified: set[KindKey] = field(default_factory=set[KindKey])
 
@@ -250,6 +259,8 @@ class WindowComparison:
         whole, result = self.whole, self.result
         tally.hash_total += total_of(item.id)
         due_at, ended_at = item.due_at, item.ended_at
+        if item.places + (item.item_no in whole.handed_out) != (ended_at is None):
+            result.misplaced.append(item)
         if ended_at is None:
             tally.open += 1
             changes_at = due_at
@@ -267,6 +278,10 @@ class WindowComparison:
         tally.ended[event] += 1
         if event != COMPLETED:
             return
+        if ended_at < item.emitted_at or (
+            ended_at < due_at and item.item_no not in whole.expedited
+        ):
+            result.premature.append(item)
         tally.lateness.add((ended_at - due_at).total_seconds())
         if ended_at > (item.complete_by or due_at + flow.grace):
             tally.lateness.late_count += 1

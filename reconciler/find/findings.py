@@ -8,6 +8,8 @@ from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction, Severity
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Record
 from dueledger.ledger.witness import WitnessedTimes
 
 _SEPARATOR: Final = "\x1f"
@@ -145,6 +147,20 @@ def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Fi
     )
 
 
+def unowned_ending(ending: Record) -> Finding:
+    """Return the finding that the journal has an ending of an item that does not exist."""
+    number, day = ending["item_no"], ending["effective_date"]
+    event = TransitionEvent(ending["event"]).label
+    return Finding(
+        FindingType.UNBALANCED,
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"ending:{number}", effective_date=day),
+        f"The journal has item {number}, effective {day}, as {event} at "
+        f"{ending['at']:%Y-%m-%d %H:%M:%S} UTC, and the ledger has no such item.",
+        expected={"item_no": number},
+        actual={"item_no": None, "event": event, "at": ending["at"].isoformat()},
+    )
+
+
 def stuck_run(
     *, run_no: int, fence: int, open_count: int, worker: str, lease_until: datetime, lapsed: float
 ) -> Finding:
@@ -173,12 +189,10 @@ def stuck_claim(
     )
 
 
-def stuck_key(
-    *, item_id: UUID, business_key: str, held_at: datetime, ended_at: datetime
-) -> Finding:
+def held_key(*, item_id: UUID, business_key: str, held_at: datetime, ended_at: datetime) -> Finding:
     """Return the finding that an item ended and its key is held, so that others wait for it."""
     return Finding(
-        FindingType.STUCK,
+        FindingType.HELD_KEY,
         FindingSubject(
             WHOLE_LEDGER,
             WHOLE_LEDGER,

@@ -80,6 +80,69 @@ def misnamed(item: ActualItem, flow: FlowRules) -> Finding:
     )
 
 
+def misplaced(item: ActualItem, flow: FlowRules, places: Mapping[str, int]) -> Finding:
+    """Return the finding that an item has no state, or several."""
+    has = [name.replace("_", " ") for name, count in places.items() for _ in range(count)]
+    what = f"has {len(has)} states: it is {' and '.join(has)}" if has else "has no state"
+    return Finding(
+        FindingType.UNBALANCED,
+        _subject(item, flow),
+        f"{_what(item, flow)} {what}.",
+        expected={"states": 1},
+        actual=dict(places),
+    )
+
+
+def premature(item: ActualItem, flow: FlowRules) -> Finding:
+    """Return the finding that an item was completed before it was due or emitted."""
+    ended_at = item.ended_at or item.due_at
+    what = "emitted" if ended_at < item.emitted_at else "due"
+    not_before = max(item.due_at, item.emitted_at)
+    return Finding(
+        FindingType.PREMATURE,
+        _subject(item, flow),
+        f"{_what(item, flow)} was completed {ended_at:%Y-%m-%d %H:%M:%S} UTC, before it was "
+        f"{what}.",
+        expected={"not_before": not_before.isoformat()},
+        actual={"completed_at": ended_at.isoformat()},
+    )
+
+
+def contradicted(ending: Record, flow: FlowRules) -> Finding:
+    """Return the finding that an item was completed, and no run completed it so."""
+    identity = UUID(bytes=ending["id"])
+    day, ended_at = ending["effective_date"], ending["at"]
+    what = f"{flow.kind} of {ending['business_key']}, effective {day}, was completed"
+    if ending["run_no"] is None:
+        sentence = f"{what}, but in no run: no worker had it."
+    elif ending["was_held"]:
+        sentence = (
+            f"{what} by {ending['worker']} {ended_at:%Y-%m-%d %H:%M:%S} UTC, but its run "
+            f"{ending['run_no']} is of another worker, or began later."
+        )
+    else:
+        sentence = f"{what} in run {ending['run_no']}, but that run did not have it."
+    return Finding(
+        FindingType.OUTCOME_CONFLICT,
+        FindingSubject(
+            flow.tenant,
+            flow.kind,
+            str(identity),
+            identity,
+            ending["business_key"],
+            day,
+            ending["due_at"],
+        ),
+        sentence,
+        expected={"completed_in_its_run": True},
+        actual={
+            "run": ending["run_no"],
+            "worker": ending["worker"],
+            "completed_at": ended_at.isoformat(),
+        },
+    )
+
+
 def emitted_in_future(item: ActualItem, flow: FlowRules, now: datetime) -> Finding:
     """Return the finding that an item's row says that it was emitted later than now."""
     return Finding(

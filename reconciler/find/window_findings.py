@@ -15,12 +15,15 @@ from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKe
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import terms_of_population
 from dueledger.reconciler.find import item_findings
+from dueledger.reconciler.find.findings import unowned_ending
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.wrong_terms import find_wrong_terms
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceRead
+from dueledger.reconciler.windows import DateRange
 
 CHUNK_ROWS: Final = 10_000
+STATES: Final = ("waiting", "parked", "handed_out", "ended")
 
 
 class EvidenceChecks:
@@ -63,9 +66,11 @@ class WindowFindings:
         self._result = result
         self._recorder = recorder
         self._findings_max = findings_max
+        self.unbalanced: set[KindKey] = set()
+        """Kinds of which an item was found to have no state or two."""
 
-    async def record(self, connection: Connection, window: WindowResult) -> None:
-        """Turn what differs in a window into findings and record them."""
+    async def record(self, connection: Connection, dates: DateRange, window: WindowResult) -> None:
+        """Turn what differs in a window of dates into findings and record them."""
         expectation, result = self._expectation, self._result
         flows = result.comparison.flows
         missing = await self._still_missing(connection, window.missing)
@@ -111,6 +116,8 @@ class WindowFindings:
             result.unexpected[flow.tenant, flow.kind] += 1
             self._recorder.add((item_findings.duplicate(pair, flow),))
         self._recorder.add(item_findings.late(item, flows[item.flow_no]) for item in window.late)
+        await self._find_misplaced(connection, dates, window.misplaced)
+        await self._find_conflicts(connection, dates, window)
         await self._find_overdue(connection, window.overdue)
         await self._find_missing_effects(window.evidenced)
         await self._recorder.flush(connection)
@@ -126,6 +133,49 @@ class WindowFindings:
                 connection, [UUID(bytes=expected.id) for expected in chunk]
             )
         return [expected for expected in missing if expected.id not in found]
+
+    async def _find_misplaced(
+        self, connection: Connection, dates: DateRange, misplaced: Sequence[ActualItem]
+    ) -> None:
+        """Count the states of items again, all at one time, and of items that do not exist."""
+        flows = self._result.comparison.flows
+        for begin in range(0, len(misplaced), CHUNK_ROWS):
+            chunk = misplaced[begin : begin + CHUNK_ROWS]
+            counted = await reconciled_rows.count_places(
+                connection, [(item.effective_date, item.item_no) for item in chunk]
+            )
+            for item in chunk:
+                places = counted.get(item.item_no)
+                if places is None:
+                    continue
+                states = {name: places[name] for name in STATES}
+                if sum(states.values()) != 1:
+                    flow = flows[item.flow_no]
+                    self.unbalanced.add((flow.tenant, flow.kind))
+                    self._recorder.add((item_findings.misplaced(item, flow, states),))
+        self._recorder.add(
+            unowned_ending(row)
+            for row in await reconciled_rows.list_unowned_endings(
+                connection, dates.from_date, dates.to_date, self._findings_max
+            )
+        )
+
+    async def _find_conflicts(
+        self, connection: Connection, dates: DateRange, window: WindowResult
+    ) -> None:
+        """Find items that were completed too early, or not as their runs have it."""
+        flows = self._result.comparison.flows
+        self._recorder.add(
+            item_findings.premature(item, flows[item.flow_no]) for item in window.premature
+        )
+        premature = {item.id for item in window.premature}
+        self._recorder.add(
+            item_findings.contradicted(row, flows[row["flow_no"]])
+            for row in await reconciled_rows.list_contradicted_endings(
+                connection, dates.from_date, dates.to_date, self._findings_max
+            )
+            if row["id"] not in premature
+        )
 
     async def _find_overdue(self, connection: Connection, overdue: Sequence[ActualItem]) -> None:
         """Add findings of overdue items; those beyond the cap of their kind are not looked up."""

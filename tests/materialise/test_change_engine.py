@@ -47,6 +47,10 @@ WRONG: Final = frozenset(
         FindingType.DEFINITION_FAILED,
         FindingType.UNBALANCED,
         FindingType.STUCK,
+        FindingType.HELD_KEY,
+        FindingType.WRONG_DATE,
+        FindingType.WRONG_TERMS,
+        FindingType.PREMATURE,
     }
 )
 

@@ -107,11 +107,11 @@ async def test_g9_upkeep_frees_the_key_of_an_item_that_ended_and_until_then_it_i
     upkeep = Upkeep(pool, actor_no=actor_no, seconds=1.0, role="test")
     assert (await upkeep.tick())["freed"] == 0
     assert await connection.fetchval(KEYS) == 1
-    assert FindingType.STUCK not in (await reconciler.run_pass()).found
+    assert FindingType.HELD_KEY not in (await reconciler.run_pass()).found
     await connection.execute("create table kept as select * from ledger.held_key")
     await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED])
     await connection.execute("insert into ledger.held_key select * from kept")
-    assert (await reconciler.run_pass()).found[FindingType.STUCK] == 1
+    assert (await reconciler.run_pass()).found[FindingType.HELD_KEY] == 1
     with capture_logs() as logged:
         assert (await upkeep.tick())["freed"] == 1
         assert (await upkeep.tick())["freed"] == 0

@@ -66,6 +66,7 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
         b"",
         None if event is None else int(event),
         None if event is None else AS_OF,
+        int(event is None),
     )
 
 

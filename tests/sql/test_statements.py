@@ -47,6 +47,7 @@ READS_ALL = {
     "count_items_on_days": "a person who imports a calendar; limited",
     "count_pending_load": "a person who plans; all of `pending`, limited",
     "list_items": "a person who filters; limited",
+    "list_open_item_nos": "the reconciler, once a pass: what is handed out",
     "measure_lags": "benchmarks",
     "measure_steps": "benchmarks",
     "read_accounting": "the identity, over everything there is",

@@ -6,7 +6,7 @@
 -- $3 after_date date
 -- $4 after_item_no bigint
 -- $5 page_size integer
--- index: due_item_pkey, transition_terminal_idx
+-- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
@@ -20,7 +20,9 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
         chr(31), coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)), coalesce(i.nominal, chr(30)),
         coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text),
       'UTF8')), 1, 8) as terms_digest,
-  t.event, t.at as ended_at
+  t.event, t.at as ended_at,
+  (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
+    + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
 from (
   select *
   from ledger.due_item

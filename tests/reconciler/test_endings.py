@@ -1,0 +1,126 @@
+"""Each item has one state and ended as its run has it: what was edited is found by item."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import Reconciler
+
+from .conftest import NOON
+
+Make = Callable[..., Reconciler]
+Drafts = Callable[..., list[ItemDraft]]
+Settle = Callable[..., Awaitable[None]]
+
+CONFLICT: Final = FindingType.OUTCOME_CONFLICT
+PREMATURE: Final = FindingType.PREMATURE
+UNBALANCED: Final = FindingType.UNBALANCED
+
+ADD_PENDING: Final = """
+insert into ledger.pending (item_no, effective_date, flow_no, available_at)
+select item_no, effective_date, flow_no, due_at from ledger.due_item where item_no = $1
+"""
+ADD_REVIEW: Final = """
+insert into ledger.review
+  (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+select item_no, effective_date, flow_no, ledger.now(), 1, 1, 'edited', 1
+from ledger.due_item where item_no = $1
+"""
+HOLD_KEY: Final = """
+insert into ledger.held_key select 7, item_no, effective_date, flow_no, ledger.now()
+from ledger.due_item where item_no = $1
+"""
+OPEN_RUN: Final = """
+update ledger.run r set ended = set_bit(r.ended, 0, 0), closed_at = null
+from ledger.claim c where c.fence = r.fence and c.item_no[r.from_position] = $1
+"""
+COMPLETE_BEFORE_EMISSION: Final = """
+with ended as (
+  update ledger.transition set at = at - interval '2 seconds' where item_no = $1 returning 1)
+update ledger.due_item set emitted_at = ledger.now() - interval '1 second' where item_no = $1
+"""
+OF_ENDING: Final = "update ledger.transition set {} where item_no = $1"
+DONE_EDITS: Final = (
+    (OF_ENDING.format("at = at - interval '6 minutes'"), PREMATURE),
+    (OF_ENDING.format("run_no = null"), CONFLICT),
+    (OF_ENDING.format("run_no = run_no + 1"), CONFLICT),
+    (OF_ENDING.format("run_no = 4711"), CONFLICT),
+    (OF_ENDING.format("actor_no = (select min(actor_no) from ledger.actor)"), CONFLICT),
+    (OF_ENDING.format("at = at - interval '1 second'"), CONFLICT),
+    ("delete from ledger.transition where item_no = $1", UNBALANCED),
+    (ADD_PENDING, UNBALANCED),
+    (ADD_PENDING, UNBALANCED),
+    (ADD_PENDING, UNBALANCED),
+    (ADD_REVIEW, UNBALANCED),
+    (HOLD_KEY, FindingType.HELD_KEY),
+    (OPEN_RUN, UNBALANCED),
+    (COMPLETE_BEFORE_EMISSION, PREMATURE),
+)
+WAITING_EDITS: Final = (
+    # As many are taken away as were added above: the sums are as before.
+    ("delete from ledger.pending where item_no = $1", UNBALANCED),
+    ("delete from ledger.pending where item_no = $1", UNBALANCED),
+    ("delete from ledger.pending where item_no = $1", UNBALANCED),
+    (ADD_REVIEW, UNBALANCED),
+)
+
+
+async def _numbers(connection: Connection, prefix: str) -> list[int]:
+    rows = await connection.fetch(
+        "select item_no from ledger.due_item where business_key like $1 || '-%' order by item_no",
+        prefix,
+    )
+    return [row["item_no"] for row in rows]
+
+
+@pytest.mark.damages
+async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_run_is_found(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    await emit_items(
+        frozen, make_drafts(20, prefix="other", due_at=NOON - timedelta(hours=1)), actor_no=actor_no
+    )
+    await complete_all(TransitionEvent.COMPLETED)
+    done = make_drafts(20, prefix="done", due_at=NOON - timedelta(minutes=5))
+    await emit_items(frozen, done, actor_no=actor_no)
+    await frozen.execute("update ledger.due_item set emitted_at = due_at - interval '1 hour'")
+    await complete_all(TransitionEvent.COMPLETED)
+    waiting = make_drafts(20, prefix="waiting", due_at=NOON + timedelta(hours=1))
+    await emit_items(frozen, waiting, actor_no=actor_no)
+    reconciler = make_reconciler()
+    assert {*(await reconciler.run_pass()).found} <= {FindingType.LATE}
+
+    await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
+    wrong: set[tuple[str, str]] = set()
+    for prefix, edits in (("done", DONE_EDITS), ("waiting", WAITING_EDITS)):
+        numbers = await _numbers(frozen, prefix)
+        # The first item of the run is for the edit of the run.
+        for number, (edit, type_) in zip(numbers[1:], edits, strict=False):
+            edited = numbers[0] if edit == OPEN_RUN else number
+            assert (await frozen.execute(edit, edited)).endswith(" 1"), edit
+            id_ = await frozen.fetchval(
+                "select id::text from ledger.due_item where item_no = $1", edited
+            )
+            wrong.add((type_, id_))
+    unowned = (await _numbers(frozen, "other"))[0]
+    await frozen.execute("delete from ledger.due_item where item_no = $1", unowned)
+
+    await reconciler.run_pass()
+
+    rows = await findings.list_findings(frozen)
+    found = {(row["type"], str(row["item_id"])): row["sentence"] for row in rows}
+    assert wrong - found.keys() == set()
+    others = {key: sentence for key, sentence in found.items() if key not in wrong}
+    assert [*others] == [(UNBALANCED, "None")]
+    assert f"item {unowned}," in others[UNBALANCED, "None"]
