@@ -14,6 +14,7 @@ class FindingType(StrEnum):
     WRONG_DATE = "WRONG_DATE"
     WRONG_TERMS = "WRONG_TERMS"
     WITHDRAWN = "WITHDRAWN"
+    UNEXCUSED = "UNEXCUSED"
     PREMATURE = "PREMATURE"
     OVERDUE = "OVERDUE"
     STUCK = "STUCK"
@@ -123,6 +124,12 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _ERROR,
         RepairAction.CANCEL,
         "The domain ended the subject, and the item is still open",
+    ),
+    FindingType.UNEXCUSED: FindingRule(
+        _DOMAIN,
+        _ERROR,
+        None,
+        "Cancelled, skipped or written off although it is owed, by no event, rule or person",
     ),
     FindingType.PREMATURE: FindingRule(
         _OPERATOR, _ERROR, None, "Completed before it was due, or before it was emitted"

@@ -97,6 +97,7 @@ def expected_row(
 class ActualItem(NamedTuple):
     """One item of the ledger and what ended it; the columns of ``list_item_outcomes``.
 
+    `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason.
     `places`: in how many of `pending` and `review` it is.
     """
 
@@ -114,4 +115,6 @@ class ActualItem(NamedTuple):
     terms_digest: bytes
     event: int | None
     ended_at: datetime | None
+    ended_by: str | None
+    ended_for: str | None
     places: int

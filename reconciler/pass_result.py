@@ -24,6 +24,8 @@ JUDGED: Final = frozenset(
         FindingType.WRONG_DATE,
         FindingType.WRONG_TERMS,
         FindingType.OVERDUE,
+        FindingType.UNEXCUSED,
+        FindingType.WITHDRAWN,
         FindingType.PREMATURE,
         FindingType.STUCK,
         FindingType.HELD_KEY,
@@ -45,6 +47,8 @@ EXPECTATION_TYPES: Final = frozenset(
         FindingType.DUPLICATE,
         FindingType.WRONG_DATE,
         FindingType.WRONG_TERMS,
+        FindingType.UNEXCUSED,
+        FindingType.WITHDRAWN,
     }
 )
 

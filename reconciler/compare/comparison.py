@@ -10,20 +10,20 @@ from typing import Any, Final, NamedTuple
 from dueledger.ledger.identity import item_id, total_of
 from dueledger.ledger.rules.event_issues import first_cycle, microseconds_of
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
-from dueledger.ledger.states import TransitionEvent
+from dueledger.reconciler.compare.agreement import (
+    COMPLETED,
+    EXPLAINING,
+    SUPERSEDED,
+    WITHDRAWN,
+    agrees,
+    is_excused,
+)
 from dueledger.reconciler.compared_items import LATER, ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.tallies import KindTally, no_tallies
 
-COMPLETED: Final = int(TransitionEvent.COMPLETED)
-SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
-SKIPPED: Final = int(TransitionEvent.SKIPPED)
-WITHDRAWN: Final = frozenset({SUPERSEDED, SKIPPED})
-EXPLAINING: Final = WITHDRAWN | {int(TransitionEvent.CANCELLED)}
-
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
-_DUE: Final = ExpectedItem._fields.index("due_microseconds")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
-_TERMS: Final = ExpectedItem._fields.index("terms_digest")
+_LIVE: Final = ExpectedItem._fields.index("is_live")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,10 @@ class WindowResult:
 
     `deferred` counts items that no source names and that a later pass decides about. `misnamed` are
     items whose id is not that of their row; `misplaced` those that seem to have no state or two;
-    `premature` were completed too early; `emitted_later` are those emitted after the pass began,
-    as their rows say. `changes_at` is the first instant at which an open item becomes due or
-    overdue.
+    `premature` were completed too early, `unexcused` ended otherwise although they are owed, and
+    `withdrawn` are open although an event ended them; `emitted_later` are those emitted after the
+    pass began, as their rows say. `changes_at` is the first instant at which an open item becomes
+    due or overdue.
     """
 
     missing: list[ExpectedItem] = field(default_factory=list[ExpectedItem])
@@ -75,6 +76,8 @@ class WindowResult:
     misnamed: list[ActualItem] = field(default_factory=list[ActualItem])
     misplaced: list[ActualItem] = field(default_factory=list[ActualItem])
     premature: list[ActualItem] = field(default_factory=list[ActualItem])
+    unexcused: list[ActualItem] = field(default_factory=list[ActualItem])
+    withdrawn: list[ActualItem] = field(default_factory=list[ActualItem])
     emitted_later: list[ActualItem] = field(default_factory=list[ActualItem])
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
     late: list[ActualItem] = field(default_factory=list[ActualItem])
@@ -95,6 +98,8 @@ class WindowResult:
             or self.misnamed
             or self.misplaced
             or self.premature
+            or self.unexcused
+            or self.withdrawn
             or self.emitted_later
             or self.overdue
             or self.evidenced
@@ -158,8 +163,7 @@ class WindowComparison:
             if row is not None:
                 self.matched.add(identity)
                 tally.expected += 1
-                if not _agrees(item, row):
-                    result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
+                self._judge(item, row)
                 if row[LATER] or item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]:
                     self._expect_next_issue(item, row)
             else:
@@ -170,6 +174,17 @@ class WindowComparison:
                 # Both were owed, one after the other, if an event reinstated it.
                 if other is not item and first_cycle(other.cycle) != first_cycle(item.cycle):
                     result.duplicates.append(DuplicatePair(other, item))
+
+    def _judge(self, item: ActualItem, row: tuple[Any, ...]) -> None:
+        """Note whether an item says what its source does, and may have ended as it did."""
+        result = self.result
+        if not agrees(item, row):
+            result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
+        if row[_LIVE]:
+            if item.ended_by is not None and not is_excused(item, row):
+                result.unexcused.append(item)
+        elif item.places and row[_REFERENCE] is not None:
+            result.withdrawn.append(item)
 
     def _add_unnamed(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
         """Count an item that no source names: it is unexpected, or there is a reason."""
@@ -288,21 +303,6 @@ class WindowComparison:
             result.late.append(item)
         if flow.needs_evidence:
             result.evidenced.append(item)
-
-
-def _agrees(item: ActualItem, row: tuple[Any, ...]) -> bool:
-    """Return whether an item says what its source does. Of an issue, its own version speaks."""
-    due = microseconds_of(item.due_at)
-    if due == row[_DUE] and row[_TERMS] == item.terms_digest:
-        return (item.definition_no, item.event_no) == (row[_DEFINITION], row[_REFERENCE])
-    if row[_TERMS] is None:
-        return due == row[_DUE]
-    return any(
-        each[_DEFINITION] == item.definition_no
-        and each[_DUE] == due
-        and each[_TERMS] == item.terms_digest
-        for each in row[LATER]
-    )
 
 
 def _issues(owed: Sequence[ExpectedItem], first: int) -> list[ExpectedItem]:

@@ -137,7 +137,9 @@ class Expectation:
                 found[expected.id] = tuple(expected)
             if is_asserted:
                 first = ExpectedItem._make(found[identity])
-                found[identity] = tuple(first._replace(is_live=True))
+                # The event is a reason of its end, and the population one that it is owed.
+                tolerated = first.is_tolerated or not first.is_live
+                found[identity] = tuple(first._replace(is_live=True, is_tolerated=tolerated))
         return found
 
     def _with_later(self, known: SpooledRow | None, row: SpooledRow) -> SpooledRow:

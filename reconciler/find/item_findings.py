@@ -7,7 +7,7 @@ from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.states import State
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Record
 from dueledger.reconciler.compare.comparison import DuplicatePair, FlowRules
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem
@@ -90,6 +90,32 @@ def misplaced(item: ActualItem, flow: FlowRules, places: Mapping[str, int]) -> F
         f"{_what(item, flow)} {what}.",
         expected={"states": 1},
         actual=dict(places),
+    )
+
+
+def unexcused(item: ActualItem, flow: FlowRules) -> Finding:
+    """Return the finding that an item is owed, and ended for no reason that counts."""
+    event = TransitionEvent(item.event or 0).label.replace("_", " ")
+    reason = f"for “{item.ended_for}”" if item.ended_for else "for no reason"
+    return Finding(
+        FindingType.UNEXCUSED,
+        _subject(item, flow),
+        f"{_what(item, flow)} is owed and was {event} {reason} by a {item.ended_by}: no event, "
+        "rule or person ended it.",
+        expected={"completed": True},
+        actual={"ended_as": event, "by": item.ended_by, "reason": item.ended_for},
+    )
+
+
+def withdrawn(item: ActualItem, flow: FlowRules, places: Mapping[str, int]) -> Finding:
+    """Return the finding that an event ended what an item is for, and the item is open."""
+    state = next((name for name, count in places.items() if count), None)
+    return Finding(
+        FindingType.WITHDRAWN,
+        _subject(item, flow),
+        f"{_what(item, flow)} is not owed any more, because an event ended it, and is {state}.",
+        expected={"open": False},
+        actual={"open": True, "state": state},
     )
 
 

@@ -117,6 +117,7 @@ class WindowFindings:
             self._recorder.add((item_findings.duplicate(pair, flow),))
         self._recorder.add(item_findings.late(item, flows[item.flow_no]) for item in window.late)
         await self._find_misplaced(connection, dates, window.misplaced)
+        await self._find_withdrawn(connection, window.withdrawn)
         await self._find_conflicts(connection, dates, window)
         await self._find_overdue(connection, window.overdue)
         await self._find_missing_effects(window.evidenced)
@@ -160,6 +161,27 @@ class WindowFindings:
             )
         )
 
+    async def _find_withdrawn(
+        self, connection: Connection, withdrawn: Sequence[ActualItem]
+    ) -> None:
+        """Find items that wait or are parked, although an event ended them."""
+        flows = self._result.comparison.flows
+        for begin in range(0, len(withdrawn), CHUNK_ROWS):
+            chunk = withdrawn[begin : begin + CHUNK_ROWS]
+            counted = await reconciled_rows.count_places(
+                connection, [(item.effective_date, item.item_no) for item in chunk]
+            )
+            self._recorder.add(
+                item_findings.withdrawn(item, flows[item.flow_no], {"waiting": row["waiting"]})
+                if row["waiting"]
+                else item_findings.withdrawn(item, flows[item.flow_no], {"parked": row["parked"]})
+                for item in chunk
+                if (row := counted.get(item.item_no)) is not None
+                and (row["waiting"] or row["parked"])
+                and not row["ended"]
+                and not row["is_requested"]
+            )
+
     async def _find_conflicts(
         self, connection: Connection, dates: DateRange, window: WindowResult
     ) -> None:
@@ -167,6 +189,9 @@ class WindowFindings:
         flows = self._result.comparison.flows
         self._recorder.add(
             item_findings.premature(item, flows[item.flow_no]) for item in window.premature
+        )
+        self._recorder.add(
+            item_findings.unexcused(item, flows[item.flow_no]) for item in window.unexcused
         )
         premature = {item.id for item in window.premature}
         self._recorder.add(

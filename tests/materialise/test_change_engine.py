@@ -51,6 +51,8 @@ WRONG: Final = frozenset(
         FindingType.WRONG_DATE,
         FindingType.WRONG_TERMS,
         FindingType.PREMATURE,
+        FindingType.UNEXCUSED,
+        FindingType.WITHDRAWN,
     }
 )
 

@@ -66,6 +66,8 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
         b"",
         None if event is None else int(event),
         None if event is None else AS_OF,
+        None if event in (None, TransitionEvent.COMPLETED) else "person",
+        None,
         int(event is None),
     )
 

@@ -10,8 +10,9 @@ from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Reconciler
+from dueledger.reconciler import Reconciler, ReconcilerSources, SqlPopulation
 
 from .conftest import NOON
 
@@ -124,3 +125,60 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
     others = {key: sentence for key, sentence in found.items() if key not in wrong}
     assert [*others] == [(UNBALANCED, "None")]
     assert f"item {unowned}," in others[UNBALANCED, "None"]
+
+
+REWRITE: Final = """
+update ledger.transition t
+set event = $2, detail = jsonb_build_object('reason', $3::text),
+  actor_no = coalesce((select actor_no from ledger.actor where kind = $4 limit 1), t.actor_no)
+from ledger.due_item i
+where i.item_no = t.item_no and i.effective_date = t.effective_date and i.business_key = $1
+"""
+ENDINGS: Final = (
+    (TransitionEvent.CANCELLED, "sold", "person", True),
+    (TransitionEvent.CANCELLED, "overlap", "worker", True),
+    (TransitionEvent.CANCELLED, "repair", "reconciler", True),
+    (TransitionEvent.CANCELLED, None, "worker", False),
+    (TransitionEvent.CANCELLED, "PolicyCancelled", "intake", False),
+    (TransitionEvent.CANCELLED, "overlap", "service", False),
+    (TransitionEvent.SKIPPED, "overlap", "allocator", True),
+    (TransitionEvent.SKIPPED, "catch_up", "materialiser", True),
+    (TransitionEvent.SKIPPED, None, "worker", False),
+    (TransitionEvent.SKIPPED, "overlap", "service", False),
+    (TransitionEvent.SUPERSEDED, "version", "materialiser", False),
+    (TransitionEvent.WRITTEN_OFF, "hopeless", "person", True),
+    (TransitionEvent.WRITTEN_OFF, "hopeless", "worker", False),
+)
+
+
+async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or_a_person(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(len(ENDINGS) + 2, due_at=NOON - timedelta(minutes=5))
+    await owe(drafts)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await frozen.execute("update ledger.due_item set emitted_at = due_at - interval '1 hour'")
+    await complete_all(TransitionEvent.COMPLETED)
+    for kind in ActorKind:
+        await register_actor(frozen, f"{kind}:edits", kind)
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    assert {*(await reconciler.run_pass()).found} <= {FindingType.LATE}
+
+    await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
+    for draft, (event, reason, by, _) in zip(drafts, ENDINGS, strict=False):
+        assert await frozen.execute(REWRITE, draft.business_key, event, reason, by) == "UPDATE 1"
+
+    await reconciler.run_pass()
+
+    rows = await findings.list_findings(frozen)
+    assert {(row["type"], row["item_id"]) for row in rows} == {
+        (FindingType.UNEXCUSED, draft.id)
+        for draft, (*_, is_excused) in zip(drafts, ENDINGS, strict=False)
+        if not is_excused
+    }

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
-from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.definitions import define
@@ -16,7 +16,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler
 from dueledger.reconciler.expect.events import draft_effects
 
-from .conftest import NOON
+from .conftest import NOON, mend, resolutions
 
 Make = Callable[..., Reconciler]
 Land = Callable[..., Awaitable[None]]
@@ -42,6 +42,7 @@ effective_date: data.expires_on
 payload: {{premium: data.premium}}
 dispatch: {{kafka: {{topic: due.renewals, partition_key: data.customer}}}}
 when: {{relative: P0D, to: effective_date, at: "18:00", timezone: UTC}}
+cancel_on: [{{event: PolicyCancelled, business_key: data.policy}}]
 """
 BODY: Final = (
     '{"policy": "P-%d", "term": "2027", "expires_on": "2027-03-01", "premium": %d,'
@@ -168,3 +169,24 @@ async def test_g11_each_field_that_a_row_has_otherwise_than_its_source_is_a_find
         if key not in {(type_, id_) for _, type_, id_ in wrong} and key[0] != FindingType.OVERDUE
     }
     assert others == {}
+
+
+async def test_g11_an_item_that_an_event_ended_and_that_waits_is_withdrawn_until_it_is_cancelled(
+    frozen: Connection, make_reconciler: Make, land: Land, implied: list[str]
+) -> None:
+    reconciler = make_reconciler()
+    await land("PolicyCancelled", '{"policy": "P-3"}')  # and no intake takes note of it
+    await frozen.execute(
+        "insert into ledger.withdrawal"
+        " select item_no, effective_date, 11 /* cancelled */, 'asked for', null, 1, ledger.now()"
+        " from ledger.due_item where business_key = $1",
+        implied[4],
+    )
+    await land("PolicyCancelled", '{"policy": "P-4"}')
+
+    assert (await reconciler.run_pass()).found == {FindingType.WITHDRAWN: 1}
+    (row,) = await findings.list_findings(frozen)
+    assert row["business_key"] == implied[3]
+    assert await mend(reconciler) == 1
+    assert (await reconciler.run_pass()).found == {}
+    assert await resolutions(frozen, FindingType.WITHDRAWN) == [Resolution.REPAIRED]

@@ -1,4 +1,4 @@
--- Count, in one snapshot, the states that each of these items has: waiting, parked, handed out, ended.
+-- Count the states that each of these items has (waiting, parked, handed out, ended), and whether its end is requested.
 -- returns: zero or more
 -- roles: reconciler
 -- $1 effective_dates date[]
@@ -13,6 +13,7 @@ select i.item_no,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer as waiting,
   (exists (select from ledger.review r where r.item_no = i.item_no))::integer as parked,
   coalesce((select h.places from handed_out h where h.item_no = i.item_no), 0)::integer as handed_out,
+  exists (select from ledger.withdrawal w where w.item_no = i.item_no) as is_requested,
   (ledger.find_ended_at(i.effective_date, i.item_no) is not null)::integer as ended
 from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
 join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no

@@ -20,7 +20,7 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
         chr(31), coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)), coalesce(i.nominal, chr(30)),
         coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text),
       'UTF8')), 1, 8) as terms_digest,
-  t.event, t.at as ended_at,
+  t.event, t.at as ended_at, a.kind as ended_by, case when a.kind is not null then t.detail ->> 'reason' end as ended_for,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
 from (
@@ -34,4 +34,5 @@ left join ledger.transition t
   on t.effective_date = i.effective_date and t.item_no = i.item_no
   and t.effective_date >= $1::date and t.effective_date < $2::date
   and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+left join ledger.actor a on a.actor_no = t.actor_no and t.event <> 5 /* completed */
 order by i.effective_date, i.item_no
