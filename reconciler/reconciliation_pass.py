@@ -145,6 +145,7 @@ class ReconciliationPass:
                 is_covered=expectation.is_covered(row["tenant"], row["kind"]),
                 is_single=expectation.is_single(row["tenant"], row["kind"]),
                 needs_evidence=(row["tenant"], row["kind"]) in self._evidence.by_kind,
+                ending_events=expectation.ending_events(row["tenant"], row["kind"]),
             )
             for row in await reconciled_rows.list_flow_rules(connection)
         }

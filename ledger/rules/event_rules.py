@@ -246,7 +246,7 @@ class _CompiledRule:
         return occurrence
 
     def payload_of(self, document: PathDocument) -> str:
-        """Return the payload as JSON text."""
+        """Return the payload as JSON text with sorted names, whatever order the event has."""
         payload: object
         if isinstance(self.payload, str):
             payload = self.value_of(document, self.payload, "payload")
@@ -257,7 +257,7 @@ class _CompiledRule:
             }
         try:
             weigh(payload, PAYLOAD_BYTES_MAX)  # of paths that each give the whole event
-            text = orjson.dumps(payload)
+            text = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
         except TooLarge:
             reason, accepted = "over 256 KiB", "a reference to what is large"
             raise self.refused("payload", "", None, reason, accepted) from None

@@ -214,7 +214,7 @@ def _constant_fields(definition: Definition) -> dict[str, Any]:
         "kind": definition.kind,
         "lane": labels[definition.lane] if definition.lane else "",
         "business_key": definition.business_key,
-        "payload": orjson.dumps(definition.payload).decode(),
+        "payload": orjson.dumps(definition.payload, option=orjson.OPT_SORT_KEYS).decode(),
         "labels": orjson.dumps(labels).decode() if labels else None,
         "definition_name": definition.definition,
         "zone": getattr(definition.when, "timezone", "UTC"),

@@ -1,5 +1,6 @@
 """Whether an item of the ledger agrees with what its source says of it. Pure."""
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from dueledger.ledger.rules.event_issues import microseconds_of
@@ -27,19 +28,24 @@ _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
 
-def is_excused(item: ActualItem, row: tuple[Any, ...]) -> bool:
+def is_excused(item: ActualItem, row: tuple[Any, ...], ending_events: AbstractSet[str]) -> bool:
     """Return whether an item that its source owes ended without being completed for a reason.
 
-    A person may end it, and a repair. A process may by a rule: of overlap, of catch-up, of the
-    schedule. What another version of its schedule supersedes is owed as its next issue.
+    A person may end it, and a repair. A process may by an event of `ending_events`, the types by
+    which some version of the kind's rules ends items, or by a rule of overlap, of catch-up or of
+    the schedule. What another version of its schedule supersedes is owed as its next issue.
     """
     if row[_TOLERATED] or item.ended_by in JUDGES:
+        return True
+    if item.ended_by not in PROCESSES:
+        return False
+    if item.ended_for in ending_events:
         return True
     if item.event == SUPERSEDED:
         return row[_REFERENCE] is None and row[_DEFINITION] is not None
     if item.event == SKIPPED:
-        return item.ended_by in PROCESSES and item.ended_for in SKIPPED_FOR
-    return item.event == CANCELLED and item.ended_by in PROCESSES and item.ended_for == OVERLAP
+        return item.ended_for in SKIPPED_FOR
+    return item.event == CANCELLED and item.ended_for == OVERLAP
 
 
 def agrees(item: ActualItem, row: tuple[Any, ...]) -> bool:

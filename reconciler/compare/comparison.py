@@ -32,7 +32,7 @@ class FlowRules:
 
     `is_covered`: some source names the kind's items, so an item that none names is UNEXPECTED.
     `is_single`: one item for a business key and effective date. `needs_evidence`: a completed item
-    needs evidence from outside.
+    needs evidence from outside. `ending_events`: types of events that end items of the kind.
     """
 
     tenant: str
@@ -41,6 +41,7 @@ class FlowRules:
     is_covered: bool
     is_single: bool
     needs_evidence: bool
+    ending_events: frozenset[str] = frozenset()
 
 
 class DuplicatePair(NamedTuple):
@@ -163,7 +164,7 @@ class WindowComparison:
             if row is not None:
                 self.matched.add(identity)
                 tally.expected += 1
-                self._judge(item, row)
+                self._judge(item, row, flow)
                 if row[LATER] or item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]:
                     self._expect_next_issue(item, row)
             else:
@@ -175,13 +176,13 @@ class WindowComparison:
                 if other is not item and first_cycle(other.cycle) != first_cycle(item.cycle):
                     result.duplicates.append(DuplicatePair(other, item))
 
-    def _judge(self, item: ActualItem, row: tuple[Any, ...]) -> None:
+    def _judge(self, item: ActualItem, row: tuple[Any, ...], flow: FlowRules) -> None:
         """Note whether an item says what its source does, and may have ended as it did."""
         result = self.result
         if not agrees(item, row):
             result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
         if row[_LIVE]:
-            if item.ended_by is not None and not is_excused(item, row):
+            if item.ended_by is not None and not is_excused(item, row, flow.ending_events):
                 result.unexcused.append(item)
         elif item.places and row[_REFERENCE] is not None:
             result.withdrawn.append(item)

@@ -84,6 +84,15 @@ class Expectation:
         """Return whether one business key and effective date owe one item of the kind."""
         return not self.failed and (tenant, kind) in self.single
 
+    def ending_events(self, tenant: str, kind: str) -> frozenset[str]:
+        """Return the types of events by which some version of the kind's rules ends items."""
+        return frozenset(
+            match.event
+            for version in self.versions
+            if version.key == (tenant, kind)
+            for match in (*version.definition.cancel_on, *version.definition.supersede_on)
+        )
+
     def unknown_since(self, as_of: datetime) -> dict[KindKey, tuple[datetime, str]]:
         """Return, by kind, from when on a schedule is not materialised, and its name.
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+import orjson
+
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Record, reconciled_rows
@@ -74,13 +76,21 @@ def _difference(
     else:
         candidates = [_terms_of_draft(_as_placed(draft, row)) for draft in drafts]
     differences = [
-        {name for name, value in owed.items() if value != actual[name]} for owed in candidates
+        {name for name, value in owed.items() if not _equal(name, value, actual[name])}
+        for owed in candidates
     ]
     if not all(differences):
         return None, {}, {}
     names, owed = min(zip(differences, candidates, strict=True), key=lambda pair: len(pair[0]))
     type_ = FindingType.WRONG_DATE if "due_at" in names else FindingType.WRONG_TERMS
     return type_, {name: owed[name] for name in names}, {name: actual[name] for name in names}
+
+
+def _equal(name: str, owed: object, actual: object) -> bool:
+    """Compare payloads as values: an emitter may have written the same otherwise."""
+    if owed == actual or name != "payload":
+        return owed == actual
+    return orjson.loads(str(owed)) == orjson.loads(str(actual))
 
 
 def _as_placed(draft: ItemDraft, row: Record) -> ItemDraft:

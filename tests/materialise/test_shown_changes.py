@@ -176,7 +176,8 @@ async def test_g1_g13_after_a_change_of_zone_all_that_was_shown_comes(
     ]
 
     await set_time(hours[-1] + timedelta(minutes=1))
-    assert set((await reconciler.run_pass()).found) == {FindingType.LATE}
+    await reconciler.pool.expire_connections()
+    assert set((await reconciler.run_pass()).found) == {FindingType.LATE, FindingType.OVERDUE}
     lost = await connection.fetchval(
         "delete from ledger.pending p using ledger.due_item i"
         " where i.item_no = p.item_no and i.due_at = $1 returning p.item_no",
