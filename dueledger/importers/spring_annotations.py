@@ -73,11 +73,12 @@ def import_annotations(
     lines = [each.start() for each in re.finditer("\n", source.blanked)]
     owners = list(_owners(source.blanked))
     foreign = _FOREIGN.search(source.blanked)
+    ends: dict[int, int | None] = {}
     for each in _annotations(source):
         place = f"{where}:{bisect_left(lines, each.start()) + 1}"
         owner = owners[bisect_left(owners, (each.start(), "")) - 1][1]
         given = _ARGUMENTS.match(source.code, each.end())
-        method = _method(source.code, given.end()) if given else None
+        method = _method(source.code, given.end(), ends) if given else None
         full_name = f"{owner}.{method}" if method else owner
         if foreign or each["type"] == "Schedule":
             reason = f"is of {foreign['name'] if foreign else 'Jakarta'}, not of Spring"
@@ -135,13 +136,19 @@ def _owners(code: str) -> Iterator[tuple[int, str]]:
             yield found.start(), open_scopes[-1]
 
 
-def _method(code: str, at: int) -> str | None:
-    """Return the method that follows an annotation, and others of it."""
+def _method(code: str, at: int, ends: dict[int, int | None]) -> str | None:
+    """Return the method that follows an annotation, and others of it.
+
+    `ends` keeps where the annotation at a place ends: those before it pass it as well.
+    """
     for _ in range(_ANNOTATIONS_MAX):
-        other = _OTHER_ANNOTATION.match(code, at)
-        if other is None:
+        if at not in ends:
+            other = _OTHER_ANNOTATION.match(code, at)
+            ends[at] = other.end() if other else None
+        end = ends[at]
+        if end is None:
             break
-        at = other.end()
+        at = end
     method = _METHOD.match(code, at)
     return method["name"] if method else None
 
