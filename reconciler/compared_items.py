@@ -19,6 +19,7 @@ class ExpectedItem(NamedTuple):
     them is an issue. `is_tolerated`: an issue that may exist and may be absent. `reinstates`: the
     event owes the item again if another withdrew it before. `terms_digest`: of what the item says
     beside its identity and due time (`item_terms.terms_digest`); None where its source does not.
+    `is_asserted`: a population names it.
     """
 
     id: bytes
@@ -41,9 +42,11 @@ class ExpectedItem(NamedTuple):
     is_tolerated: bool = False
     reinstates: bool = True
     terms_digest: bytes | None = None
+    is_asserted: bool = False
 
 
 LATER: Final = ExpectedItem._fields.index("later")
+ASSERTED: Final = ExpectedItem._fields.index("is_asserted")
 
 
 def expected_row(
@@ -68,6 +71,7 @@ def expected_row(
     is_tolerated: bool = False,
     reinstates: bool = True,
     terms_digest: bytes | None = None,
+    is_asserted: bool = False,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
     return (
@@ -91,6 +95,7 @@ def expected_row(
         is_tolerated,
         reinstates,
         terms_digest,
+        is_asserted,
     )
 
 

@@ -21,7 +21,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
-from dueledger.reconciler.compared_items import LATER, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import ASSERTED, LATER, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.accounting import OpenSnapshot
 from dueledger.reconciler.tallies import KindTally, no_tallies
@@ -44,6 +44,7 @@ class ExpectedDigest:
     things_hash: int = 0
     live: int = 0
     live_hash: int = 0
+    asserted_hash: int = 0
 
     @classmethod
     def of(cls, expected: Mapping[bytes, tuple[Any, ...]]) -> "ExpectedDigest":
@@ -60,6 +61,7 @@ class ExpectedDigest:
             + sum(map(hash, later)),
             len(live),
             sum(map(hash, live)),
+            sum(hash(identity) for identity, row in expected.items() if row[ASSERTED]),
         )
 
     def __add__(self, other: "ExpectedDigest") -> "ExpectedDigest":
@@ -69,6 +71,7 @@ class ExpectedDigest:
             self.things_hash + other.things_hash,
             self.live + other.live,
             self.live_hash + other.live_hash,
+            self.asserted_hash + other.asserted_hash,
         )
 
 
@@ -95,7 +98,6 @@ class PartitionResult:
     owed: ExpectedDigest = field(default_factory=ExpectedDigest)
     facts: dict[KindKey, FlowRules] = field(default_factory=dict[KindKey, FlowRules])
     tallies: dict[KindKey, KindTally] = field(default_factory=no_tallies)
-    unverified: set[KindKey] = field(default_factory=set[KindKey])
     changes_at: datetime | None = None
     windows: int = 0
     is_settled: bool = True
@@ -112,7 +114,6 @@ class PartitionResult:
         self.windows += 1
         self.owed += owed
         self.is_settled = self.is_settled and window.is_settled
-        self.unverified |= window.unverified
         for key, tally in window.tallies.items():
             self.tallies[key].merge(tally)
             self.facts[key] = facts[key]

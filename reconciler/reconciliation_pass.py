@@ -142,7 +142,8 @@ class ReconciliationPass:
                 tenant=row["tenant"],
                 kind=row["kind"],
                 grace=timedelta(seconds=row["grace_seconds"]),
-                is_covered=expectation.is_covered(row["tenant"], row["kind"]),
+                is_judged=expectation.is_judged(row["tenant"], row["kind"]),
+                is_complete=expectation.is_complete(row["tenant"], row["kind"]),
                 is_single=expectation.is_single(row["tenant"], row["kind"]),
                 needs_evidence=(row["tenant"], row["kind"]) in self._evidence.by_kind,
                 ending_events=expectation.ending_events(row["tenant"], row["kind"]),
@@ -204,7 +205,7 @@ class ReconciliationPass:
     def _add_cached(self, part_result: PartitionResult, result: PassResult) -> None:
         """Add what an earlier pass read, as if this one had read it."""
         result.expected_count += part_result.owed.things
-        result.comparison.merge(part_result.tallies, part_result.unverified)
+        result.comparison.merge(part_result.tallies)
         for key, tally in part_result.tallies.items():
             self._recorder.add_known(FindingType.LATE, key, tally.lateness.late_count)
         result.cached_windows += part_result.windows

@@ -98,7 +98,8 @@ class PopulationSource(_SqlSource):
 
     population: _Name
     complete: bool = Field(
-        default=False, description="it names all items of its kinds; other items are UNEXPECTED"
+        default=False,
+        description="it names all items of its kinds, whatever made them; others are UNEXPECTED",
     )
     rows_max: int = Field(
         default=ROWS_MAX, ge=1, description="rows beyond which it counts as not read"

@@ -10,9 +10,13 @@ from dueledger.reconciler.lateness import Lateness
 
 @dataclass(slots=True)
 class KindTally:
-    """Counts of one kind's items. `expected` counts each expected item once."""
+    """Counts of one kind's items. `expected` counts each expected item once.
+
+    `unchecked` counts those of them that no source names and of which none claims to name all.
+    """
 
     expected: int = 0
+    unchecked: int = 0
     open: int = 0
     not_due: int = 0
     overdue: int = 0
@@ -31,6 +35,7 @@ class KindTally:
     def merge(self, other: "KindTally") -> None:
         """Add the counts of another part of the ledger, read after this one."""
         self.expected += other.expected
+        self.unchecked += other.unchecked
         self.open += other.open
         self.not_due += other.not_due
         self.overdue += other.overdue

@@ -18,30 +18,55 @@ from dueledger.reconciler.compare.agreement import (
     agrees,
     is_excused,
 )
-from dueledger.reconciler.compared_items import LATER, ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import ASSERTED, LATER, ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.tallies import KindTally, no_tallies
 
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _LIVE: Final = ExpectedItem._fields.index("is_live")
+_MOMENT: Final = ExpectedItem._fields.index("moment")
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRules:
     """What the comparison needs to know about the flow of an item.
 
-    `is_covered`: some source names the kind's items, so an item that none names is UNEXPECTED.
-    `is_single`: one item for a business key and effective date. `needs_evidence`: a completed item
-    needs evidence from outside. `ending_events`: types of events that end items of the kind.
+    `is_judged`: every source of the kind could be read. Then an item that says which definition
+    or event made it is UNEXPECTED if none names it; `is_complete`: so is one that a service
+    emitted. `is_single`: a source of the kind owes one item for a business key and effective date.
+    `needs_evidence`: a completed item needs evidence from outside.
+    `ending_events`: types of events that end items of the kind.
     """
 
     tenant: str
     kind: str
     grace: timedelta
-    is_covered: bool
+    is_judged: bool
+    is_complete: bool
     is_single: bool
     needs_evidence: bool
     ending_events: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> KindKey:
+        """Return tenant and kind."""
+        return self.tenant, self.kind
+
+    def is_claimed(self, item: ActualItem) -> bool:
+        """Return whether a source claims to name all items that were made as this one was."""
+        is_emitted = item.definition_no is None and item.event_no is None
+        return self.is_judged and (self.is_complete or not is_emitted)
+
+
+class OwedItem(NamedTuple):
+    """An item that an event or a population names; `is_asserted`: a population does."""
+
+    item: ActualItem
+    is_asserted: bool
+
+
+Occurrence = tuple[int, str, date]
+"""Number of the flow, business key and effective date."""
 
 
 class DuplicatePair(NamedTuple):
@@ -86,7 +111,6 @@ class WindowResult:
     deferred: int = 0
     changes_at: datetime | None = None
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
-    unverified: set[KindKey] = field(default_factory=set[KindKey])
 
     @property
     def is_settled(self) -> bool:
@@ -113,29 +137,28 @@ class Comparison:
     """The tallies of all windows of a pass.
 
     `as_of` is business time at the start of the pass: items emitted later are not checked. For an
-    item that no source names, `explained` returns whether it is no finding, now or later;
-    `deferred` returns whether it cannot be checked yet. By number, `expedited` are items that a
-    person let be worked before they are due, `handed_out` those in claims and runs at its start.
+    item that no source names, and its kind, `explained` returns whether it is no finding, now or
+    later; `deferred` returns whether it cannot be checked yet. By number, `expedited` are items
+    that a person let be worked before they are due, `handed_out` those in claims and runs at its
+    start.
     """
 
     as_of: datetime
     flows: dict[int, FlowRules]
-    explained: Callable[[ActualItem], bool]
-    deferred: Callable[[ActualItem], bool]
+    explained: Callable[[ActualItem, KindKey], bool]
+    deferred: Callable[[ActualItem, KindKey], bool]
     expedited: AbstractSet[int] = frozenset()
     handed_out: AbstractSet[int] = frozenset()
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
-    unverified: set[KindKey] = field(default_factory=set[KindKey])
 
     def compare_window(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
         """Begin a window; `expected` has ExpectedItem tuples by id, and is consumed."""
         return WindowComparison(self, expected)
 
-    def merge(self, tallies: Mapping[KindKey, KindTally], unverified: set[KindKey]) -> None:
+    def merge(self, tallies: Mapping[KindKey, KindTally]) -> None:
         """Add the tallies of a part of the ledger; parts come by ascending effective date."""
         for key, tally in tallies.items():
             self.tallies[key].merge(tally)
-        self.unverified |= unverified
 
 
 @dataclass(slots=True)
@@ -145,10 +168,10 @@ class WindowComparison:
     whole: Comparison
     expected: dict[bytes, tuple[Any, ...]]
     result: WindowResult = field(default_factory=WindowResult)
-    matched: set[bytes] = field(default_factory=set[bytes])
-    kept: dict[tuple[int, str, date], ActualItem] = field(
-        default_factory=dict[tuple[int, str, date], ActualItem]
+    owed: dict[Occurrence, OwedItem | None] = field(
+        default_factory=dict[Occurrence, OwedItem | None]
     )
+    unnamed: list[ActualItem] = field(default_factory=list[ActualItem])
 
     def add(self, chunk: Sequence[ActualItem]) -> None:
         """Match items with what was expected, and count each by its state."""
@@ -162,19 +185,16 @@ class WindowComparison:
             if item.emitted_at > whole.as_of:
                 result.emitted_later.append(item)
             if row is not None:
-                self.matched.add(identity)
                 tally.expected += 1
                 self._judge(item, row, flow)
+                if flow.is_single and item.event not in EXPLAINING:
+                    self._note_owed(item, row)
                 if row[LATER] or item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]:
                     self._expect_next_issue(item, row)
+            elif flow.is_single and item.event not in EXPLAINING:
+                self.unnamed.append(item)
             else:
-                self._add_unnamed(item, flow, tally)
-            if flow.is_single and item.event not in EXPLAINING:
-                place = (item.flow_no, item.business_key, item.effective_date)
-                other = self.kept.setdefault(place, item)
-                # Both were owed, one after the other, if an event reinstated it.
-                if other is not item and first_cycle(other.cycle) != first_cycle(item.cycle):
-                    result.duplicates.append(DuplicatePair(other, item))
+                self._judge_unnamed(item, flow, tally)
 
     def _judge(self, item: ActualItem, row: tuple[Any, ...], flow: FlowRules) -> None:
         """Note whether an item says what its source does, and may have ended as it did."""
@@ -186,20 +206,6 @@ class WindowComparison:
                 result.unexcused.append(item)
         elif item.places and row[_REFERENCE] is not None:
             result.withdrawn.append(item)
-
-    def _add_unnamed(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
-        """Count an item that no source names: it is unexpected, or there is a reason."""
-        whole, result = self.whole, self.result
-        if not flow.is_covered:
-            result.unverified.add((flow.tenant, flow.kind))
-        elif item.event in EXPLAINING or whole.explained(item):
-            pass
-        elif item.emitted_at >= whole.as_of or whole.deferred(item):
-            result.deferred += 1
-        else:
-            result.unexpected.append(item)
-            return
-        tally.expected += 1
 
     def _identity_of(self, item: ActualItem, flow: FlowRules) -> bytes:
         """Return the id by which a source may expect an item, and note one that is not its row's.
@@ -246,9 +252,14 @@ class WindowComparison:
     def finish(self) -> WindowResult:
         """Return what has no match on either side, and add the window's tallies to the pass."""
         result = self.result
-        self.whole.merge(result.tallies, result.unverified)
-        if result.duplicates:
-            self._mark_duplicates()
+        for item in self.unnamed:
+            kept = self._duplicated(item)
+            if kept is None:
+                flow = self.whole.flows[item.flow_no]
+                self._judge_unnamed(item, flow, result.tallies[flow.key])
+            else:
+                result.duplicates.append(DuplicatePair(kept, item))
+        self.whole.merge(result.tallies)
         for row in map(ExpectedItem._make, self.expected.values()):
             if row.later:
                 owed = [row, *map(ExpectedItem._make, row.later)]
@@ -258,17 +269,40 @@ class WindowComparison:
                 result.missing.append(row)
         return result
 
-    def _mark_duplicates(self) -> None:
-        """Report a duplicate once: as DUPLICATE, for the item that no source names."""
-        matched, result = self.matched, self.result
-        pairs = [
-            DuplicatePair(extra, kept) if kept.id not in matched and extra.id in matched else pair
-            for pair in result.duplicates
-            for kept, extra in (pair,)
-        ]
-        extra_ids = {pair.extra.id for pair in pairs}
-        result.duplicates = pairs
-        result.unexpected = [item for item in result.unexpected if item.id not in extra_ids]
+    def _note_owed(self, item: ActualItem, row: tuple[Any, ...]) -> None:
+        """Keep an item that an event or population owes; None if two of its key and date are."""
+        if not row[_LIVE] or (row[_MOMENT] is None and not row[ASSERTED]):
+            return
+        place = (item.flow_no, item.business_key, item.effective_date)
+        known = self.owed.setdefault(place, OwedItem(item, row[ASSERTED]))
+        # Both were owed, one after the other, if an event reinstated it.
+        if known is not None and first_cycle(known.item.cycle) != first_cycle(item.cycle):
+            self.owed[place] = None
+
+    def _duplicated(self, item: ActualItem) -> ActualItem | None:
+        """Return the item that is owed for the key and date of one that no source names.
+
+        A population owes one item, whatever made the others; an event rule owes one of those that
+        events made.
+        """
+        owed = self.owed.get((item.flow_no, item.business_key, item.effective_date))
+        if owed is None or first_cycle(owed.item.cycle) == first_cycle(item.cycle):
+            return None
+        return owed.item if owed.is_asserted or item.event_no is not None else None
+
+    def _judge_unnamed(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
+        """Count an item that no source names, and report it where a source claims to name all."""
+        whole, result = self.whole, self.result
+        if not flow.is_claimed(item):
+            tally.expected += 1
+            tally.unchecked += 1
+        elif item.event in EXPLAINING or whole.explained(item, flow.key):
+            tally.expected += 1
+        elif item.emitted_at >= whole.as_of or whole.deferred(item, flow.key):
+            tally.expected += 1
+            result.deferred += 1
+        else:
+            result.unexpected.append(item)
 
     def _count_item(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
         """Count the item by its state, and note whether it is overdue or late."""

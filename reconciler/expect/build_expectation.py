@@ -65,7 +65,6 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
     for version in expectation.versions:
         if version.definition.event is not None:
             continue
-        expectation.covered.add(version.key)
         if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended:
             expectation.chained.add(version.definition_no)
         horizon = version.horizon(as_of)
@@ -117,7 +116,6 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
     read = expectation.reads[EVENTS]
     for version in expectation.versions:
         if version.definition.event is not None:
-            expectation.covered.add(version.key)
             expectation.single.add(version.key)
     after = 0
     while rules.types:
@@ -173,7 +171,7 @@ async def _put_population(
             kinds = {(row.tenant, row.kind) for row in rows}
             expectation.single |= kinds
             if population.complete:
-                expectation.covered |= kinds
+                expectation.complete |= kinds
             for row in rows:
                 day = row.effective_date.toordinal()
                 expectation.spool.add(
@@ -189,6 +187,7 @@ async def _put_population(
                         source=place,
                         payload=row.payload,
                         partition_key=row.partition_key,
+                        is_asserted=True,
                     ),
                     payload_chars=len(row.payload or ""),
                 )

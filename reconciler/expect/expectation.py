@@ -15,7 +15,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_issues import first_cycle
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
 from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import ASSERTED, ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.events import ExpectedEventRules, WithdrawalIndex, expected_issues
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
@@ -58,7 +58,7 @@ class Expectation:
     reads: list[SourceRead]
     failures: list[FailedVersion] = field(default_factory=list[FailedVersion])
     withdrawn: WithdrawalIndex = field(default_factory=WithdrawalIndex)
-    covered: set[KindKey] = field(default_factory=set[KindKey])
+    complete: set[KindKey] = field(default_factory=set[KindKey])
     single: set[KindKey] = field(default_factory=set[KindKey])
     horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
     chained: set[int] = field(default_factory=set[int])
@@ -66,22 +66,31 @@ class Expectation:
     missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
     _names: dict[int, str] = field(init=False)
+    _keys: dict[int, KindKey] = field(init=False)
 
     def __post_init__(self) -> None:
         self._names = {version.definition_no: version.name for version in self.versions}
+        self._keys = {version.definition_no: version.key for version in self.versions}
 
     @property
     def failed(self) -> bool:
         """Return whether a source could not be read, so that a missing row proves nothing."""
         return any(read.failure for read in self.reads)
 
-    def is_covered(self, tenant: str, kind: str) -> bool:
-        """Return whether an item of the kind that no source names is UNEXPECTED."""
+    def is_judged(self, tenant: str, kind: str) -> bool:
+        """Return whether every source of the kind could be read."""
         broken = any((failed.tenant, failed.kind) == (tenant, kind) for failed in self.failures)
-        return not self.failed and not broken and (tenant, kind) in self.covered
+        return not self.failed and not broken
+
+    def is_complete(self, tenant: str, kind: str) -> bool:
+        """Return whether a population claims to name all items of the kind, whatever made them.
+
+        A definition names only its own: all that a schedule makes, all that events make.
+        """
+        return (tenant, kind) in self.complete
 
     def is_single(self, tenant: str, kind: str) -> bool:
-        """Return whether one business key and effective date owe one item of the kind."""
+        """Return whether a source owes one item of the kind for a business key and date."""
         return not self.failed and (tenant, kind) in self.single
 
     def ending_events(self, tenant: str, kind: str) -> frozenset[str]:
@@ -110,17 +119,22 @@ class Expectation:
         """Return whether the source of that index is a population."""
         return source >= FIRST_POPULATION
 
-    def is_explained(self, item: ActualItem) -> bool:
-        """Return whether the item is no finding although no source names it.
+    def is_explained(self, item: ActualItem, key: KindKey) -> bool:
+        """Return whether the item of the kind is no finding although no source names it.
 
         Either it follows one that ended (a fixed delay), or a person triggered it, by name.
         """
-        return (item.definition_no or 0) in self.chained or item.item_no in self.triggered
+        return item.item_no in self.triggered or self._schedule_of(item, key) in self.chained
 
-    def is_beyond_horizon(self, item: ActualItem) -> bool:
+    def is_beyond_horizon(self, item: ActualItem, key: KindKey) -> bool:
         """Return whether the item is due after the time up to which its schedule was expanded."""
-        horizon = self.horizons.get(item.definition_no or 0)
+        horizon = self.horizons.get(self._schedule_of(item, key))
         return horizon is not None and item.due_at >= horizon
+
+    def _schedule_of(self, item: ActualItem, key: KindKey) -> int:
+        """Return the number of the schedule that can have made the item of the kind, or else 0."""
+        number = item.definition_no or 0
+        return number if item.event_no is None and self._keys.get(number) == key else 0
 
     def read_window(self, window: DateRange) -> dict[bytes, SpooledRow]:
         """Return what is expected in a window, each item once, whatever sources name it.
@@ -137,25 +151,30 @@ class Expectation:
             else:
                 found[row[_ID]] = self._with_later(found.get(row[_ID]), row)
         for identity, rows in implied.items():
-            is_asserted = identity in found
+            known = found.get(identity)
+            is_asserted = known is not None and known[ASSERTED]
             withdrawals = self.withdrawn.of_subject(rows[0][_SUBJECT])
             if len(rows) == 1 and not withdrawals:
-                found[identity] = rows[0]
+                found[identity] = _asserted(rows[0]) if is_asserted else rows[0]
                 continue
             for expected in expected_issues(rows, withdrawals):
                 found[expected.id] = tuple(expected)
-            if is_asserted:
+            if known is not None:
                 first = ExpectedItem._make(found[identity])
                 # The event is a reason of its end, and the population one that it is owed.
                 tolerated = first.is_tolerated or not first.is_live
-                found[identity] = tuple(first._replace(is_live=True, is_tolerated=tolerated))
+                found[identity] = tuple(
+                    first._replace(is_live=True, is_tolerated=tolerated, is_asserted=is_asserted)
+                )
         return found
 
     def _with_later(self, known: SpooledRow | None, row: SpooledRow) -> SpooledRow:
         """Return the row known before, with this one where another version has the same name."""
         if known is None:
             return row
-        if known[_SOURCE] != DEFINITIONS or row[_SOURCE] != DEFINITIONS:
+        if row[ASSERTED]:
+            return _asserted(known)
+        if known[_SOURCE] != DEFINITIONS:
             return known
         first, number = ExpectedItem._make(known), row[_DEFINITION]
         if first.definition_no == number or (
@@ -213,18 +232,24 @@ class Expectation:
         return await list_named_drafts(connection, by_number, items)
 
     async def implied_since(
-        self, connection: Connection, items: Sequence[ActualItem]
+        self, connection: Connection, items: Sequence[tuple[KindKey, ActualItem]]
     ) -> set[bytes]:
-        """Return the items whose own events imply them: events received during the pass."""
-        numbers = sorted({item.event_no for item in items if item.event_no is not None})
+        """Return those of items of a kind whose own events imply them, received during the pass."""
+        numbers = sorted({item.event_no for _, item in items if item.event_no is not None})
         implied = {
-            (event_no, draft.business_key, draft.cycle, draft.effective_date)
+            (
+                (event_no, draft.business_key, draft.cycle, draft.effective_date),
+                (draft.tenant, draft.kind),
+            )
             for event_no, _, draft in await self._implied_items(connection, numbers)
         }
         return {
             item.id
-            for item in items
-            if (item.event_no, item.business_key, first_cycle(item.cycle), item.effective_date)
+            for key, item in items
+            if (
+                (item.event_no, item.business_key, first_cycle(item.cycle), item.effective_date),
+                key,
+            )
             in implied
         }
 
@@ -246,6 +271,11 @@ class Expectation:
                     if effect.draft is not None
                 ]
         return implied
+
+
+def _asserted(row: SpooledRow) -> SpooledRow:
+    """Return the row of an item that a population names as well."""
+    return (*row[:ASSERTED], True, *row[ASSERTED + 1 :])
 
 
 def _first_id(expected: ExpectedItem) -> bytes:

@@ -92,7 +92,9 @@ class WindowFindings:
             )
             for expected in missing
         )
-        explained = await expectation.implied_since(connection, window.unexpected)
+        explained = await expectation.implied_since(
+            connection, [(flows[item.flow_no].key, item) for item in window.unexpected]
+        )
         for item in window.unexpected:
             flow = flows[item.flow_no]
             if item.id in explained:

@@ -56,6 +56,7 @@ async def build_report(
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
             oldest_days=(result.as_of - oldest).total_seconds() / 86_400,
+            unchecked=totals.unchecked,
             unchecked_kinds=sum(not row.checks.existence for row in accounting),
             complete_before=_least(before),
         ),
@@ -185,9 +186,10 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
                 tenant=key[0],
                 kind=key[1],
                 checks=model.KindChecks(
-                    existence=key not in comparison.unverified, evidence=key in result.evidenced
+                    existence=not tally.unchecked, evidence=key in result.evidenced
                 ),
                 expected=tally.expected,
+                unchecked=tally.unchecked,
                 **ended,
                 open=tally.open,
                 not_due=tally.not_due,
@@ -215,6 +217,7 @@ def _ended(tally: KindTally) -> dict[str, int]:
 def _totals(rows: Sequence[model.AccountingRow]) -> model.AccountingRow:
     counted = (
         "expected",
+        "unchecked",
         "completed",
         "skipped",
         "cancelled",

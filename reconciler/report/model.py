@@ -66,10 +66,11 @@ class Watermark(_ReportPart):
 class KindChecks(_ReportPart):
     """What this pass checked of a kind's items.
 
-    `existence`: a definition, event rule or population names them; where none does, the ledger's
-    own items count as expected. `date`, `terms`, `ending`: due time, other terms and what ended
-    them were compared with what is expected. `evidence`: a source outside was asked for each
-    completed item. `kafka`: claims were compared with the records in Kafka.
+    `existence`: a definition, event rule or population names each, or claims to name all that were
+    made as it was; otherwise the ledger's own items count as expected, and as unchecked. `date`,
+    `terms`, `ending`: due time, other terms and what ended them were compared with what is
+    expected. `evidence`: a source outside was asked for each completed item. `kafka`: claims were
+    compared with the records in Kafka.
     """
 
     existence: bool
@@ -81,12 +82,17 @@ class KindChecks(_ReportPart):
 
 
 class AccountingRow(_ReportPart):
-    """expected = completed + skipped + cancelled + superseded + written_off + open + difference."""
+    """expected = completed + skipped + cancelled + superseded + written_off + open + difference.
+
+    `unchecked` of those expected are items that a service emitted and that no source names: whether
+    they are owed is not checked.
+    """
 
     tenant: str
     kind: str
     checks: KindChecks
     expected: Count
+    unchecked: Count
     completed: Count
     skipped: Count
     cancelled: Count
@@ -310,11 +316,12 @@ def make_statement(
     repaired: int,
     explained: int,
     oldest_days: float,
+    unchecked: int,
     unchecked_kinds: int,
     complete_before: datetime | None,
 ) -> ReportStatement:
     """Return the result as one sentence."""
-    limit = _unchecked_clause(unchecked_kinds)
+    limit = _unchecked_clause(unchecked, unchecked_kinds)
     if findings_open:
         plural = "finding is" if findings_open == 1 else "findings are"
         age = "today" if oldest_days < 1 else f"{oldest_days:.0f} days ago"
@@ -344,7 +351,9 @@ def make_statement(
     )
 
 
-def _unchecked_clause(kinds: int) -> str:
-    if not kinds:
+def _unchecked_clause(items: int, kinds: int) -> str:
+    if not items:
         return ""
-    return f"; of {kinds:,} {'kind' if kinds == 1 else 'kinds'} no source says what is owed"
+    counted = f"{items:,} {'item' if items == 1 else 'items'}"
+    of_kinds = f"{kinds:,} {'kind' if kinds == 1 else 'kinds'}"
+    return f"; no source says whether {counted} of {of_kinds} {'is' if items == 1 else 'are'} owed"

@@ -77,9 +77,15 @@ def test_g11_a_window_reports_exactly_the_difference_of_both_sides(
     owed: set[int], recorded: set[int], cancelled: set[int], chunk: int
 ) -> None:
     flow = FlowRules(
-        "acme", "K", timedelta(0), is_covered=True, is_single=True, needs_evidence=False
+        "acme",
+        "K",
+        timedelta(0),
+        is_judged=True,
+        is_complete=True,
+        is_single=True,
+        needs_evidence=False,
     )
-    comparison = Comparison(AS_OF, {1: flow}, lambda _: False, lambda _: False)
+    comparison = Comparison(AS_OF, {1: flow}, lambda _item, _key: False, lambda _item, _key: False)
     window = comparison.compare_window(
         {expected_of(key).id: tuple(expected_of(key)) for key in owed}
     )
@@ -117,9 +123,15 @@ def test_g11_the_next_issue_of_an_occurrence_is_expected_as_the_one_before_ended
     unexpected: list[str],
 ) -> None:
     flow = FlowRules(
-        "acme", "K", timedelta(0), is_covered=True, is_single=False, needs_evidence=False
+        "acme",
+        "K",
+        timedelta(0),
+        is_judged=True,
+        is_complete=True,
+        is_single=False,
+        needs_evidence=False,
     )
-    comparison = Comparison(AS_OF, {1: flow}, lambda _: False, lambda _: False)
+    comparison = Comparison(AS_OF, {1: flow}, lambda _item, _key: False, lambda _item, _key: False)
     owed = expected_of(1)._replace(definition_no=1)
     window = comparison.compare_window({owed.id: tuple(owed)})
     again = item_id("acme", "K", "key-1", "1~2", DAY).bytes

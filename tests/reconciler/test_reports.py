@@ -62,7 +62,9 @@ async def test_g11_a_kind_that_no_source_names_is_said_to_be_unchecked(
 
     (row,) = report.accounting
     assert not any(row.checks.model_dump().values())
-    assert report.statement.sentence.endswith("; of 1 kind no source says what is owed.")
+    assert report.statement.sentence.endswith(
+        "; no source says whether 2 items of 1 kind are owed."
+    )
     page = render_page(report)
     assert page.count("✓ checked") == 0
     assert "0 ✓" not in page.partition("<h2>Accounting</h2>")[2].partition("</section>")[0]
