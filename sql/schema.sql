@@ -1997,11 +1997,11 @@ CREATE TABLE ledger.definition (
     CONSTRAINT definition_version_positive CHECK ((version > 0))
 );
 
-COMMENT ON TABLE ledger.definition IS 'Versions of schedules and event rules. Never edited: the next version supersedes one.';
+COMMENT ON TABLE ledger.definition IS 'Versions of schedules, event rules and declarations of kinds. Never edited: the next version supersedes one.';
 
 COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
 
-COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule.';
+COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
 
 COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
 

@@ -1,4 +1,4 @@
-"""Documents of definitions: two that are accepted, and every change of them that is refused."""
+"""Documents of definitions: three that are accepted, and every change of them that is refused."""
 
 from typing import Any
 
@@ -29,6 +29,13 @@ business_key: book-1
 when: {cron: "*/5 * * * *", timezone: Europe/Berlin}
 labels: {team: finance}
 """
+LETTERS = """
+kind: LetterDue
+tenant: acme
+retry: {attempt_max: 3}
+deadlines: {run: PT2H}
+dispatch: {direct: {}}
+"""
 
 
 def document(text: str, **changes: object) -> dict[str, Any]:
@@ -39,6 +46,23 @@ def document(text: str, **changes: object) -> dict[str, Any]:
 
 REFUSED: list[tuple[str, dict[str, object], str, str, str]] = [
     (NIGHTLY, {"tenant": "ac me"}, "tenant", "characters", "A-Z"),
+    (NIGHTLY, {"when": None}, "when", "is missing", "when: …"),
+    (NIGHTLY, {"business_key": None}, "business_key", "is missing", "business_key: …"),
+    (LETTERS, {"tenant": None}, "tenant", "is missing", "tenant: …"),
+    (LETTERS, {"business_key": "x"}, "when", "is missing", "when: …"),
+    (LETTERS, {"when": {"at": "2027-01-01T00:00", "timezone": "UTC"}}, "business_key", "is m", ""),
+    (LETTERS, {"labels": {"team": "x"}}, "labels", "belongs to a schedule", "emits"),
+    (LETTERS, {"overlap": "skip"}, "overlap", "belongs to a schedule", "emits"),
+    (LETTERS, {"payload": 0}, "payload", "belongs to a schedule", "emits"),
+    (LETTERS, {"smear": "PT1M"}, "smear", "belongs to a schedule", "emits"),
+    (LETTERS, {"sla": {"complete_within": "PT1H"}}, "sla", "belongs to a schedule", "emits"),
+    (
+        LETTERS,
+        {"dispatch": {"kafka": {"topic": "t", "partition_key": "data.k"}}},
+        "dispatch.kafka.partition_key",
+        "no event",
+        "business_key",
+    ),
     (NIGHTLY, {"kind": "x" * 101}, "kind", "100", ""),
     (NIGHTLY, {"kind": None, "dispatch": None}, "kind", "is missing", "kind: …"),
     (NIGHTLY, {"definition": "x" * 201}, "definition", "200", ""),

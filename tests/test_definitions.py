@@ -15,7 +15,7 @@ from dueledger.ledger.errors import InvalidDefinition, Problem, UnknownCalendar
 from dueledger.ledger.schedule import Calendar, Cron, Fold, Gap, Observance, Relative, Roll, Weekday
 from dueledger.ledger.schedule.when import KINDS
 from tests.cheap import check_cheap
-from tests.definition_documents import NIGHTLY, REFUSED, RENEWAL, document
+from tests.definition_documents import LETTERS, NIGHTLY, REFUSED, RENEWAL, document
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMA = DOCS / "definition.schema.json"
@@ -91,6 +91,21 @@ def test_defaults_stay_what_they_were_when_the_document_was_accepted() -> None:
     assert renewal.payload == "data"
     assert renewal.event_types == {"PolicyActivated", "PolicyCancelled", "PolicyAmended"}
     assert not renewal.is_schedule
+
+
+def test_a_declaration_of_a_kind_has_its_name_and_owes_nothing() -> None:
+    (letters,) = load_definitions(LETTERS, source="test")
+    assert (letters.definition, letters.is_declaration, letters.is_schedule) == (
+        "LetterDue",
+        True,
+        False,
+    )
+    (named,) = load_definitions(LETTERS + "definition: letters\n", source="test")
+    assert (named.definition, named.is_declaration) == ("letters", True)
+    stored = letters.normalised()
+    assert not {"when", "business_key", "event"} & stored.keys()
+    assert parse_definition(stored) == letters
+    assert parse_definition(stored | {"ended": True}).is_declaration
 
 
 def test_the_digest_changes_exactly_with_the_meaning() -> None:
@@ -238,10 +253,10 @@ def test_every_when_that_the_docs_show_is_accepted() -> None:
 
 
 def test_the_definition_and_the_calendar_that_the_docs_show_are_accepted() -> None:
-    definition, calendar = re.findall(
+    definition, declaration, calendar = re.findall(
         r"^```yaml\n(.*?)^```", SCHEDULES.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
-    assert load_definitions(definition, source="docs/schedules.md")
+    assert load_definitions(definition + "---\n" + declaration, source="docs/schedules.md")
     nightly = re.sub(r"when: .*\n", "", NIGHTLY)
     assert load_definitions(nightly + calendar, source="docs/schedules.md")
 

@@ -274,6 +274,8 @@ def _show_diff(
         say("  A fixed delay: the next item is emitted when the one before has ended.")
     if definition.event is not None:
         say("  An event rule: items of earlier events stay; later events use this version.")
+    if definition.is_declaration:
+        say(f"  It has no schedule: services emit items of {definition.kind}, which are worked so.")
     rows = [
         {
             "change": one.kind.value,

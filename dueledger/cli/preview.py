@@ -70,6 +70,12 @@ def preview(
     from dueledger.preview.second_opinion import ask_about_preview, check_preview
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
+    if chosen.is_declaration:
+        name = f"{chosen.tenant}/{chosen.definition}"
+        say(f"{name} has no schedule: it declares {chosen.kind}, whose items services emit.")
+        if json_:
+            _print_json(chosen, iter(()), None)
+        return
     (definition,) = add_named_calendars([chosen], calendar, (weekend, valid_from, valid_to), dsn)
     zone: str = getattr(definition.when, "timezone", "UTC")
     start, end = _instant(since, "--from", zone), _instant(until, "--to", zone)

@@ -16,7 +16,7 @@ from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.definitions.policies import START_MAX, STREAK_MAX
 from dueledger.ledger.errors import InvalidDefinition, InvalidInput, Problem, shown_value
 from dueledger.ledger.materialise.schedule_calendars import CalendarPeriods, read_calendar_periods
-from dueledger.ledger.schedule import RECURRING, Relative
+from dueledger.ledger.schedule import RECURRING
 from dueledger.ledger.schedule.falls_due import YEARS_SEARCHED, ever_due
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.store import Connection
@@ -78,7 +78,7 @@ async def put_in_force(
     """
     check_topics(definitions, topic_rules, sources)
     if effective_from is not None:
-        scheduled = any(not isinstance(one.when, Relative) for one in definitions)
+        scheduled = any(one.is_schedule for one in definitions)
         earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None
         _check_effective_from(effective_from, earliest)
     now = await read_now(connection)

@@ -113,6 +113,10 @@ async def _schedule_in_force(
             tenant=tenant,
             definition=name,
         )
+    if definition.is_declaration:
+        reason = "declares a kind: services emit its items"
+        problem = Problem("definition", name, reason, "`dueledger emit`")
+        raise InvalidInput("A kind cannot be triggered:", [problem])
     if not definition.is_schedule:
         problem = Problem(
             "definition",
@@ -144,7 +148,7 @@ async def _check_cycle(connection: Connection, definition: Definition, cycle: st
     item = item_id(
         definition.tenant,
         definition.kind,
-        definition.business_key,
+        definition.business_key or "",
         cycle_of(nominal) + cycle[len(spelled) :],
         nominal.date(),
     )

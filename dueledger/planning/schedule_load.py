@@ -118,6 +118,8 @@ def _check(start: datetime, end: datetime, smear: timedelta) -> None:
 
 
 def _uncountable(definition: Definition) -> str | None:
+    if definition.is_declaration:
+        return "declares a kind, whose items services emit"
     if isinstance(definition.when, DATED):
         return "depends on future events"
     if isinstance(definition.when, CHAINED):
@@ -169,7 +171,7 @@ def _spread(
         item = item_id(
             definition.tenant,
             definition.kind,
-            definition.business_key,
+            definition.business_key or "",
             cycle_of(found.nominal, found.decision),
             found.nominal.date(),
         )

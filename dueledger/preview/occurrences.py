@@ -140,6 +140,8 @@ def _window(
     until: datetime | None,
     effective_date: date | None,
 ) -> ScheduleWindow:
+    if definition.when is None:
+        return ScheduleWindow((), ())
     if isinstance(definition.when, Relative):
         if effective_date is None:
             raise _lacking("--effective-date", "its `when` counts from a date", "2027-03-31")

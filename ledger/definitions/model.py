@@ -1,19 +1,25 @@
 """The definition's model: what is owed, when, and by which rule. The same in YAML, JSON and REST.
 
 A definition without `event` is a schedule: it recurs by itself. One with `event` is an event rule:
-an event of that type owes one item. Fields that are not supported are refused by name.
+an event of that type owes one item. One with neither a `when` nor an `event` declares a kind: how
+the items are worked that services emit. Fields that are not supported are refused by name.
 """
 
 import json
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, cast
 
 import orjson
 from pydantic import Field, JsonValue, PrivateAttr, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
+from dueledger.ledger.definitions.declaration import (
+    OWING_FIELDS,
+    check_declaration,
+    check_partition_key,
+)
 from dueledger.ledger.definitions.fields import (
     DefinitionName,
     DocumentPart,
@@ -89,7 +95,7 @@ class Definition(DocumentPart):
     event: EventType | None = Field(
         default=None, description="type of the events that owe an item; none: a schedule"
     )
-    business_key: KeyText = Field(
+    business_key: KeyText | None = Field(
         description="a JMESPath on the event, or a schedule's constant of at most 512 characters"
     )
     cycle: JmesPath | None = Field(
@@ -101,7 +107,7 @@ class Definition(DocumentPart):
         default=None,
         description="a JMESPath on the event that gives a date; of a schedule, the nominal date",
     )
-    when: When
+    when: When | None
     calendar: CalendarRule | None = Field(
         default_factory=_default_calendar,
         description="which days are business days, and what happens to occurrences on other days",
@@ -150,8 +156,23 @@ class Definition(DocumentPart):
     def __hash__(self) -> int:
         return hash((self.tenant, self.definition))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_declaration(cls, document: object) -> object:
+        """Complete the declaration of a kind, which has the kind's name if it has none."""
+        given = cast("Mapping[str, object]", document) if isinstance(document, Mapping) else {}
+        if "kind" not in given or any(name in given for name in OWING_FIELDS):
+            return cast("object", document)
+        return {"definition": given["kind"], **given, **dict.fromkeys(OWING_FIELDS)}
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        if self.is_declaration:
+            check_declaration(self, self.dispatch)
+            return self
+        for field in ("business_key", "when"):
+            if getattr(self, field) is None:
+                raise field_error(field, "is missing", f"{field}: …")
         if self.event is None:
             _check_schedule(self)
         else:
@@ -172,7 +193,12 @@ class Definition(DocumentPart):
     @property
     def is_schedule(self) -> bool:
         """Return whether the definition recurs by itself."""
-        return self.event is None
+        return self.event is None and self.when is not None
+
+    @property
+    def is_declaration(self) -> bool:
+        """Return whether the definition owes nothing itself and says how a kind is worked."""
+        return self.event is None and self.when is None and self.business_key is None
 
     @property
     def event_types(self) -> frozenset[str]:
@@ -340,18 +366,13 @@ def _check_schedule(definition: Definition) -> None:
     if definition.reinstate != "always":
         reason = "belongs to an event rule, and no `event` is given"
         raise field_error("reinstate", reason, "nothing here: no event withdraws its items")
-    if len(definition.business_key) > BUSINESS_KEY_CHARS_MAX:
+    if len(definition.business_key or "") > BUSINESS_KEY_CHARS_MAX:
         raise field_error(
             "business_key",
             f"longer than {BUSINESS_KEY_CHARS_MAX} characters",
             "a shorter constant",
         )
-    if definition.dispatch.partition_key != "business_key":
-        raise field_error(
-            f"dispatch.{definition.dispatch.method}.partition_key",
-            "a schedule has no event to take it from",
-            "business_key",
-        )
+    check_partition_key(definition.dispatch, "a schedule")
     for name, value in definition.labels.items():
         if len(value) > LABEL_CHARS_MAX:
             raise field_error(

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from dueledger.ledger.definitions.declaration import OWING_FIELDS
 from dueledger.ledger.definitions.documents import read_documents
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch, may_be_secret
 from dueledger.ledger.definitions.model import Definition
@@ -167,6 +168,9 @@ def _observed(
 def definition_schema() -> str:
     """Return the JSON Schema of the document; `docs/definition.schema.json` is a copy."""
     schema = Definition.model_json_schema()
+    schema["if"] = {"anyOf": [{"required": [name]} for name in OWING_FIELDS]}
+    schema["then"] = {"required": schema["required"]}
+    schema["required"] = ["kind", "tenant"]
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 

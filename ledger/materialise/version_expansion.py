@@ -133,8 +133,8 @@ def expand_version(
     """
     start, until = row.materialised_until, row.until
     when = definition.when
-    # An event rule may follow a schedule; it has no occurrences.
-    if isinstance(when, Relative) or definition.ended or start >= until:
+    # An event rule, or the declaration of a kind, may follow a schedule; it has no occurrences.
+    if when is None or isinstance(when, Relative) or definition.ended or start >= until:
         return _expansion(row, until, ScheduleDrafts([], []))
     if isinstance(when, AfterCompletion):
         return replace(

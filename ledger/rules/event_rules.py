@@ -63,7 +63,7 @@ def apply_rule(
 
     Raises InvalidEvent if the event lacks a field that the rule reads.
     """
-    if definition.is_schedule or definition.ended:
+    if definition.event is None or definition.ended:
         return []
     rule = _compiled(definition)
     if event.tenant != rule.tenant or event.type not in rule.event_types:

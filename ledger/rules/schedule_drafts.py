@@ -96,7 +96,7 @@ def expand_schedule(
     if isinstance(when, Relative):
         problem = Problem("when", "relative", "counts from an event's date; it has no window")
         raise InvalidItem(f"{definition.definition} is not a schedule.", [problem])
-    if definition.ended:
+    if when is None or definition.ended:
         return ScheduleWindow((), ())
     if isinstance(when, AfterCompletion):
         return ScheduleWindow((), ())  # the end of an item owes the next: see draft_chain_start

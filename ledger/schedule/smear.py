@@ -45,7 +45,7 @@ def gaps_after(
     return gaps if following else [*gaps, timedelta.max][: len(occurrences)]
 
 
-def shortest_period(when: When) -> timedelta | None:
+def shortest_period(when: When | None) -> timedelta | None:
     """Return the shortest nominal time between two occurrences; None if there are not two."""
     if isinstance(when, Cron):
         return when.shortest_period

@@ -63,7 +63,7 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
     began = monotonic()
     read = expectation.reads[DEFINITIONS]
     for version in expectation.versions:
-        if version.definition.event is not None:
+        if not version.definition.is_schedule:
             continue
         if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended:
             expectation.chained.add(version.definition_no)

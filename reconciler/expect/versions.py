@@ -74,7 +74,7 @@ class DefinitionSpan:
         None where it is materialised as far as that, or as far as it is in force.
         """
         definition, end = self.definition, self.superseded_at or as_of
-        if definition.event is not None or definition.ended:
+        if not definition.is_schedule or definition.ended:
             return None
         reached = max(self.materialised_until or self.effective_from, self.effective_from)
         return reached if reached < min(end, as_of) else None

@@ -141,6 +141,30 @@ def test_defining_the_same_file_again_changes_nothing(dueledger_on: Command, nig
     assert [(one["version"], one["changed"]) for one in answers] == [(1, True), (1, False)]
 
 
+def test_a_kind_is_declared_without_a_schedule(dueledger_on: Command, tmp_path: Path) -> None:
+    letters = tmp_path / "letters.yaml"
+    text = "kind: LetterDue\ntenant: acme\nretry: {attempt_max: 3}\n"
+    letters.write_text(text, encoding="utf-8")
+    tried = dueledger_on("define", str(letters), "--dry-run")
+    assert tried.code == 0
+    assert "It has no schedule: services emit items of LetterDue" in tried.err
+    assert dueledger_on("definitions", "--json").lines == []
+
+    assert dueledger_on("define", str(letters), "--effective-from", "2017-01-01").code == 0
+    refused = dueledger_on("trigger", "LetterDue", "--tenant", "acme", "--reason", "now")
+    assert (refused.code, "declares a kind" in refused.err) == (2, True)
+    letters.write_text(text + "ended: true\n", encoding="utf-8")
+    assert dueledger_on("define", str(letters), "--json").document["version"] == 2
+    listed = dueledger_on("definitions", "LetterDue", "--json").lines
+    assert [(one["state"], one["kind"], one["materialised_until"]) for one in listed] == [
+        ("ended", "LetterDue", None),
+        ("superseded", "LetterDue", None),
+    ]
+    shown = dueledger_on("preview", str(letters), "--json")
+    assert (shown.code, shown.document) == (0, {"occurrences": [], "skipped": []})
+    assert "acme/LetterDue has no schedule" in shown.err
+
+
 def test_files_are_defined_together_though_they_change_what_holds_for_their_kind(
     dueledger_on: Command, tmp_path: Path
 ) -> None:

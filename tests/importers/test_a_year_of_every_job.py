@@ -34,7 +34,7 @@ WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 @cache
 def definitions() -> dict[str, Definition]:
     found = import_kubernetes(PERIODICS, NewDefinitionFields("kubernetes", START))
-    return {job.definition.business_key: job.definition for job in found.jobs}
+    return {job.definition.business_key or "": job.definition for job in found.jobs}
 
 
 @cache

@@ -89,18 +89,18 @@ async def materialiser(
 
 @pytest.fixture
 async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
-    """Bring a schedule into force: `when`, and from which instant on."""
+    """Bring a schedule into force: `when`, and from which instant on; None declares the kind."""
 
     async def bring(
-        name: str, when: Mapping[str, Any], *, effective_from: datetime = NOON, **changed: object
+        name: str,
+        when: Mapping[str, Any] | None,
+        *,
+        effective_from: datetime = NOON,
+        **changed: object,
     ) -> int:
-        document = {
-            "definition": name,
-            "tenant": "acme",
-            "kind": kind,
-            "business_key": name,
-            "when": when,
-        } | changed
+        document: dict[str, object] = {"definition": name, "tenant": "acme", "kind": kind}
+        document |= {} if when is None else {"business_key": name, "when": when}
+        document |= changed
         definition = parse_definition(document, calendars=None)
         defined = await define(
             connection,

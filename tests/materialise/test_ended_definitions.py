@@ -24,12 +24,19 @@ from .test_versions import HOUR, HOURLY, due_times, hours, rows
 CHANGE = NOON + 5 * HOUR
 
 
-async def test_g13_an_ended_schedule_owes_nothing_from_then_on(
-    materialiser: Materialiser, set_schedule: SetSchedule, set_time: SetTime, connection: Connection
+@pytest.mark.parametrize(("when", "ended"), [(HOURLY, True), (None, False)])
+async def test_g13_a_schedule_that_ends_or_only_declares_its_kind_owes_nothing_from_then_on(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    when: dict[str, Any] | None,
+    *,
+    ended: bool,
 ) -> None:
     await set_schedule("d", HOURLY)
     await tick_until_idle(materialiser)
-    await set_schedule("d", HOURLY, effective_from=CHANGE, ended=True)
+    await set_schedule("d", when, effective_from=CHANGE, ended=ended)
     await tick_until_idle(materialiser)
     await set_time(NOON + timedelta(seconds=2 * DAY))
     await tick_until_idle(materialiser)
@@ -43,6 +50,7 @@ async def test_g13_an_ended_schedule_begins_again_with_a_version_that_is_not(
 ) -> None:
     await set_schedule("d", HOURLY)
     await set_schedule("d", HOURLY, effective_from=CHANGE, ended=True)
+    await set_schedule("d", None, effective_from=CHANGE + HOUR)
     await set_schedule("d", HOURLY, effective_from=CHANGE + 3 * HOUR)
     await tick_until_idle(materialiser)
     last = NOON + timedelta(seconds=DAY) + HOUR
@@ -52,7 +60,9 @@ async def test_g13_an_ended_schedule_begins_again_with_a_version_that_is_not(
     ]
 
 
-@pytest.mark.parametrize("handed_out", [True, False])
+@pytest.mark.parametrize(
+    ("handed_out", "declared"), [(True, False), (False, False), (True, True), (False, True)]
+)
 async def test_g13_the_chain_of_an_ended_definition_does_not_go_on(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
@@ -61,6 +71,7 @@ async def test_g13_the_chain_of_an_ended_definition_does_not_go_on(
     actor_no: int,
     *,
     handed_out: bool,
+    declared: bool,
 ) -> None:
     chain = {"after_completion": "PT10M"}
     await set_schedule("d", chain)
@@ -69,7 +80,8 @@ async def test_g13_the_chain_of_an_ended_definition_does_not_go_on(
     if handed_out:
         fence, _ = await claim_next(connection, actor_no, 1)
         run_no = await start(connection, actor_no, fence, 1)
-    await set_schedule("d", chain, effective_from=NOON, ended=True)
+    newer = None if declared else chain
+    await set_schedule("d", newer, effective_from=NOON, ended=not declared)
     await tick_until_idle(materialiser)
     if handed_out:
         await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED])

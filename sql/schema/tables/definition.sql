@@ -15,10 +15,10 @@ create table ledger.definition (
 );
 
 comment on table ledger.definition is
-  'Versions of schedules and event rules. Never edited: the next version supersedes one.';
+  'Versions of schedules, event rules and declarations of kinds. Never edited: the next version supersedes one.';
 comment on column ledger.definition.definition_no is 'Number of the version.';
 comment on column ledger.definition.event_type is
-  'Type of the events that trigger an event rule; null for a schedule.';
+  'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
 comment on column ledger.definition.effective_from is 'When the version comes into force.';
 
 comment on column ledger.definition.digest is

@@ -33,14 +33,15 @@ ended as (
   update ledger.materialised m set ends_at = least(m.ends_at, n.effective_from)
   from before b, made n where m.definition_no = b.definition_no
 ),
--- An event rule that follows a schedule is expanded, to nothing, as far as the schedule was: so that it takes over.
+-- An event rule, or the declaration of a kind, that follows a schedule is expanded, to nothing, as far as the schedule was:
+-- so that it takes over.
 scheduled as (
   insert into ledger.materialised (definition_no, materialised_until, ends_at)
   select n.definition_no, n.effective_from,
-    case when $4::text is null then 'infinity'
+    case when $4::text is null and $5::jsonb ? 'when' then 'infinity'
       else (select greatest(max(b.materialised_until), n.effective_from + interval '1 second') from before b) end
   from made n
-  where $4::text is null or exists (select from before)
+  where $4::text is null and $5::jsonb ? 'when' or exists (select from before)
 )
 select definition_no, version, true as changed from made
 union all

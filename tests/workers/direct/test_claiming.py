@@ -14,11 +14,15 @@ from dueledger.definitions.put_in_force import put_in_force
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, open_pool
+from dueledger.ledger.store import Connection, PlanProfile, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.items import RequestResult, withdraw_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.reconciler import Reconciler, ReconcilerSources
+from dueledger.reconciler.report.model import StatementVerdict
+from tests.logins import with_login
 
 from .conftest import NOBODY, Estate
 
@@ -363,6 +367,41 @@ async def test_a_definition_may_say_direct_and_no_allocator_takes_its_items(
     await worker.claim()
     await worker.settle()
     assert await estate.completed() == 1
+
+
+async def test_g11_a_declared_kind_is_emitted_in_sql_worked_and_found_complete(
+    estate: Estate, tmp_path: Path
+) -> None:
+    document = tmp_path / "letters.yaml"
+    document.write_text(
+        f"kind: {estate.kind}\ntenant: acme\nretry: {{attempt_max: 3}}\n"
+        "deadlines: {run: PT2H}\ndispatch: {direct: {}}\n"
+    )
+    connection = estate.connection
+    await put_in_force(connection, read_definitions(document), actor_no=estate.actor_no)
+    await connection.execute(
+        "select ledger.emit(tenant => 'acme', kind => $1, business_key => 'INV-1',"
+        " effective_date => current_date, due_at => ledger.now())",
+        estate.kind,
+    )
+    (kind,) = await connection.fetch("select * from ledger.kind")
+    assert (kind["dispatch"], kind["attempt_max"], kind["run_seconds"]) == ("direct", 3, 7_200)
+    assert await estate.count("ledger.materialised") == 0
+    worker = await estate.employ(completing(estate.kind, []))
+    await worker.claim()
+    await worker.settle()
+    assert await estate.completed() == 1
+
+    name = "reconciler:test"
+    reconciler_no = await register_actor(connection, name, ActorKind.RECONCILER)
+    dsn = with_login(estate.dsn, "reconciler")
+    async with open_pool(dsn, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
+        reconciler = Reconciler(pool, ReconcilerSources(), reconciler_no)
+        assert (await reconciler.run_pass()).open_found == 0
+        report = await reconciler.report()
+    (row,) = report.accounting
+    assert report.statement.verdict is not StatementVerdict.NOT_COMPLETE
+    assert (row.completed, row.unchecked, row.checks.existence) == (1, 1, False)
 
 
 async def test_items_of_kinds_that_it_has_no_handler_for_are_left_alone(
