@@ -45,6 +45,8 @@ class ExpectedItem(NamedTuple):
     is_asserted: bool = False
 
 
+ID: Final = ExpectedItem._fields.index("id")
+SOURCE: Final = ExpectedItem._fields.index("source")
 LATER: Final = ExpectedItem._fields.index("later")
 ASSERTED: Final = ExpectedItem._fields.index("is_asserted")
 

@@ -292,7 +292,9 @@ class ReconciliationPass:
             if row.difference and (row.tenant, row.kind) not in self._window_findings.unbalanced
         )
         self._recorder.add(
-            source_failed(read.name, read.failure) for read in result.sources if read.failure
+            source_failed(read.name, read.failure, read.kinds)
+            for read in result.sources
+            if read.failure
         )
         self._recorder.add(
             definition_changed(failed.tenant, failed.kind, failed.name, failed.version)
@@ -345,9 +347,11 @@ class ReconciliationPass:
     ) -> None:
         """Close findings that no longer hold, move watermarks, record the sources read."""
         closable = set(JUDGED)
-        if expectation.failed:
+        failed_kinds = expectation.failed_kinds
+        if failed_kinds is None:
             closable -= EXPECTATION_TYPES
         unjudged = {*self._evidence.unjudged, *result.omitted}
+        unjudged |= {(type_, *key) for key in failed_kinds or () for type_ in EXPECTATION_TYPES}
         unjudged |= {
             (type_, failed.tenant, failed.kind)
             for failed in expectation.failures
@@ -375,7 +379,6 @@ class ReconciliationPass:
     def _watermarks(
         self, expectation: Expectation, result: PassResult
     ) -> list[findings.WatermarkRecord]:
-        failed = [read.name for read in expectation.reads if read.failure]
         unknown = expectation.unknown_since(result.as_of)
         tallies = result.comparison.tallies
         records: list[findings.WatermarkRecord] = []
@@ -389,7 +392,7 @@ class ReconciliationPass:
             if key in unknown and unknown[key][0] < before:
                 before, name = unknown[key]
                 blocked_by = f"the schedule {name}, which is materialised up to there"
-            if failed:
+            if failed := [read.name for read in expectation.failed_reads(*key)]:
                 before, blocked_by = None, f"{', '.join(failed)} could not be read"
             if omitted := result.omitted_open[key]:
                 before, blocked_by = None, f"{omitted:,} findings beyond what one pass lists"

@@ -23,7 +23,7 @@ from dueledger.ledger.definitions.documents import DEPTH_MAX, too_deep_at
 from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.runtime.text_file import SOURCES_BYTES_MAX, read_text
-from dueledger.reconciler.sources import EvidenceReader, PopulationReader
+from dueledger.reconciler.sources import EvidenceReader, PopulationBounds, PopulationReader
 from dueledger.reconciler.sql_sources import BYTES_MAX, ROWS_MAX, SqlEvidence, SqlPopulation
 
 _VALUES_MAX: Final = 20_000
@@ -97,6 +97,10 @@ class PopulationSource(_SqlSource):
     """A source outside the ledger that says what is owed."""
 
     population: _Name
+    tenant: _Name = Field(description="the tenant of all its rows")
+    kinds: Annotated[tuple[_Name, ...], Field(min_length=1)] = Field(
+        description="the kinds that its rows may have"
+    )
     complete: bool = Field(
         default=False,
         description="it names all items of its kinds, whatever made them; others are UNEXPECTED",
@@ -106,6 +110,17 @@ class PopulationSource(_SqlSource):
     )
     bytes_max: int = Field(
         default=BYTES_MAX, ge=1, description="bytes beyond which it counts as not read"
+    )
+    rows_min: int = Field(
+        default=1, ge=0, description="rows below which it counts as not read; 0: it may be empty"
+    )
+    change_max: float | None = Field(
+        default=None,
+        ge=0,
+        description="greatest change of the number of rows since the last time, as a share of it",
+    )
+    skipped_max: int = Field(
+        default=0, ge=0, description="rows that cannot be used, beyond which it counts as not read"
     )
 
 
@@ -212,6 +227,9 @@ def load_sources(path: Path | None) -> ReconcilerSources:
                 source.complete,
                 source.rows_max,
                 source.bytes_max,
+                source.tenant,
+                frozenset(source.kinds),
+                PopulationBounds(source.rows_min, source.change_max, source.skipped_max),
             )
             for source in file.sources
             if isinstance(source, PopulationSource)

@@ -55,6 +55,8 @@ class SourceRead:
     extract: SourceTotals = field(default_factory=SourceTotals)
     duration_seconds: float = 0.0
     failure: str | None = None
+    kinds: frozenset[tuple[str, str]] | None = None
+    """Tenants and kinds that it may name; None: it does not say, so a failure concerns all."""
 
 
 class PopulationRow(NamedTuple):
@@ -69,6 +71,39 @@ class PopulationRow(NamedTuple):
     due_at: datetime
     payload: str | None = None
     partition_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationBounds:
+    """What a population may have to be believed: beyond it, the source counts as not read.
+
+    `rows_min`: fewest rows. `change_max`: greatest change of their number since it was last read,
+    as a share of that; None: any. `skipped_max`: rows that cannot be used; None: any number.
+    """
+
+    rows_min: int = 0
+    change_max: float | None = None
+    skipped_max: int | None = None
+
+    def breach(self, totals: SourceTotals, rows_before: int | None) -> str | None:
+        """Return why what was read is not believed; `rows_before` were read the last time."""
+        rows, skipped = totals.row_count, totals.skipped.total()
+        if self.skipped_max is not None and skipped > self.skipped_max:
+            reason, count = totals.skipped.most_common(1)[0]
+            return (
+                f"{skipped:,} of its rows cannot be used, more than the {self.skipped_max:,} that "
+                f"`skipped_max` allows: in {count:,} {reason}"
+            )
+        if rows < self.rows_min:
+            return f"it has {rows:,} rows, fewer than the {self.rows_min:,} of `rows_min`"
+        if self.change_max is not None and rows_before is not None:
+            changed = abs(rows - rows_before)
+            if changed > self.change_max * rows_before:
+                return (
+                    f"it has {rows:,} rows and had {rows_before:,}, a change beyond the "
+                    f"{self.change_max:.0%} of `change_max`"
+                )
+        return None
 
 
 class PopulationReader(Protocol):
@@ -90,6 +125,16 @@ class PopulationReader(Protocol):
     @property
     def digest(self) -> str:
         """Return the digest of its query."""
+        ...
+
+    @property
+    def named_kinds(self) -> frozenset[tuple[str, str]] | None:
+        """Return the tenants and kinds that it may name; None if it does not say."""
+        ...
+
+    @property
+    def bounds(self) -> "PopulationBounds":
+        """Return what it may have to be believed."""
         ...
 
     def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
+from dueledger.ledger.errors import shown_value
 from dueledger.reconciler.population_rows import (
     OPTIONAL_TEXTS,
     POPULATION_COLUMNS,
@@ -20,6 +21,7 @@ from dueledger.reconciler.population_rows import (
 )
 from dueledger.reconciler.sources import (
     EvidenceQuery,
+    PopulationBounds,
     PopulationRow,
     SourceFailed,
     SourceTotals,
@@ -51,7 +53,8 @@ class SqlPopulation:
 
     Its rows give tenant, kind, business_key, cycle, effective_date (date), due_at (timestamptz),
     and, for items that a repair may emit, payload (JSON as text) and partition_key. Read once a
-    pass, through a cursor in a read-only transaction.
+    pass, through a cursor in a read-only transaction. With a `tenant`, each row is of it and of one
+    of the `kinds`, or the source fails.
     """
 
     dsn: str = field(repr=False)
@@ -60,11 +63,21 @@ class SqlPopulation:
     complete: bool = False
     rows_max: int = ROWS_MAX
     bytes_max: int = BYTES_MAX
+    tenant: str | None = None
+    kinds: frozenset[str] = frozenset()
+    bounds: PopulationBounds = field(default_factory=PopulationBounds)
 
     @property
     def digest(self) -> str:
         """Return the SHA-256 of the query."""
         return _digest(self.query)
+
+    @property
+    def named_kinds(self) -> frozenset[tuple[str, str]] | None:
+        """Return the tenants and kinds that its rows may have; None if it does not say."""
+        if self.tenant is None:
+            return None
+        return frozenset((self.tenant, kind) for kind in self.kinds)
 
     async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
         """Yield the rows in chunks, counting what is read and what had to be skipped and why.
@@ -85,6 +98,7 @@ class SqlPopulation:
                     f"select {', '.join(named)} from ({_inner(self.query)}\n) as population"  # noqa: S608
                 )
             ).cursor()
+            named_kinds = self.named_kinds
             counted = _ReadBounds(self.name, self.rows_max, self.bytes_max)
             while records := await cursor.fetch(counted.next_rows):
                 counted.add(records)
@@ -95,6 +109,10 @@ class SqlPopulation:
                         extract.skipped[row] += 1
                         continue
                     if reason := impossible_reason(row):
+                        raise SourceFailed(self.name, reason)
+                    if named_kinds is not None and (row.tenant, row.kind) not in named_kinds:
+                        shown = f"{shown_value(row.kind)} of {shown_value(row.tenant)}"
+                        reason = f"a row is {shown}, which its `tenant` and `kinds` do not name"
                         raise SourceFailed(self.name, reason)
                     extract.add(row.id)
                     rows.append(row)

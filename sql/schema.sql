@@ -2889,6 +2889,8 @@ CREATE INDEX pending_retry_idx ON ledger.pending USING btree (flow_no, available
 
 CREATE INDEX pending_serial_idx ON ledger.pending USING btree (flow_no, state, available_at) WHERE (serial IS NOT NULL);
 
+CREATE INDEX population_name_idx ON ledger.population USING btree (name, population_no) WHERE (failure IS NULL);
+
 CREATE INDEX population_reconciliation_idx ON ledger.population USING btree (reconciliation_no);
 
 CREATE INDEX reconciliation_as_of_idx ON ledger.reconciliation USING btree (as_of);

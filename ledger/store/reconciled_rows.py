@@ -149,3 +149,8 @@ async def list_contradicted_endings(
     return await connection.fetch(
         statement("list_contradicted_endings"), from_date, to_date, row_max
     )
+
+
+async def last_row_count(connection: Connection, name: str) -> int | None:
+    """Return how many rows a source had when a pass read it last; None if none did."""
+    return await connection.fetchval(statement("last_row_count"), name)

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from time import monotonic
 
-from dueledger.ledger.errors import InvalidInput, WindowTooLarge
+from dueledger.ledger.errors import InvalidInput, WindowTooLarge, shown_value
 from dueledger.ledger.rules.drafts import RuleEffect
 from dueledger.ledger.rules.event_issues import microseconds_of
 from dueledger.ledger.schedule import AfterCompletion
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.compared_items import expected_row
+from dueledger.reconciler.compared_items import ID, SOURCE, ExpectedItem, KindKey, expected_row
 from dueledger.reconciler.expect.events import ExpectedEventRules, order_of
 from dueledger.reconciler.expect.expectation import (
     DEFINITIONS,
@@ -24,7 +24,12 @@ from dueledger.reconciler.expect.schedules import expected_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.expect.versions import FailedVersion, read_version_spans
-from dueledger.reconciler.sources import PopulationReader, SourceFailed, SourceRead
+from dueledger.reconciler.sources import (
+    PopulationReader,
+    PopulationRow,
+    SourceFailed,
+    SourceRead,
+)
 
 
 @asynccontextmanager
@@ -36,7 +41,10 @@ async def build_expectation(
     reads = [
         SourceRead("definitions", "definitions", None),
         SourceRead("events", "events", None),
-        *(SourceRead(population.name, "sql", population.digest) for population in populations),
+        *(
+            SourceRead(population.name, "sql", population.digest, kinds=population.named_kinds)
+            for population in populations
+        ),
     ]
     with Spool() as spool:
         expectation = Expectation(versions, spool, reads)
@@ -55,7 +63,8 @@ async def build_expectation(
             _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
         await _put_events(connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
-            await _put_population(expectation, population, place)
+            rows_before = await reconciled_rows.last_row_count(connection, population.name)
+            await _put_population(expectation, population, place, rows_before)
         yield expectation
 
 
@@ -162,35 +171,67 @@ def _put_event(expectation: Expectation, row: Record, effects: Sequence[RuleEffe
 
 
 async def _put_population(
-    expectation: Expectation, population: PopulationReader, place: int
+    expectation: Expectation, population: PopulationReader, place: int, rows_before: int | None
 ) -> None:
+    """Spool what a population names, all of it or nothing: `rows_before` it had the last time."""
     began = monotonic()
-    read = expectation.reads[place]
+    read, spool = expectation.reads[place], expectation.spool
+    savepoint = spool.savepoint()
+    kinds: set[KindKey] = set()
     try:
         async for rows in population.read(read.extract):
-            kinds = {(row.tenant, row.kind) for row in rows}
-            expectation.single |= kinds
-            if population.complete:
-                expectation.complete |= kinds
+            kinds |= {(row.tenant, row.kind) for row in rows}
             for row in rows:
-                day = row.effective_date.toordinal()
-                expectation.spool.add(
-                    day,
-                    expected_row(
-                        id=row.id,
-                        tenant=row.tenant,
-                        kind=row.kind,
-                        business_key=row.business_key,
-                        cycle=row.cycle,
-                        day=day,
-                        due_microseconds=microseconds_of(row.due_at),
-                        source=place,
-                        payload=row.payload,
-                        partition_key=row.partition_key,
-                        is_asserted=True,
-                    ),
-                    payload_chars=len(row.payload or ""),
-                )
+                _put_population_row(spool, row, place)
     except SourceFailed as failure:
         read.failure = failure.reason
+    else:
+        read.failure = population.bounds.breach(read.extract, rows_before) or _repeated(
+            spool, place
+        )
+    if read.failure:
+        spool.roll_back(savepoint)
+    else:
+        expectation.single |= kinds
+        if population.complete:
+            expectation.complete |= kinds
     read.duration_seconds = monotonic() - began
+
+
+def _put_population_row(spool: Spool, row: PopulationRow, place: int) -> None:
+    day = row.effective_date.toordinal()
+    spool.add(
+        day,
+        expected_row(
+            id=row.id,
+            tenant=row.tenant,
+            kind=row.kind,
+            business_key=row.business_key,
+            cycle=row.cycle,
+            day=day,
+            due_microseconds=microseconds_of(row.due_at),
+            source=place,
+            payload=row.payload,
+            partition_key=row.partition_key,
+            is_asserted=True,
+        ),
+        payload_chars=len(row.payload or ""),
+    )
+
+
+def _repeated(spool: Spool, place: int) -> str | None:
+    """Return which item a population names twice, and of how many more it does; a day at a time."""
+    first: ExpectedItem | None = None
+    count = 0
+    for day in spool.counts:
+        seen: set[bytes] = set()
+        for row in spool.read(day, day + 1):
+            if row[SOURCE] != place:
+                continue
+            if row[ID] in seen:
+                first = first or ExpectedItem._make(row)
+                count += 1
+            seen.add(row[ID])
+    if first is None:
+        return None
+    return f"{count:,} of its rows repeat another, as that of {shown_value(first.business_key)}"

@@ -15,7 +15,14 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_issues import first_cycle
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
 from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.compared_items import ASSERTED, ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import (
+    ASSERTED,
+    ID,
+    SOURCE,
+    ActualItem,
+    ExpectedItem,
+    KindKey,
+)
 from dueledger.reconciler.expect.events import ExpectedEventRules, WithdrawalIndex, expected_issues
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
@@ -41,8 +48,6 @@ MissedRanges = dict[int, list[tuple[datetime, datetime]]]
 """By definition, the recorded ranges of occurrences that catch-up does not owe any more."""
 
 # Rows stay plain tuples until something is wrong with one: making each an ExpectedItem costs time.
-_ID: Final = ExpectedItem._fields.index("id")
-_SOURCE: Final = ExpectedItem._fields.index("source")
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _SUBJECT: Final = slice(
     ExpectedItem._fields.index("tenant"), ExpectedItem._fields.index("business_key") + 1
@@ -72,15 +77,24 @@ class Expectation:
         self._names = {version.definition_no: version.name for version in self.versions}
         self._keys = {version.definition_no: version.key for version in self.versions}
 
+    def failed_reads(self, tenant: str, kind: str) -> list[SourceRead]:
+        """Return the sources of a kind that could not be read: a missing row proves nothing."""
+        return [
+            read
+            for read in self.reads
+            if read.failure and (read.kinds is None or (tenant, kind) in read.kinds)
+        ]
+
     @property
-    def failed(self) -> bool:
-        """Return whether a source could not be read, so that a missing row proves nothing."""
-        return any(read.failure for read in self.reads)
+    def failed_kinds(self) -> set[KindKey] | None:
+        """Return the kinds of sources that could not be read; None if those may be any."""
+        failed = [read.kinds for read in self.reads if read.failure]
+        return None if None in failed else {key for kinds in failed for key in kinds or ()}
 
     def is_judged(self, tenant: str, kind: str) -> bool:
         """Return whether every source of the kind could be read."""
         broken = any((failed.tenant, failed.kind) == (tenant, kind) for failed in self.failures)
-        return not self.failed and not broken
+        return not broken and not self.failed_reads(tenant, kind)
 
     def is_complete(self, tenant: str, kind: str) -> bool:
         """Return whether a population claims to name all items of the kind, whatever made them.
@@ -91,7 +105,7 @@ class Expectation:
 
     def is_single(self, tenant: str, kind: str) -> bool:
         """Return whether a source owes one item of the kind for a business key and date."""
-        return not self.failed and (tenant, kind) in self.single
+        return not self.failed_reads(tenant, kind) and (tenant, kind) in self.single
 
     def ending_events(self, tenant: str, kind: str) -> frozenset[str]:
         """Return the types of events by which some version of the kind's rules ends items."""
@@ -146,10 +160,10 @@ class Expectation:
         found: dict[bytes, SpooledRow] = {}
         implied: dict[bytes, list[SpooledRow]] = {}
         for row in self.spool.read(window.from_day, window.to_day):
-            if row[_SOURCE] == EVENTS:
-                implied.setdefault(row[_ID], []).append(row)
+            if row[SOURCE] == EVENTS:
+                implied.setdefault(row[ID], []).append(row)
             else:
-                found[row[_ID]] = self._with_later(found.get(row[_ID]), row)
+                found[row[ID]] = self._with_later(found.get(row[ID]), row)
         for identity, rows in implied.items():
             known = found.get(identity)
             is_asserted = known is not None and known[ASSERTED]
@@ -174,7 +188,7 @@ class Expectation:
             return row
         if row[ASSERTED]:
             return _asserted(known)
-        if known[_SOURCE] != DEFINITIONS:
+        if known[SOURCE] != DEFINITIONS:
             return known
         first, number = ExpectedItem._make(known), row[_DEFINITION]
         if first.definition_no == number or (

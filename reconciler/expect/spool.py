@@ -2,10 +2,11 @@
 
 import marshal
 import tempfile
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 _BUFFERED_ROWS_MAX: Final = 100_000
 _BUFFERED_CHARS_MAX: Final = 32 * 1024 * 1024
@@ -13,6 +14,13 @@ _BUFFERED_CHARS_MAX: Final = 32 * 1024 * 1024
 
 SpooledRow = tuple[Any, ...]
 """A tuple of what marshal can write; that is faster than classes."""
+
+
+class Savepoint(NamedTuple):
+    """A place in a spool: its length in bytes, and how many rows each day had."""
+
+    position: int
+    counts: dict[int, int]
 
 
 class Spool:
@@ -48,6 +56,20 @@ class Spool:
         self._buffered_chars += payload_chars
         if self.buffered_count >= _BUFFERED_ROWS_MAX or self._buffered_chars >= _BUFFERED_CHARS_MAX:
             self._write()
+
+    def savepoint(self) -> "Savepoint":
+        """Return the present place, to which `roll_back` returns."""
+        self._write()
+        return Savepoint(self._file.seek(0, 2), dict(self.counts))
+
+    def roll_back(self, savepoint: "Savepoint") -> None:
+        """Drop every row that was added since."""
+        self._buffered.clear()
+        self.buffered_count = self._buffered_chars = 0
+        for positions in self._blocks.values():
+            del positions[bisect_left(positions, savepoint.position) :]
+        self.counts = defaultdict(int, savepoint.counts)
+        self._file.truncate(savepoint.position)
 
     def read(self, from_day: int, to_day: int) -> Iterator[SpooledRow]:
         """Yield the rows of the half-open range of days, in no particular order."""

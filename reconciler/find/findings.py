@@ -1,7 +1,7 @@
 """A finding: its stable id, both sides of its evidence, and a sentence for people."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
@@ -68,13 +68,21 @@ class Finding:
         return FINDING_RULES[self.type].severity
 
 
-def source_failed(name: str, reason: str) -> Finding:
-    """Return the finding that `name` could not be read; its missing rows prove nothing."""
+def source_failed(
+    name: str, reason: str, kinds: Collection[tuple[str, str]] | None = None
+) -> Finding:
+    """Return the finding that `name` could not be read; its missing rows prove nothing.
+
+    `kinds` are those that it may name, by tenant: of these nothing is made until it is read again.
+    """
+    named = (
+        None if kinds is None else "\n".join(f"{tenant} {kind}" for tenant, kind in sorted(kinds))
+    )
     return Finding(
         FindingType.SOURCE_FAILED,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, name),
         f"The source {name} could not be read ({reason}), so nothing was concluded from it.",
-        expected={"source": name, "readable": True},
+        expected={"source": name, "readable": True, "kinds": named},
         actual={"source": name, "readable": False, "reason": reason},
     )
 

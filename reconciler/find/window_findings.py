@@ -39,7 +39,9 @@ class EvidenceChecks:
         self.unjudged: set[tuple[str, str, str]] = set()
         for each in evidence:
             self.by_kind[each.tenant, each.kind].append(each)
-            self.reads[each.name] = SourceRead(each.name, "evidence", each.digest)
+            self.reads[each.name] = SourceRead(
+                each.name, "evidence", each.digest, kinds=frozenset({(each.tenant, each.kind)})
+            )
 
     def checked_kinds(self) -> set[KindKey]:
         """Return the kinds whose sources could all be read."""

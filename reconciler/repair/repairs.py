@@ -23,6 +23,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.held_keys import free_ended_keys
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
+from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
 
 REPAIRS_A_TRANSACTION: Final = 500
@@ -70,7 +71,8 @@ def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> 
 
     A finding whose repair cannot be applied has none, such as redriving an item that is not parked.
     Where a kind has the finding that what it rests on was changed, nothing of the kind is repaired;
-    where the whole ledger has it, nothing at all.
+    where the whole ledger has it, nothing at all. Of a kind that a source names which could not be
+    read, nothing that rests on what is expected.
     """
     planned: list[PlannedRepair] = []
     tampered = {
@@ -80,7 +82,17 @@ def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> 
         and row["item_id"] is None
         and row["closed_at"] is None
     }
+    unread = [
+        row["expected"].get("kinds")
+        for row in rows
+        if row["type"] == FindingType.SOURCE_FAILED and row["closed_at"] is None
+    ]
     for row in rows:
+        if row["type"] in EXPECTATION_TYPES and any(
+            kinds is None or f"{row['tenant']} {row['kind']}" in kinds.split("\n")
+            for kinds in unread
+        ):
+            continue  # what the source says now is not known
         if not tampered.isdisjoint({(row["tenant"], row["kind"]), (WHOLE_LEDGER, WHOLE_LEDGER)}):
             continue
         type_ = FindingType(row["type"])

@@ -96,8 +96,12 @@ SOURCES: Final = {
             "population": "policies",
             "dsn": f"postgresql://u:{SECRET}@nowhere/x",
             "query": "select 1",
+            "tenant": "acme",
+            "kinds": ["K"],
             "complete": True,
             "rows_max": 10,
+            "rows_min": 0,
+            "change_max": 0.5,
         },
         {
             "evidence": "bookings",

@@ -28,6 +28,7 @@ from dueledger.reconciler.find.findings import source_failed, uuid8
 from dueledger.reconciler.lateness import Lateness
 from dueledger.reconciler.report.model import report_schema
 from dueledger.reconciler.settings import load_sources
+from dueledger.reconciler.sources import PopulationBounds
 from dueledger.reconciler.windows import plan_windows
 
 AS_OF = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -256,12 +257,16 @@ def test_a_file_of_sources_is_read_with_its_secrets_elsewhere(
     path = tmp_path / "sources.yaml"
     path.write_text(
         "sources:\n"
-        "  - {population: policies, dsn_env: POLICY_DSN, query: select 1, complete: true}\n"
+        "  - {population: policies, dsn_env: POLICY_DSN, query: select 1, complete: true,"
+        " tenant: a, kinds: [K, L], change_max: 0.5}\n"
         "  - {evidence: bookings, dsn_env: POLICY_DSN, tenant: a, kind: K, query: select 2}\n"
     )
     sources = load_sources(path)
 
     assert [source.name for source in sources.populations] == ["policies"]
+    (policies,) = sources.populations
+    assert policies.named_kinds == {("a", "K"), ("a", "L")}
+    assert policies.bounds == PopulationBounds(rows_min=1, change_max=0.5, skipped_max=0)
     assert [source.name for source in sources.evidence] == ["bookings"]
     assert "hunter2" not in repr(sources.populations) + repr(sources.evidence)
 
@@ -269,9 +274,14 @@ def test_a_file_of_sources_is_read_with_its_secrets_elsewhere(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sources: [{population: p, query: q}]", "dsn"),
-        ("sources: [{population: p, query: q, dsn: x, dsn_env: Y}]", "dsn"),
-        ("sources: [{population: p, query: q, dsn_env: DUELEDGER_NOT_SET}]", "DUELEDGER_NOT_SET"),
+        ("sources: [{population: p, tenant: a, kinds: [K], query: q}]", "dsn"),
+        ("sources: [{population: p, kinds: [K], query: q, dsn: x}]", "tenant"),
+        ("sources: [{population: p, tenant: a, kinds: [], query: q, dsn: x}]", "kinds"),
+        ("sources: [{population: p, tenant: a, kinds: [K], query: q, dsn: x, dsn_env: Y}]", "dsn"),
+        (
+            "sources: [{population: p, tenant: a, kinds: [K], query: q, dsn_env: DUELEDGER_NOT}]",
+            "DUELEDGER_NOT",
+        ),
         ("sources: [{evidence: e, query: q, dsn: hunter2}]", "kind"),
         ("sources: {", "malformed"),
     ],

@@ -8,7 +8,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler, ReconcilerSources
-from dueledger.reconciler.sources import PopulationRow, SourceTotals
+from dueledger.reconciler.sources import PopulationBounds, PopulationRow, SourceTotals
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -19,6 +19,8 @@ class EndlessPopulation:
     name = "endless"
     complete = True
     digest = "0" * 64
+    named_kinds = None
+    bounds = PopulationBounds()
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -44,3 +44,4 @@ comment on column ledger.population.hash_total is 'Control total: a sum of hashe
 comment on column ledger.population.failure is 'Why the source could not be read.';
 
 create index population_reconciliation_idx on ledger.population (reconciliation_no);
+create index population_name_idx on ledger.population (name, population_no) where failure is null;
