@@ -4,7 +4,7 @@
 -- $1 from_date date
 -- $2 to_date date
 -- $3 limit integer
--- index: transition_terminal_idx, run_pkey, claim_pkey
+-- index: transition_terminal_idx, claim_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 ended as materialized (
@@ -16,7 +16,7 @@ held as materialized (
   select r.run_no, r.worker_no, r.started_at, u.item_no
   from (select array_agg(distinct e.run_no) as run_nos, min(e.at) as first_at, max(e.at) as last_at
     from ended e where e.run_no is not null) e
-  join ledger.run r on r.run_no = any (e.run_nos)
+  cross join lateral ledger.list_runs(e.run_nos, e.first_at - interval '1 day', e.last_at) r
   join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
   cross join lateral unnest(c.item_no[r.from_position:r.to_position]) u (item_no)
 )
