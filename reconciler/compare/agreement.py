@@ -22,7 +22,6 @@ OVERLAP: Final = "overlap"
 SKIPPED_FOR: Final = frozenset({*SkipReason, MISSED_REASON, OVERLAP})
 
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
-_TOLERATED: Final = ExpectedItem._fields.index("is_tolerated")
 _DUE: Final = ExpectedItem._fields.index("due_microseconds")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _TERMS: Final = ExpectedItem._fields.index("terms_digest")
@@ -35,7 +34,7 @@ def is_excused(item: ActualItem, row: tuple[Any, ...], ending_events: AbstractSe
     which some version of the kind's rules ends items, or by a rule of overlap, of catch-up or of
     the schedule. What another version of its schedule supersedes is owed as its next issue.
     """
-    if row[_TOLERATED] or item.ended_by in JUDGES:
+    if item.ended_by in JUDGES:
         return True
     if item.ended_by not in PROCESSES:
         return False

@@ -175,11 +175,7 @@ class Expectation:
                 found[expected.id] = tuple(expected)
             if known is not None:
                 first = ExpectedItem._make(found[identity])
-                # The event is a reason of its end, and the population one that it is owed.
-                tolerated = first.is_tolerated or not first.is_live
-                found[identity] = tuple(
-                    first._replace(is_live=True, is_tolerated=tolerated, is_asserted=is_asserted)
-                )
+                found[identity] = tuple(first._replace(is_live=True, is_asserted=is_asserted))
         return found
 
     def _with_later(self, known: SpooledRow | None, row: SpooledRow) -> SpooledRow:

@@ -53,6 +53,7 @@ DONE_EDITS: Final = (
     (OF_ENDING.format("run_no = null"), CONFLICT),
     (OF_ENDING.format("run_no = run_no + 1"), CONFLICT),
     (OF_ENDING.format("run_no = 4711"), CONFLICT),
+    (OF_ENDING.format("run_no = run_no - 1"), CONFLICT),
     (OF_ENDING.format("actor_no = (select min(actor_no) from ledger.actor)"), CONFLICT),
     (OF_ENDING.format("at = at - interval '1 second'"), CONFLICT),
     ("delete from ledger.transition where item_no = $1", UNBALANCED),

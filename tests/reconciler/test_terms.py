@@ -1,7 +1,7 @@
 """Items say what their sources do: every field of a row is compared, and its id computed again."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -9,12 +9,14 @@ import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, clock, findings
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Reconciler
+from dueledger.reconciler import Reconciler, ReconcilerSources
 from dueledger.reconciler.expect.events import draft_effects
+from dueledger.reconciler.sources import PopulationBounds, PopulationRow, SourceTotals
 
 from .conftest import NOON, mend, resolutions
 
@@ -50,6 +52,9 @@ BODY: Final = (
 )
 START: Final = NOON - timedelta(hours=6)
 
+TWIN: Final = "select definition_no from ledger.definition where kind = 'Twin'"
+"""A definition of the same key and times, and of another kind."""
+
 # Each is made to another item: its place by business key and cycle.
 SCHEDULED_EDITS: Final = (
     ("due_at = due_at - interval '5 days'", FindingType.WRONG_DATE),
@@ -67,6 +72,7 @@ SCHEDULED_EDITS: Final = (
     ("partition_key = 'p'", FindingType.WRONG_TERMS),
     ("definition_no = 4711", FindingType.WRONG_TERMS),
     ("event_no = 1", FindingType.WRONG_TERMS),
+    (f"definition_no = ({TWIN})", FindingType.WRONG_TERMS),
     ("tzdata = 'another', due_at = due_at + interval '3 days'", FindingType.WRONG_DATE),
     ("id = gen_random_uuid()", FindingType.TAMPERED),
     ("id = ledger.item_id('acme', 'K', 'k', cycle, effective_date)", FindingType.TAMPERED),
@@ -85,13 +91,15 @@ IMPLIED_EDITS: Final = (
 )
 
 
-async def put_in_force(connection: Connection, text: str, at: datetime, actor_no: int) -> int:
+async def put_in_force(
+    connection: Connection, text: str, at: datetime, actor_no: int, name: str | None = None
+) -> int:
     (definition,) = load_definitions(text, source="test")
     row = await define(
         connection,
         dict(definition.normalised()),
         tenant=definition.tenant,
-        name=definition.definition,
+        name=name or definition.definition,
         kind=definition.kind,
         event_type=definition.event,
         effective_from=at,
@@ -139,8 +147,13 @@ async def implied(frozen: Connection, land: Land, actor_no: int) -> list[str]:
 
 
 async def test_g11_each_field_that_a_row_has_otherwise_than_its_source_is_a_finding_of_its_item(
-    frozen: Connection, make_reconciler: Make, scheduled: list[str], implied: list[str]
+    frozen: Connection,
+    make_reconciler: Make,
+    scheduled: list[str],
+    implied: list[str],
+    actor_no: int,
 ) -> None:
+    await put_in_force(frozen, SCHEDULE.format(kind="Twin", text="old"), NOON, actor_no, "twin")
     reconciler = make_reconciler()
     assert {*(await reconciler.run_pass()).found} <= {FindingType.OVERDUE}
     wrong: set[tuple[str, str, str]] = set()
@@ -183,10 +196,50 @@ async def test_g11_an_item_that_an_event_ended_and_that_waits_is_withdrawn_until
         implied[4],
     )
     await land("PolicyCancelled", '{"policy": "P-4"}')
+    # That a row is not what was emitted concerns its item: others of the kind are repaired.
+    await frozen.execute("set session_replication_role = replica")
+    await frozen.execute(
+        "update ledger.due_item set id = gen_random_uuid() where business_key = $1", implied[6]
+    )
 
-    assert (await reconciler.run_pass()).found == {FindingType.WITHDRAWN: 1}
-    (row,) = await findings.list_findings(frozen)
+    other = {FindingType.TAMPERED: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.WITHDRAWN: 1, **other}
+    (row,) = await findings.list_findings(frozen, type_=FindingType.WITHDRAWN)
     assert row["business_key"] == implied[3]
     assert await mend(reconciler) == 1
-    assert (await reconciler.run_pass()).found == {}
+    assert (await reconciler.run_pass()).found == other
     assert await resolutions(frozen, FindingType.WITHDRAWN) == [Resolution.REPAIRED]
+
+
+class EmittingPopulation:
+    """A domain that emits an item while it is asked."""
+
+    name = "emitting"
+    complete = True
+    digest = "0" * 64
+    named_kinds = None
+    bounds = PopulationBounds()
+
+    def __init__(self, emit: Callable[[], Awaitable[object]]) -> None:
+        self._emit = emit
+
+    async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
+        del extract
+        await self._emit()
+        yield []
+
+
+async def test_an_item_that_is_emitted_during_a_pass_was_not_emitted_in_the_future(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Callable[..., list[ItemDraft]],
+    actor_no: int,
+) -> None:
+    await clock.set_clock(frozen, NOON, 1, database=True)  # it runs
+    drafts = make_drafts(1, due_at=NOON + timedelta(hours=1))
+    population = EmittingPopulation(lambda: emit_items(frozen, drafts, actor_no=actor_no))
+    reconciler = make_reconciler(ReconcilerSources((population,)))
+    await reconciler.pool.expire_connections()
+
+    assert (await reconciler.run_pass()).found == {}
+    assert await frozen.fetchval("select emitted_at > $1 from ledger.due_item", NOON)
