@@ -153,7 +153,7 @@ async def test_g11_each_field_that_a_row_has_otherwise_than_its_source_is_a_find
     implied: list[str],
     actor_no: int,
 ) -> None:
-    await put_in_force(frozen, SCHEDULE.format(kind="Twin", text="old"), NOON, actor_no, "twin")
+    await put_in_force(frozen, SCHEDULE.format(kind="Twin", text="new"), NOON, actor_no, "twin")
     reconciler = make_reconciler()
     assert {*(await reconciler.run_pass()).found} <= {FindingType.OVERDUE}
     wrong: set[tuple[str, str, str]] = set()
