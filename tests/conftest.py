@@ -67,7 +67,7 @@ MARCH = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
 @asynccontextmanager
-async def _open_database_pool(
+async def open_database_pool(
     stack: Endpoints, prepare: Callable[[Connection], Awaitable[object]]
 ) -> AsyncGenerator[DatabasePool]:
     """Copies of a migrated and prepared database that no session changes."""
@@ -98,14 +98,14 @@ async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
     async def prepare(connection: Connection) -> None:
         await make_item_months(connection, [MARCH.date()])
 
-    async with _open_database_pool(stack, prepare) as pool:
+    async with open_database_pool(stack, prepare) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
 async def served_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
     """Databases with the table partitions that a process makes when it starts."""
-    async with _open_database_pool(stack, make_partitions) as pool:
+    async with open_database_pool(stack, make_partitions) as pool:
         yield pool
 
 
@@ -117,7 +117,7 @@ async def march_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
         await set_clock(connection, MARCH, 0)
         await make_partitions(connection, ahead=timedelta(days=62))
 
-    async with _open_database_pool(stack, prepare) as pool:
+    async with open_database_pool(stack, prepare) as pool:
         yield pool
 
 

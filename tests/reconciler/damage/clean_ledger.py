@@ -1,0 +1,402 @@
+"""A clean ledger: more than 50,000 items of every origin, of which each ended as it should."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import asyncpg
+import orjson
+from pydantic import SecretStr
+
+from dueledger import Completed, DueItem, Handlers, Verdict
+from dueledger.allocator import AllocatorSettings, open_allocator
+from dueledger.ledger.claim_id import new_claim_id
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.intake.apply.events_by_subject import interpret_event
+from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
+from dueledger.ledger.intake.record import record_batch
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.event_rules import DomainEvent
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, PlanProfile, clock, connect, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    claim_serial_items,
+    next_fences,
+    record_claims,
+)
+from dueledger.ledger.store.credits import grant_credits
+from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
+from dueledger.ledger.store.items import emit_items, withdraw_items
+from dueledger.ledger.store.partitions import make_event_months, make_partitions
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.workers.process import run_worker
+from dueledger.workers.settings import WorkerSettings
+from tests.logins import make_logins, with_login
+
+from .damaged_ledger import TARGETS
+from .documents import (
+    ACME,
+    FIRST,
+    HORIZON,
+    LATER,
+    NOW,
+    PAYMENTS,
+    START,
+    UMBRELLA,
+    letter_declaration,
+)
+
+EVENTS: Final = 6_000
+"""Of each of two tenants."""
+PREMIUMS: Final = 16_000
+NOTICES: Final = 10_000
+LETTERS_BY_KAFKA: Final = 2_000
+LETTERS: Final = 6_000
+PAYMENTS_OF_A_KEY: Final = 3
+PAYERS: Final = 400
+BATCH: Final = 4_000
+EVENTS_A_BATCH: Final = 500
+QUOTA: Final = 5_000
+HOUR: Final = timedelta(hours=1)
+
+COMPLETED: Final = Outcome(TransitionEvent.COMPLETED)
+FAILED: Final = Outcome(TransitionEvent.FAILED, '{"reason":"busy"}', 1.0)
+PARKED: Final = Outcome(TransitionEvent.PARKED, '{"reason":"unclear"}')
+
+DOMAIN: Final = """
+create table public.policy_due (
+  tenant text, kind text, business_key text, cycle text, effective_date date,
+  due_at timestamptz, payload text);
+create table public.booking (item_id uuid, reference text);
+create index on public.booking (item_id);
+grant all on public.policy_due, public.booking to public
+"""
+OWE: Final = """
+insert into public.policy_due
+select tenant, kind, business_key, cycle, effective_date, due_at, payload
+from jsonb_to_recordset($1::jsonb) as r
+  (tenant text, kind text, business_key text, cycle text, effective_date date,
+   due_at timestamptz, payload text)
+"""
+BOOK_ENDED: Final = """
+insert into public.booking
+select i.id, 'B-' || i.item_no
+from ledger.due_item i
+join ledger.flow f using (flow_no)
+join ledger.kind k using (kind_no)
+join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+where k.name = $1 and t.event = 5 /* completed */
+  and not exists (select from public.booking b where b.item_id = i.id)
+"""
+
+
+@asynccontextmanager
+async def connected(dsn: str) -> AsyncGenerator[Connection]:
+    """Connect to a database for a while."""
+    connection = await connect(dsn, application_name="clean")
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@dataclass(slots=True)
+class CleanLedger:
+    """Builds the ledger on one connection; `letters` is a kind of its own, and so is its topic."""
+
+    connection: Connection
+    dsn: str
+    bootstrap_servers: str
+    letters: str
+    actors: dict[ActorKind, int] = field(default_factory=dict[ActorKind, int])
+
+    async def build(self) -> None:
+        """Make all of it."""
+        await make_logins(self.connection)
+        await self.connection.execute(DOMAIN)
+        await self.set_time(START)
+        await make_partitions(self.connection, ahead=timedelta(days=62))
+        for kind in ActorKind:
+            self.actors[kind] = await register_actor(self.connection, f"{kind}:clean", kind)
+        for document in (*FIRST, letter_declaration(self.letters), PAYMENTS):
+            await self._define(document)
+        await self._materialise(HORIZON)
+        for document in LATER:
+            await self._define(document)
+        await self.set_time(NOW - timedelta(minutes=1))
+        letters = _drafts(self.letters, LETTERS)
+        await self._emit(letters[:LETTERS_BY_KAFKA])
+        await asyncio.gather(self._work_by_kafka(), self._fill())
+        await self._emit(letters[LETTERS_BY_KAFKA:])
+        await self.set_time(NOW)
+        await self._work_serially()
+        await self._work_in_bulk()
+        await self.connection.execute(BOOK_ENDED, self.letters)
+        await self.connection.execute(TARGETS)
+        await self.connection.execute("analyze")
+
+    async def _fill(self) -> None:
+        """Make the items that are not worked by way of Kafka."""
+        await self._materialise(timedelta(days=1))
+        await self._receive_events()
+        await self._emit_all()
+        await self.connection.execute("update ledger.kind set grace_seconds = 30 * 86400")
+
+    async def set_time(self, instant: datetime) -> None:
+        """Set business time for this session and those that come after it."""
+        await clock.set_clock(self.connection, instant, 0, database=True)
+
+    async def _define(self, document: dict[str, Any]) -> None:
+        definition = parse_definition(document)
+        await define(
+            self.connection,
+            definition.normalised(),
+            tenant=definition.tenant,
+            name=definition.definition,
+            kind=definition.kind,
+            event_type=definition.event,
+            effective_from=START,
+            actor_no=self.actors[ActorKind.PERSON],
+        )
+
+    async def _materialise(self, horizon: timedelta) -> None:
+        dsn = with_login(self.dsn, "materialiser")
+        settings = MaterialiserSettings(
+            dsn=SecretStr(dsn),
+            materialise_horizon_seconds=horizon.total_seconds(),
+            materialise_items_max=20_000,
+        )
+        async with open_pool(dsn, application_name="clean", profile=PlanProfile.ANALYTIC) as pool:
+            materialiser = Materialiser(
+                pool, settings, actor_no=self.actors[ActorKind.MATERIALISER]
+            )
+            while any((await materialiser.tick()).values()):
+                pass
+
+    async def _receive_events(self) -> None:
+        """Receive what activates policies, of two tenants, and what cancels some of them."""
+        events = [
+            _event(tenant, "PolicyActivated", number)
+            for tenant in (ACME, UMBRELLA)
+            for number in range(EVENTS)
+        ]
+        events += [_event(ACME, "PolicyCancelled", number) for number in range(0, EVENTS, 40)]
+        await make_event_months(self.connection, [START.date()])
+        for first in range(0, len(events), EVENTS_A_BATCH):
+            async with self.connection.transaction():
+                rules = RulesInForce(
+                    await read_rules_version(self.connection),
+                    await list_event_rules(self.connection),
+                )
+                reads = [
+                    interpret_event(rules, event, orjson.dumps(event.data).decode())
+                    for event in events[first : first + EVENTS_A_BATCH]
+                ]
+                await record_batch(
+                    self.connection, rules, reads, actor_no=self.actors[ActorKind.INTAKE]
+                )
+            if not first:
+                await self.connection.execute("analyze ledger.event, ledger.due_item")
+
+    async def _emit_all(self) -> None:
+        """Emit as services do; a person cancels some, and the domain says what it owes."""
+        premiums = _drafts("Premium", PREMIUMS)
+        notices = _drafts("Notice", NOTICES)
+        payments = [
+            replace(
+                draft,
+                business_key=f"payment-{number:06}",
+                partition_key=f"payer-{number % PAYERS:04}",
+                due_at=START + HOUR * (1 + number // PAYERS),
+            )
+            for number, draft in enumerate(_drafts("Payment", PAYERS * PAYMENTS_OF_A_KEY))
+        ]
+        await self._emit([*premiums, *notices, *payments])
+        owed = [
+            {
+                "tenant": draft.tenant,
+                "kind": draft.kind,
+                "business_key": draft.business_key,
+                "cycle": draft.cycle,
+                "effective_date": draft.effective_date,
+                "due_at": draft.due_at,
+                "payload": draft.payload,
+            }
+            for draft in premiums
+        ]
+        await self.connection.execute(OWE, orjson.dumps(owed).decode())
+        await withdraw_items(
+            self.connection,
+            [draft.id for draft in notices[::100]],
+            event=TransitionEvent.CANCELLED,
+            reason="asked for",
+            actor_no=self.actors[ActorKind.PERSON],
+        )
+
+    async def _emit(self, drafts: Sequence[ItemDraft]) -> None:
+        for first in range(0, len(drafts), BATCH):
+            await emit_items(
+                self.connection,
+                drafts[first : first + BATCH],
+                actor_no=self.actors[ActorKind.SERVICE],
+            )
+
+    async def _work_by_kafka(self) -> None:
+        """Let the allocator publish what is due of the letters, and a worker print them."""
+        topics = [work_topic(self.letters)]
+        worker_no = self.actors[ActorKind.WORKER]
+        async with connected(self.dsn) as connection:
+            await grant_credits(connection, worker_no, topics, [LETTERS_BY_KAFKA], 600)
+        settings = AllocatorSettings(
+            dsn=SecretStr(with_login(self.dsn, "allocator")),
+            bootstrap_servers=self.bootstrap_servers,
+        )
+        async with open_allocator(settings, stop=Stop()) as allocator:
+            while (await allocator.tick()).get("claimed"):
+                pass
+        await run_worker(
+            self.worker_settings(), booking_handlers(self.letters, self.dsn), Stop(), once=True
+        )
+
+    def worker_settings(self) -> WorkerSettings:
+        """Return the settings of the worker that prints letters."""
+        return WorkerSettings(
+            dsn=SecretStr(with_login(self.dsn, "worker")),
+            bootstrap_servers=self.bootstrap_servers,
+            worker_group_id=f"group-{self.letters}",
+            worker_session_timeout_seconds=6,
+        )
+
+    async def _work_serially(self) -> None:
+        """Work what is ordered by key: one of a key at a time; what overlaps is skipped."""
+        while await self._settle_some(serial=True):
+            pass
+
+    async def _work_in_bulk(self) -> None:
+        """Complete the rest of what is due; some fail first, some are parked."""
+        while await self._settle_some(serial=False):
+            pass
+
+    async def _settle_some(self, *, serial: bool) -> int:
+        connection, worker_no = self.connection, self.actors[ActorKind.WORKER]
+        rows = await connection.fetch("select flow_no from ledger.flow order by flow_no")
+        flows = [row["flow_no"] for row in rows]
+        async with connection.transaction():
+            if serial:
+                items = await claim_serial_items(connection, flows, [QUOTA] * len(flows), worker_no)
+            else:
+                items = await claim_items(connection, flows, [QUOTA] * len(flows))
+            if not items:
+                return 0
+            chunks = [items[first : first + 1_000] for first in range(0, len(items), 1_000)]
+            fences = await next_fences(connection, len(chunks))
+            claims = [
+                Claim(
+                    id=new_claim_id(fence, items.claimed_at),
+                    allocator_no=self.actors[ActorKind.ALLOCATOR],
+                    topic="due.bulk",
+                    partition=0,
+                    item_nos=[row["item_no"] for row in chunk],
+                    effective_dates=[row["effective_date"] for row in chunk],
+                    attempts=[row["attempt"] + 1 for row in chunk],
+                    starts=[row["starts"] + 1 for row in chunk],
+                    queue_seconds=600,
+                    dispatch_seconds=600,
+                )
+                for fence, chunk in zip(fences, chunks, strict=True)
+            ]
+            await record_claims(connection, claims)
+        sizes = [len(claim.item_nos) for claim in claims]
+        starts = await start_runs(
+            connection,
+            [claim.id for claim in claims],
+            [1] * len(claims),
+            sizes,
+            worker_no=worker_no,
+            lease_seconds=600,
+        )
+        settlements: list[Settlement] = []
+        for started, claim in zip(starts, claims, strict=True):
+            assert started.run is not None
+            outcomes = [
+                _outcome(item_no, attempt)
+                for item_no, attempt in zip(claim.item_nos, claim.attempts, strict=True)
+            ]
+            settlements.append(Settlement(started.run, outcomes))
+        assert await settle_runs(connection, settlements, worker_no) == []
+        return sum(sizes)
+
+
+def _outcome(item_no: int, attempt: int) -> Outcome:
+    if attempt > 1:
+        return COMPLETED
+    if item_no % 500 == 7:
+        return PARKED
+    return FAILED if item_no % 100 == 3 else COMPLETED
+
+
+def _event(tenant: str, type_: str, number: int) -> DomainEvent:
+    expires = START + timedelta(days=number % 14)
+    return DomainEvent(
+        tenant,
+        "/policies",
+        f"{type_}-{number}",
+        type_,
+        START
+        - timedelta(days=1)
+        + timedelta(seconds=number + (50_000 if type_ == "PolicyCancelled" else 0)),
+        f"P-{number:06}",
+        {
+            "policy": f"P-{number:06}",
+            "term": "2027",
+            "expires_on": expires.date().isoformat(),
+            "premium": 100 + number % 900,
+            "region": f"R{number % 7}",
+            "customer": f"C-{number % 500:04}",
+        },
+    )
+
+
+def _drafts(kind: str, count: int) -> list[ItemDraft]:
+    """Make items due within the days of the run; about one in fourteen is not due at its end."""
+    drafts: list[ItemDraft] = []
+    for number in range(count):
+        due_at = START + timedelta(days=number % 14, hours=1 + number % 9, minutes=number % 60)
+        drafts.append(
+            ItemDraft(
+                tenant=UMBRELLA if kind == "Notice" and number % 3 == 0 else ACME,
+                kind=kind,
+                business_key=f"{kind}-{number:06}",
+                cycle="2027",
+                effective_date=due_at.date(),
+                due_at=due_at,
+                payload=f'{{"amount":"{number}.00"}}',
+            )
+        )
+    return drafts
+
+
+def booking_handlers(kind: str, dsn: str) -> Handlers:
+    """Return handlers that record an effect of each item of a kind outside the ledger."""
+    handlers = Handlers()
+
+    @handlers.on_batch(kind, batch_max=200, concurrency=2)
+    async def print_letters(items: list[DueItem]) -> Sequence[Verdict]:
+        domain = await asyncpg.connect(dsn)
+        await domain.execute(
+            "insert into public.booking select i, 'printed' from unnest($1::uuid[]) i",
+            [item.id for item in items],
+        )
+        await domain.close()
+        return [Completed() for _ in items]
+
+    return handlers

@@ -1,0 +1,164 @@
+"""Edits of what has the state of an item: pending, review, held keys, claims, runs, journal."""
+
+from typing import Final
+
+from dueledger.ledger.finding_types import FindingType
+
+from .edit import ENDING, KEY, Mending, edit, set_ending
+from .edits_of_items import DELETE_PENDING, NOTICES, PREMIUMS, RENEWALS, STATEMENTS
+
+UNBALANCED: Final = FindingType.UNBALANCED
+UNEXCUSED: Final = FindingType.UNEXCUSED
+PREMATURE: Final = FindingType.PREMATURE
+CONFLICT: Final = FindingType.OUTCOME_CONFLICT
+
+WAITING_NOTICES: Final = "kind = 'Notice' and state = 'waiting'"
+LETTERS: Final = "kind like 'Letter%' and state = 'completed' and not by_kafka"
+LETTERS_BY_KAFKA: Final = "kind like 'Letter%' and state = 'completed' and by_kafka"
+
+ADD_PENDING: Final = """
+insert into ledger.pending (item_no, effective_date, flow_no, available_at)
+select item_no, effective_date, flow_no, due_at from ledger.due_item where item_no = $1
+"""
+ADD_REVIEW: Final = """
+insert into ledger.review
+  (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+select item_no, effective_date, flow_no, ledger.now(), 1, 1, 'edited', 1
+from ledger.due_item where item_no = $1
+"""
+HOLD_KEY: Final = """
+insert into ledger.held_key select -item_no, item_no, effective_date, flow_no, ledger.now()
+from ledger.due_item where item_no = $1
+"""
+DELETE_ENDING: Final = (
+    "delete from ledger.transition where item_no = $1 and event in (5, 11, 12, 13, 14)"
+)
+END_AGAIN: Final = """
+insert into ledger.transition
+  (effective_date, event, attempt, item_no, run_no, actor_no, at, detail)
+select effective_date + 1, event, attempt, item_no, run_no, actor_no, at, detail
+from ledger.transition where item_no = $1 and event = 5
+"""
+END_WAITING: Final = """
+insert into ledger.transition (effective_date, event, attempt, item_no, actor_no, at)
+select effective_date, 11, 0, item_no,
+  (select actor_no from ledger.actor where kind = 'person' limit 1), ledger.now()
+from ledger.due_item where item_no = $1
+"""
+REOPEN_IN_RUN: Final = """
+update ledger.run r
+set ended = set_bit(r.ended, array_position(c.item_no, $1::bigint) - r.from_position, 0),
+  closed_at = null
+from ledger.claim c
+where c.fence = r.fence and c.claimed_at = r.claimed_at and $1::bigint = any (c.item_no)
+"""
+OF_RUN: Final = """
+select i.id::text
+from ledger.transition t
+join ledger.transition o on o.run_no = t.run_no and o.event = 5 /* completed */
+join ledger.due_item i on i.item_no = o.item_no and i.effective_date = o.effective_date
+where t.item_no = $1 and t.event = 5 /* completed */
+"""
+OF_CLAIM: Final = """
+select i.id::text
+from ledger.claim c
+cross join lateral unnest(c.item_no) u (item_no)
+join ledger.transition o on o.item_no = u.item_no and o.event = 5 /* completed */
+join ledger.due_item i on i.item_no = o.item_no and i.effective_date = o.effective_date
+where $1::bigint = any (c.item_no)
+"""
+DELETE_RUN: Final = """
+delete from ledger.run r using ledger.transition t
+where t.item_no = $1 and t.event = 5 /* completed */ and r.run_no = t.run_no
+"""
+DELETE_CLAIM: Final = "delete from ledger.claim where $1::bigint = any (item_no)"
+OTHER_WORKER: Final = (
+    "actor_no = (select actor_no from ledger.actor where kind = 'service' limit 1)"
+)
+REWRITTEN: Final = (
+    "event = {event}, detail = jsonb_build_object('reason', '{reason}'),"
+    " actor_no = (select min(actor_no) from ledger.actor where kind = '{by}')"
+)
+
+
+def _rewritten(event: int, reason: str, by: str) -> str:
+    return set_ending(REWRITTEN.format(event=event, reason=reason, by=by))
+
+
+EDITS_OF_STATES: Final = (
+    # Where an item waits
+    edit("pending removed", WAITING_NOTICES, DELETE_PENDING, UNBALANCED),
+    edit("pending added to finished items", NOTICES, ADD_PENDING, UNBALANCED),
+    edit("parked and completed", RENEWALS, ADD_REVIEW, UNBALANCED),
+    edit("parked and waiting", WAITING_NOTICES, ADD_REVIEW, UNBALANCED),
+    edit(
+        "review removed",
+        "state = 'parked'",
+        "delete from ledger.review where item_no = $1",
+        UNBALANCED,
+    ),
+    edit(
+        "the key of a finished item held",
+        PREMIUMS,
+        HOLD_KEY,
+        FindingType.HELD_KEY,
+        KEY,
+        mending=Mending.REPAIR,
+    ),
+    # What ended it
+    edit("an ending removed", RENEWALS, DELETE_ENDING, UNBALANCED),
+    edit("an ending added", WAITING_NOTICES, END_WAITING, UNBALANCED),
+    edit("an ending under another date", NOTICES, END_AGAIN, UNBALANCED, ENDING),
+    edit(
+        "completed to cancelled, for an invented reason",
+        RENEWALS,
+        _rewritten(11, "sold", "worker"),
+        UNEXCUSED,
+    ),
+    edit(
+        "completed to cancelled, by a service",
+        PREMIUMS,
+        _rewritten(11, "overlap", "service"),
+        UNEXCUSED,
+    ),
+    edit(
+        "completed to skipped",
+        PREMIUMS,
+        _rewritten(13, "holiday of the clerk", "worker"),
+        UNEXCUSED,
+    ),
+    edit("completed to written off", STATEMENTS, _rewritten(14, "hopeless", "worker"), UNEXCUSED),
+    edit("completed to superseded", RENEWALS, _rewritten(12, "version", "materialiser"), UNEXCUSED),
+    edit("completed before it was due", STATEMENTS, set_ending("at = '2027-03-24'"), PREMATURE),
+    edit(
+        "completed before it was emitted",
+        RENEWALS,
+        set_ending("at = '2027-04-06 11:58:59+00'"),
+        PREMATURE,
+    ),
+    edit("completed without a run", PREMIUMS, set_ending("run_no = null"), CONFLICT),
+    edit("completed in a run that never was", PREMIUMS, set_ending("run_no = 4711"), CONFLICT),
+    edit(
+        "completed in the run of others",
+        RENEWALS,
+        set_ending("run_no = (select max(run_no) from ledger.run)"),
+        CONFLICT,
+    ),
+    edit("completed by a worker that never had it", LETTERS, set_ending(OTHER_WORKER), CONFLICT),
+    edit(
+        "completed before its run began",
+        LETTERS,
+        set_ending("at = at - interval '30 s'"),
+        CONFLICT,
+    ),
+    # Who had it
+    edit("the run removed", LETTERS_BY_KAFKA, DELETE_RUN, CONFLICT, OF_RUN, items=1),
+    edit("the claim removed", LETTERS_BY_KAFKA, DELETE_CLAIM, CONFLICT, OF_CLAIM, items=1),
+    edit("open again in its run", STATEMENTS, REOPEN_IN_RUN, UNBALANCED),
+)
+
+THREE_REMOVED_AND_ADDED: Final = (
+    edit("three pendings removed of a kind", WAITING_NOTICES, DELETE_PENDING, UNBALANCED),
+    edit("and three added to finished items of it", NOTICES, ADD_PENDING, UNBALANCED),
+)
+"""One edit of two parts: the sums of the kind are as before."""

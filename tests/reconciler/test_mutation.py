@@ -1,0 +1,178 @@
+"""What is edited in a clean ledger is found by item, under its declared code, and nothing else."""
+
+import secrets
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pytest
+
+from dueledger.ledger.finding_types import Resolution
+from dueledger.ledger.store import Connection, PlanProfile, clock, connect, findings, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.reconciler import (
+    PassLimits,
+    Reconciler,
+    ReconcilerSources,
+    SqlEvidence,
+    SqlPopulation,
+)
+from dueledger.reconciler.report.model import StatementVerdict
+from dueledger.stack import Endpoints
+from tests.conftest import open_database_pool
+from tests.databases import DatabasePool, named_database
+from tests.logins import with_login
+
+from .damage.clean_ledger import CleanLedger
+from .damage.damaged_ledger import DamagedLedger, Expected
+from .damage.documents import ACME, NOW
+from .damage.edit import Edit, Mending
+from .damage.edits_of_items import EDITS_OF_ITEMS
+from .damage.edits_of_sources import EDITS_OF_SOURCES
+from .damage.edits_of_states import EDITS_OF_STATES, THREE_REMOVED_AND_ADDED
+
+pytestmark = pytest.mark.long
+
+ITEMS_MIN: Final = 50_000
+EDITS: Final = (*EDITS_OF_ITEMS, *EDITS_OF_STATES, *EDITS_OF_SOURCES)
+CASES: Final = {edit.name: (edit,) for edit in EDITS} | {
+    "three removed and three added": THREE_REMOVED_AND_ADDED
+}
+POLICIES: Final = (
+    "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A copy of the clean ledger of its own, and a reconciler on it."""
+
+    connection: Connection
+    reconciler: Reconciler
+
+    async def found(self) -> Expected:
+        """Make a pass, and return types and subjects of the findings that are open."""
+        await self.reconciler.run_pass()
+        rows = await findings.list_findings(self.connection, page_size=10_000)
+        return {(row["type"], row["subject"]) for row in rows}
+
+    async def resolutions(self) -> dict[tuple[str, str], str]:
+        """Return how each finding was resolved."""
+        rows = await findings.list_findings(self.connection, open_only=False, page_size=10_000)
+        return {(row["type"], row["subject"]): row["resolution"] for row in rows}
+
+    async def assert_complete(self, verdict: StatementVerdict = StatementVerdict.COMPLETE) -> None:
+        """Fail unless the report says so and each kind balances."""
+        report = await self.reconciler.report()
+        assert report.statement.verdict is verdict, report.statement
+        result = self.reconciler.last
+        assert result is not None
+        assert {row.difference for row in result.accounting} == {0}
+
+
+@dataclass(frozen=True)
+class CleanCopies:
+    """Copies of the clean ledger."""
+
+    pool: DatabasePool
+    letters: str
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[Case]:
+        """Copy it, and open a reconciler on the copy."""
+        async with self.pool.lease(damaged=True) as dsn:
+            connection = await connect(dsn, application_name="test")
+            await clock.set_clock(connection, NOW, 0, database=True)
+            number = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
+            sources = ReconcilerSources(
+                (SqlPopulation(dsn, POLICIES, "policies", complete=True),),
+                (
+                    SqlEvidence(
+                        dsn,
+                        "select item_id, reference from booking",
+                        ACME,
+                        self.letters,
+                        "bookings",
+                    ),
+                ),
+            )
+            async with open_pool(
+                with_login(dsn, "reconciler"),
+                application_name="test",
+                profile=PlanProfile.ANALYTIC,
+            ) as pool:
+                yield Case(connection, Reconciler(pool, sources, number, limits=PassLimits()))
+            await connection.close()
+
+
+@pytest.fixture(scope="module")
+async def copies(stack: Endpoints) -> AsyncGenerator[CleanCopies]:
+    letters = f"Letter{secrets.token_hex(4)}"
+
+    async def prepare(connection: Connection) -> None:
+        name = await connection.fetchval("select current_database()")
+        dsn = named_database(stack.dsn, name)
+        await CleanLedger(connection, dsn, stack.bootstrap_servers, letters).build()
+
+    async with open_database_pool(stack, prepare) as pool:
+        yield CleanCopies(pool, letters)
+
+
+def _differences(found: Expected, expected: dict[str, Expected]) -> dict[str, Expected]:
+    """Return what was not found, by edit, and what was found and should not be."""
+    lacking = {name: those - found for name, those in expected.items() if those - found}
+    others = found - {each for those in expected.values() for each in those}
+    return lacking | ({"nothing was edited so": others} if others else {})
+
+
+async def _check(case: Case, edits: Sequence[Edit], seed: str) -> None:
+    damaged = DamagedLedger(case.connection, seed)
+    await damaged.apply(edits)
+
+    found = await case.found()
+
+    assert _differences(found, damaged.expected) == {}
+    planned = await case.reconciler.plan()
+    await case.reconciler.repair(planned)
+    await damaged.undo([edit for edit in edits if edit.mending is Mending.PERSON])
+    assert await case.found() == set()
+    resolutions: defaultdict[str, set[str]] = defaultdict(set)
+    for subject, resolution in (await case.resolutions()).items():
+        for edit in edits:
+            if subject in damaged.expected[edit.name]:
+                resolutions[edit.name].add(resolution)
+    assert dict(resolutions) == {
+        edit.name: {Resolution.REPAIRED if edit.mending is Mending.REPAIR else Resolution.EXPLAINED}
+        for edit in edits
+    }
+    mended = any(edit.mending is Mending.PERSON for edit in edits)
+    await case.assert_complete(
+        StatementVerdict.COMPLETE_WITH_EXPLAINED if mended else StatementVerdict.COMPLETE
+    )
+
+
+async def test_g11_a_clean_ledger_has_no_finding_and_edits_of_all_kinds_are_found_by_item(
+    copies: CleanCopies,
+) -> None:
+    async with copies.open() as case:
+        items = await case.connection.fetchval("select count(*) from ledger.due_item")
+        assert items > ITEMS_MIN
+        assert await case.found() == set()
+        await case.assert_complete()
+        await _check(case, EDITS, "mixed")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CASES)
+async def test_g11_edits_of_one_kind_are_found_by_item(copies: CleanCopies, name: str) -> None:
+    async with copies.open() as case:
+        await _check(case, CASES[name], "alone")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(30))
+async def test_g11_edits_of_all_kinds_are_found_by_item(copies: CleanCopies, seed: int) -> None:
+    async with copies.open() as case:
+        await _check(case, EDITS, f"seed {seed}")
