@@ -102,7 +102,7 @@ def expected_row(
 
 
 class ActualItem(NamedTuple):
-    """One item of the ledger and what ended it; the columns of ``list_item_outcomes``.
+    """One item of the ledger and what ended it; the columns of ``list_outcomes_of_items``.
 
     `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason.
     `places`: in how many of `pending` and `review` it is.

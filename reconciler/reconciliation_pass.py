@@ -1,6 +1,6 @@
 """One pass: compute what is expected, compare it with the ledger, record what differs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from time import monotonic, process_time
 from typing import Final
@@ -12,8 +12,9 @@ from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool, findings, items, reconciled_rows
 from dueledger.ledger.store.partitions import list_change_marks
+from dueledger.reconciler.columns.engine import open_engine
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
-from dueledger.reconciler.compared_items import LATER, ActualItem, KindKey
+from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.versions import FailedVersion
@@ -43,10 +44,11 @@ from dueledger.reconciler.pass_result import (
     PassScope,
 )
 from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_accounting_beside_cache
-from dueledger.reconciler.read.item_rows import count_items_in_windows, read_item_pages
+from dueledger.reconciler.read.item_rows import count_items_in_windows
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSources
 from dueledger.reconciler.tallies import KindTally
+from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
 STUCK_MAX: Final = 1_000
@@ -79,7 +81,7 @@ class ReconciliationPass:
         self._scope = scope
         self._limits = limits
         self._evidence = EvidenceChecks(sources.evidence)
-        self._facts: dict[KindKey, FlowRules] = {}
+        self._facts = dict[KindKey, FlowRules]()
         self._cache = cache if scope.whole else None
         self._cached: dict[DateRange, PartitionResult] = {}
         self._unread: list[DateRange] = []
@@ -134,9 +136,10 @@ class ReconciliationPass:
                 self._update_cache(expectation, result)
         return result
 
-    async def _comparison(
-        self, connection: Connection, expectation: Expectation, as_of: datetime
-    ) -> Comparison:
+    async def _flow_rules(
+        self, connection: Connection, expectation: Expectation
+    ) -> dict[int, FlowRules]:
+        """Read the rules of all flows; the comparer asks again when it meets a new one."""
         flows = {
             row["flow_no"]: FlowRules(
                 tenant=row["tenant"],
@@ -151,10 +154,15 @@ class ReconciliationPass:
             for row in await reconciled_rows.list_flow_rules(connection)
         }
         for flow in flows.values():
-            self._facts.setdefault((flow.tenant, flow.kind), flow)
+            self._facts.setdefault(flow.key, flow)
+        return flows
+
+    async def _comparison(
+        self, connection: Connection, expectation: Expectation, as_of: datetime
+    ) -> Comparison:
         return Comparison(
             as_of,
-            flows,
+            await self._flow_rules(connection, expectation),
             expectation.is_explained,
             expectation.is_beyond_horizon,
             expectation.triggered,
@@ -165,6 +173,19 @@ class ReconciliationPass:
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
         """Read and compare the scope by ascending date, except what the cache has."""
+        with open_engine() as engine:
+            self._comparer = WindowComparer(
+                engine,
+                expectation,
+                result.comparison,
+                lambda: self._flow_rules(connection, expectation),
+            )
+            await self._comparer.begin(connection)
+            await self._compare_spans(connection, expectation, result)
+
+    async def _compare_spans(
+        self, connection: Connection, expectation: Expectation, result: PassResult
+    ) -> None:
         marks = await self._read_marks(connection)
         if self._cache is not None:
             self._cached = self._cache.valid_results(
@@ -222,29 +243,16 @@ class ReconciliationPass:
         """Read and compare a range of dates, a window at a time, and record what differs."""
         omitted = result.omitted.total()
         for window in plan_windows(days):
-            expected = expectation.read_window(window)
-            owed = ExpectedDigest.of(expected) if part_result.mark else ExpectedDigest()
-            result.expected_count += sum(1 + len(row[LATER]) for row in expected.values())
-            comparison = result.comparison.compare_window(expected)
-            async for page in read_item_pages(connection, window):
-                await self._load_new_flows(connection, expectation, result.comparison, page)
-                comparison.add(page)
-            found = comparison.finish()
+            owed = (
+                ExpectedDigest.of(expectation.read_window(window))
+                if part_result.mark
+                else ExpectedDigest()
+            )
+            found, expected_count = await self._comparer.compare(connection, window)
+            result.expected_count += expected_count
             part_result.add(found, owed, self._facts)
             await self._window_findings.record(connection, window, found)
         part_result.is_settled = part_result.is_settled and omitted == result.omitted.total()
-
-    async def _load_new_flows(
-        self,
-        connection: Connection,
-        expectation: Expectation,
-        comparison: Comparison,
-        page: Sequence[ActualItem],
-    ) -> None:
-        """Read the rules of flows that were made since the pass began."""
-        if any(item.flow_no not in comparison.flows for item in page):
-            fresh = await self._comparison(connection, expectation, comparison.as_of)
-            comparison.flows.update(fresh.flows)
 
     async def _check_whole_ledger(
         self, connection: Connection, expectation: Expectation, result: PassResult

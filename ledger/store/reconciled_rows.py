@@ -12,17 +12,37 @@ MISSED_RANGES_PAGE: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def list_item_outcomes(
-    connection: Connection,
-    from_date: date,
-    to_date: date,
-    *,
-    after: tuple[date, int],
-    page_size: int,
+async def copy_item_columns(connection: Connection, from_date: date, to_date: date) -> bytearray:
+    """Copy the items of a range of effective dates in binary form."""
+    return await _copied(connection, statement("copy_item_columns"), from_date, to_date)
+
+
+async def copy_ending_columns(connection: Connection, from_date: date, to_date: date) -> bytearray:
+    """Copy what ended the items of a range of effective dates in binary form."""
+    return await _copied(connection, statement("copy_ending_columns"), from_date, to_date)
+
+
+async def copy_places(connection: Connection) -> bytearray:
+    """Copy the numbers of all items that have not ended in binary form."""
+    return await _copied(connection, statement("copy_places"))
+
+
+async def _copied(connection: Connection, query: str, *arguments: date) -> bytearray:
+    copied = bytearray()
+
+    async def keep(data: bytes) -> None:
+        copied.extend(data)
+
+    await connection.copy_from_query(query, *arguments, output=keep, format="binary")
+    return copied
+
+
+async def list_outcomes_of_items(
+    connection: Connection, items: Sequence[tuple[date, int]]
 ) -> list[Record]:
-    """List items of a range of effective dates with their final transitions, by page."""
+    """List these items, given by effective date and number, with what ended each."""
     return await connection.fetch(
-        statement("list_item_outcomes"), from_date, to_date, *after, page_size
+        statement("list_outcomes_of_items"), *map(list, zip(*items, strict=True))
     )
 
 

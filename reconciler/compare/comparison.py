@@ -112,6 +112,11 @@ class WindowResult:
     changes_at: datetime | None = None
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
 
+    def note_change(self, changes_at: datetime) -> None:
+        """Keep the first instant at which an open item becomes due or overdue."""
+        if self.changes_at is None or changes_at < self.changes_at:
+            self.changes_at = changes_at
+
     @property
     def is_settled(self) -> bool:
         """Return whether nothing differs and nothing is left to check."""
@@ -321,8 +326,7 @@ class WindowComparison:
                 result.overdue.append(item)
             else:
                 tally.block_watermark(due_at, item.id)
-            if result.changes_at is None or changes_at < result.changes_at:
-                result.changes_at = changes_at
+            result.note_change(changes_at)
             return
         event = item.event or 0
         tally.ended[event] += 1

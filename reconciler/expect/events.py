@@ -51,6 +51,10 @@ class WithdrawalIndex:
         for subject, withdrawals in self._by_subject.items():
             self._by_subject[subject] = sort_withdrawals(withdrawals)
 
+    def has_subject(self, subject: ItemSubject) -> bool:
+        """Return whether an event withdraws items of a subject."""
+        return subject in self._by_subject
+
     def of_subject(self, subject: ItemSubject) -> Sequence[Withdrawal]:
         """Return the withdrawals of a subject in their order."""
         return self._by_subject.get(subject, ())

@@ -4,7 +4,7 @@ It is computed again from documents and inbox by the pure modules alone. The cod
 is not used.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import chain
@@ -150,8 +150,16 @@ class Expectation:
         number = item.definition_no or 0
         return number if item.event_no is None and self._keys.get(number) == key else 0
 
+    def read_rows(self, window: DateRange) -> list[SpooledRow]:
+        """Return what each source expects in a window, in no particular order."""
+        return list(self.spool.read(window.from_day, window.to_day))
+
     def read_window(self, window: DateRange) -> dict[bytes, SpooledRow]:
-        """Return what is expected in a window, each item once, whatever sources name it.
+        """Return what is expected in a window, each item once, whatever sources name it."""
+        return self.merge_rows(self.read_rows(window))
+
+    def merge_rows(self, rows: Iterable[SpooledRow]) -> dict[bytes, SpooledRow]:
+        """Return what sources expect together, each item once; all rows of an item are given.
 
         Where several versions of a definition have a nominal time, at different instants, the row
         of the first has those of the others: each is an issue of its own.
@@ -159,19 +167,19 @@ class Expectation:
         """
         found: dict[bytes, SpooledRow] = {}
         implied: dict[bytes, list[SpooledRow]] = {}
-        for row in self.spool.read(window.from_day, window.to_day):
+        for row in rows:
             if row[SOURCE] == EVENTS:
                 implied.setdefault(row[ID], []).append(row)
             else:
                 found[row[ID]] = self._with_later(found.get(row[ID]), row)
-        for identity, rows in implied.items():
+        for identity, named in implied.items():
             known = found.get(identity)
             is_asserted = known is not None and known[ASSERTED]
-            withdrawals = self.withdrawn.of_subject(rows[0][_SUBJECT])
-            if len(rows) == 1 and not withdrawals:
-                found[identity] = _asserted(rows[0]) if is_asserted else rows[0]
+            withdrawals = self.withdrawn.of_subject(named[0][_SUBJECT])
+            if len(named) == 1 and not withdrawals:
+                found[identity] = _asserted(named[0]) if is_asserted else named[0]
                 continue
-            for expected in expected_issues(rows, withdrawals):
+            for expected in expected_issues(named, withdrawals):
                 found[expected.id] = tuple(expected)
             if known is not None:
                 first = ExpectedItem._make(found[identity])

@@ -26,12 +26,15 @@ def instant_of(microseconds: int) -> datetime:
 
 
 def terms_digest(draft: ItemDraft) -> bytes:
-    """Return a digest, 8 bytes, of what an item says beside its identity and its due time.
+    """Return a digest, 8 bytes, of what an item says beside its date and its due time.
 
-    Those are the SLA's times, smear, partition key, labels, nominal time, zone, decision and
-    payload. The statement `list_item_outcomes` computes the same of a row.
+    Those are the SLA's times, smear, business key, cycle, partition key, labels, nominal time,
+    zone, decision and payload. The statements `copy_item_columns` and
+    `list_outcomes_of_items` compute the same of a row.
     """
     texts = (
+        draft.business_key,
+        draft.cycle,
         draft.partition_key or _ABSENT,
         stored_labels(draft.labels) if draft.labels else _ABSENT,
         draft.nominal or _ABSENT,

@@ -23,6 +23,13 @@ class Savepoint(NamedTuple):
     counts: dict[int, int]
 
 
+class _Block(NamedTuple):
+    """Rows of a day, written together: where they begin, and how many bytes they are."""
+
+    position: int
+    size: int
+
+
 class Spool:
     """Write rows under a day (its proleptic ordinal) and read them back a day at a time.
 
@@ -32,7 +39,7 @@ class Spool:
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed by __exit__
-        self._blocks: defaultdict[int, list[int]] = defaultdict(list)
+        self._blocks: defaultdict[int, list[_Block]] = defaultdict(list)
         self._buffered: defaultdict[int, list[SpooledRow]] = defaultdict(list)
         self.buffered_count = self._buffered_chars = 0
         self.counts: defaultdict[int, int] = defaultdict(int)
@@ -66,24 +73,25 @@ class Spool:
         """Drop every row that was added since."""
         self._buffered.clear()
         self.buffered_count = self._buffered_chars = 0
-        for positions in self._blocks.values():
-            del positions[bisect_left(positions, savepoint.position) :]
+        for blocks in self._blocks.values():
+            del blocks[bisect_left(blocks, (savepoint.position,)) :]
         self.counts = defaultdict(int, savepoint.counts)
         self._file.truncate(savepoint.position)
 
     def read(self, from_day: int, to_day: int) -> Iterator[SpooledRow]:
         """Yield the rows of the half-open range of days, in no particular order."""
         for day in range(from_day, to_day):
-            for position in self._blocks.get(day, ()):
-                self._file.seek(position)
-                yield from marshal.load(self._file)  # noqa: S302 — written by this process alone
+            for block in self._blocks.get(day, ()):
+                self._file.seek(block.position)
+                written = self._file.read(block.size)
+                yield from marshal.loads(written)  # noqa: S302 — written by this process alone
             yield from self._buffered.get(day, ())
 
     def _write(self) -> None:
         position = self._file.seek(0, 2)
         for day, rows in self._buffered.items():
-            self._blocks[day].append(position)
-            marshal.dump(rows, self._file)
-            position = self._file.tell()
+            size = self._file.write(marshal.dumps(rows))
+            self._blocks[day].append(_Block(position, size))
+            position += size
         self._buffered.clear()
         self.buffered_count = self._buffered_chars = 0

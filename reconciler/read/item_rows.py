@@ -1,30 +1,10 @@
-"""The ledger's items by effective date: read in pages, and counted a day at a time."""
+"""How many items the ledger has, a day at a time."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterable
-from typing import Final
+from collections.abc import Iterable
 
 from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.compared_items import ActualItem
 from dueledger.reconciler.windows import DateRange
-
-PAGE_ROWS: Final = 10_000
-
-
-async def read_item_pages(
-    connection: Connection, window: DateRange
-) -> AsyncGenerator[list[ActualItem]]:
-    """Yield the items of a window, ordered by date and number, a page at a time."""
-    after = (window.from_date, 0)
-    while True:
-        rows = await reconciled_rows.list_item_outcomes(
-            connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
-        )
-        items = [ActualItem._make(row) for row in rows]
-        yield items
-        if len(items) < PAGE_ROWS:
-            return
-        after = (items[-1].effective_date, items[-1].item_no)
 
 
 async def count_items_in_windows(

@@ -1,28 +1,89 @@
--- Where what is expected and what the ledger has differ: one row an item, with the sum of the numbers of its differences.
--- Plain SQL, the same for every engine. Instants are microseconds since 1970, an absent one is null; ids are two integers.
--- expected: high, low, day, flow_no, owed (1 owed, 0 may exist), due, start_by, complete_by, definition_no, event_no, terms, payload
--- item:     high, low, day, flow_no, item_no, due, start_by, complete_by, definition_no, event_no, terms, payload, emitted, is_named
--- ending:   day, item_no, event, run_no, actor_no, at, is_excused
--- place:    day, item_no, place
--- flow:     flow_no, grace, from_definition, from_event, from_emitter (1: a source names all items of that origin)
+-- Hold what is expected against what a ledger has: one row for each pair, with the sum of the numbers of its differences.
+-- Plain SQL, with the same answers on every engine. All columns are bigint. Instants are microseconds since 2000-01-01 UTC,
+-- days are numbers of one calendar; what is absent is -9223372036854775808 (an instant) or -1 (a number). The two halves of an
+-- item's id are high and low.
+--
+-- expected: high, low, day, kind, due, terms, definition, event, is_asserted (1: a source outside the ledger names it, which has
+--           no terms), is_plain (0: what is owed depends on more than this row). One row for each source that names the item.
+-- item:     high, low, day, item_no, flow, due, complete_by, emitted, definition, event, key, terms, is_named (1: its id is its row's)
+-- ending:   day, item_no, event, ended_at
+-- place:    item_no: once for each place where an item is that has not ended
+-- flow:     flow, kind, grace (microseconds), is_single (1: a source owes one item for a key and day), needs_evidence
 -- moment:   as_of
+--
+--    1 missing: expected, and there is no item           64 not in exactly one state: it waits, is held, is parked, or has ended
+--    2 no source names it, and one may have to          128 completed before it was due, or before it was emitted
+--    4 under another key, day or kind than expected     256 ended, and not by being completed
+--    8 due at another time                              512 open, and due
+--   16 other terms, definition or event                1024 completed late
+--   32 what is owed depends on more than one row       2048 completed, and that needs evidence
+-- 4096 emitted later than the moment                   8192 an ending without an item
 with
+  owed as (
+    select high, low, max(day) as day, max(kind) as kind, min(is_plain) as is_plain, count(*) - sum(is_asserted) as naming,
+      max(case when is_asserted = 0 then due end) as named_due, max(due) as due,
+      max(case when is_asserted = 0 then terms end) as terms,
+      max(case when is_asserted = 0 then definition end) as definition,
+      max(case when is_asserted = 0 then event end) as event
+    from expected
+    group by high, low
+  ),
   ended as (
-    select day, item_no, count(*) as endings, min(event) as event, min(at) as at, max(run_no) as run_no,
-      max(is_excused) as is_excused
+    select day, item_no, count(*) as endings, min(event) as event, min(ended_at) as ended_at
     from ending
     group by day, item_no
   ),
   placed as (
-    select day, item_no, count(*) as places
+    select item_no, count(*) as places
     from place
-    group by day, item_no
+    group by item_no
   ),
-  pairs as (
-    select coalesce(x.high, i.high) as high, coalesce(x.low, i.low) as low, coalesce(x.day, i.day, e.day, p.day) as day,
-      coalesce(i.item_no, e.item_no, p.item_no) as item_no, x.high is not null as is_expected, i.high is not null as exists,
-      coalesce(x.flow_no, i.flow_no) as flow_no
-    from expected x
+  pair as (
+    select coalesce(x.high, i.high) as high, coalesce(x.low, i.low) as low, coalesce(i.day, x.day) as day, i.item_no, i.flow,
+      i.key, i.due, x.high as owed_high, x.naming, x.is_plain, coalesce(x.named_due, x.due) as owed_due, x.day as owed_day,
+      x.kind as owed_kind, x.terms as owed_terms, x.definition as owed_definition, x.event as owed_event, i.terms, i.definition,
+      i.event, i.emitted, i.complete_by, i.is_named
+    from owed x
     full outer join item i on i.high = x.high and i.low = x.low
   )
-select 1
+select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow, -1) as flow, coalesce(p.key, 0) as key,
+  coalesce(p.due, p.owed_due) as due, case when p.owed_high is null then 0 else 1 end as is_owed, coalesce(e.event, 0) as ending,
+  coalesce(e.ended_at, -1) as ended,
+  case when p.item_no is null then 1 + case when p.is_plain = 0 or p.naming > 1 then 32 else 0 end
+  else
+    case
+      when p.owed_high is not null then
+        case when p.is_named = 0 or p.owed_day <> p.day or p.owed_kind <> f.kind then 4 else 0 end
+        + case when p.owed_due <> p.due then 8 else 0 end
+        + case
+            when p.naming = 0 then 0
+            when p.owed_terms <> p.terms or p.owed_definition <> p.definition or p.owed_event <> p.event then 16
+            else 0
+          end
+        + case when p.is_plain = 0 or p.naming > 1 then 32 else 0 end
+      else
+        case when p.definition <> -1 or p.event <> -1 or f.is_single = 1 then 2 else 0 end
+        + case when p.is_named = 0 then 4 else 0 end
+    end
+    + case when coalesce(e.endings, 0) + coalesce(s.places, 0) <> 1 then 64 else 0 end
+    + case when e.event = 5 and (e.ended_at < p.due or e.ended_at < p.emitted) then 128 else 0 end
+    + case when e.event <> 5 then 256 else 0 end
+    + case when e.event is null and p.due <= m.as_of then 512 else 0 end
+    + case
+        when e.event = 5 and e.ended_at > case when p.complete_by > -9223372036854775807 then p.complete_by else p.due + f.grace end
+        then 1024
+        else 0
+      end
+    + case when e.event = 5 and f.needs_evidence = 1 then 2048 else 0 end
+    + case when p.emitted > m.as_of then 4096 else 0 end
+  end as differences
+from pair p
+cross join moment m
+left join flow f on f.flow = p.flow
+left join ended e on e.day = p.day and e.item_no = p.item_no
+left join placed s on s.item_no = p.item_no
+union all
+select 0 as high, 0 as low, e.day, e.item_no, -1 as flow, 0 as key, 0 as due, 0 as is_owed, e.event as ending,
+  e.ended_at as ended, 8192 as differences
+from ended e
+where not exists (select 1 from item i where i.day = e.day and i.item_no = e.item_no)

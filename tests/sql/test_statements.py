@@ -39,6 +39,9 @@ HOT_TABLES = {
     "event_key",
 }
 READS_ALL = {
+    "copy_ending_columns": "the reconciler, of a window of dates",
+    "copy_item_columns": "the reconciler, of a window of dates",
+    "copy_places": "the reconciler, once a pass",
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, once a pass",
     "count_lost": "upkeep, each month once an hour",

@@ -1,11 +1,8 @@
--- List items of a range of effective dates with what ended each, a page at a time.
+-- List items by date and number with what ended each, in this order.
 -- returns: zero or more
 -- roles: reconciler
--- $1 from_date date
--- $2 to_date date
--- $3 after_date date
--- $4 after_item_no bigint
--- $5 page_size integer
+-- $1 effective_dates date[]
+-- $2 item_nos bigint[]
 -- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
@@ -17,22 +14,16 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     || float8send(coalesce(i.smear_seconds, -1))
     || convert_to(
       concat_ws(
-        chr(31), coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)), coalesce(i.nominal, chr(30)),
-        coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text),
+        chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
+        coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text),
       'UTF8')), 1, 8) as terms_digest,
   t.event, t.at as ended_at, a.kind as ended_by, case when a.kind is not null then t.detail ->> 'reason' end as ended_for,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
-from (
-  select *
-  from ledger.due_item
-  where effective_date >= $1::date and effective_date < $2::date and (effective_date, item_no) > ($3::date, $4::bigint)
-  order by effective_date, item_no
-  limit $5::integer
-) i
+from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
+join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
 left join ledger.transition t
   on t.effective_date = i.effective_date and t.item_no = i.item_no
-  and t.effective_date >= $1::date and t.effective_date < $2::date
   and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
 left join ledger.actor a on a.actor_no = t.actor_no and t.event <> 5 /* completed */
 order by i.effective_date, i.item_no

@@ -1,0 +1,1 @@
+"""Columns: both sides of the comparison as arrays, compared by an engine inside the process."""

@@ -1,0 +1,45 @@
+"""The ledger's items and endings of a window as columns, and the places of all that are open."""
+
+from typing import Final, NamedTuple
+
+from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.reconciler.columns.fixed_width import Columns, RowLayout
+from dueledger.reconciler.windows import DateRange
+
+_ITEM: Final = RowLayout(
+    day="date",
+    item_no="bigint",
+    id="uuid",
+    flow="integer",
+    due="instant",
+    complete_by="instant",
+    emitted="instant",
+    definition="bigint",
+    event="bigint",
+    key="bigint",
+    terms="digest",
+    is_named="bool",
+)
+_ENDING: Final = RowLayout(day="date", item_no="bigint", event="smallint", ended_at="instant")
+_PLACE: Final = RowLayout(item_no="bigint")
+
+
+class WindowColumns(NamedTuple):
+    """Items and endings of a window, each as one snapshot has them."""
+
+    items: Columns
+    endings: Columns
+
+
+async def read_columns(connection: Connection, window: DateRange) -> WindowColumns:
+    """Read a window. An item that ends in between seems to have no state: it is read again."""
+    dates = (window.from_date, window.to_date)
+    items = _ITEM.read(await reconciled_rows.copy_item_columns(connection, *dates))
+    return WindowColumns(
+        items, _ENDING.read(await reconciled_rows.copy_ending_columns(connection, *dates))
+    )
+
+
+async def read_places(connection: Connection) -> Columns:
+    """Read the number of each item that waits, is parked, claimed or running."""
+    return _PLACE.read(await reconciled_rows.copy_places(connection))

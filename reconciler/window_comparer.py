@@ -1,0 +1,134 @@
+"""Compares a window of dates: in columns first, then one by one what seems to differ."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, final
+
+import numpy as np
+
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.reconciler.columns.engine import Compared, ComparisonEngine, FlowTally
+from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns
+from dueledger.reconciler.columns.fixed_width import Columns
+from dueledger.reconciler.compare.comparison import Comparison, FlowRules, WindowResult
+from dueledger.reconciler.compared_items import ID, LATER, ActualItem, KindKey
+from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.read.item_columns import read_columns, read_places
+from dueledger.reconciler.tallies import KindTally
+from dueledger.reconciler.windows import DateRange
+
+CHUNK_ROWS: Final = 10_000
+UNOWNED: Final = 8_192
+"""Of an ending, no item: see `sql/comparison/differences.sql`."""
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_COMPLETED: Final = int(TransitionEvent.COMPLETED)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+@final
+class WindowComparer:
+    """Compares the windows of a pass, one after another."""
+
+    def __init__(
+        self,
+        engine: ComparisonEngine,
+        expectation: Expectation,
+        comparison: Comparison,
+        read_flows: Callable[[], Awaitable[dict[int, FlowRules]]],
+    ) -> None:
+        self._engine = engine
+        self._expectation = expectation
+        self._comparison = comparison
+        self._read_flows = read_flows
+        self._kinds: dict[KindKey, int] = {}
+
+    async def begin(self, connection: Connection) -> None:
+        """Read the places of all open items, before any item."""
+        self._engine.put("place", await read_places(connection))
+        as_of = (self._comparison.as_of - _EPOCH) // _MICROSECOND
+        self._engine.put("moment", {"as_of": np.array([as_of], dtype=np.int64)})
+
+    async def compare(self, connection: Connection, window: DateRange) -> tuple[WindowResult, int]:
+        """Compare a window; return what differs, and how many items are expected there."""
+        comparison, expectation = self._comparison, self._expectation
+        actual = await read_columns(connection, window)
+        if not comparison.flows.keys() >= set(np.unique(actual.items["flow"]).tolist()):
+            comparison.flows.update(await self._read_flows())
+        self._put_flows()
+        rows = expectation.read_rows(window)
+        self._engine.put(
+            "expected",
+            expected_columns(rows, self._kinds, expectation.withdrawn.has_subject),
+        )
+        self._engine.put("item", actual.items)
+        self._engine.put("ending", actual.endings)
+        compared = self._engine.compare()
+        wanted = _ids_of(compared.candidates)
+        expected = expectation.merge_rows(row for row in rows if row[ID] in wanted)
+        count = sum(1 + len(row[LATER]) for row in expected.values())
+        judged = comparison.compare_window(expected)
+        for flow_no, tally in compared.tallies.items():
+            flow = comparison.flows[flow_no]
+            _add_tally(judged.result.tallies[flow.key], tally)
+            count += tally.owed
+            if tally.next_due is not None:
+                judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
+        for chunk in _chunks_of(compared):
+            outcomes = await reconciled_rows.list_outcomes_of_items(connection, chunk)
+            judged.add([ActualItem._make(row) for row in outcomes])
+        return judged.finish(), count
+
+    def _put_flows(self) -> None:
+        flows = self._comparison.flows
+        for flow in flows.values():
+            self._kinds.setdefault(flow.key, len(self._kinds))
+        self._engine.put("flow", _flow_columns(flows, self._kinds))
+
+
+def _flow_columns(flows: Mapping[int, FlowRules], kinds: Mapping[KindKey, int]) -> Columns:
+    return {
+        "flow": np.array(list(flows), dtype=np.int64),
+        "kind": np.array([kinds[flow.key] for flow in flows.values()], dtype=np.int64),
+        "grace": np.array([flow.grace // _MICROSECOND for flow in flows.values()], dtype=np.int64),
+        "is_single": np.array([flow.is_single for flow in flows.values()], dtype=np.int64),
+        "needs_evidence": np.array(
+            [flow.needs_evidence for flow in flows.values()], dtype=np.int64
+        ),
+    }
+
+
+def _add_tally(tally: KindTally, counted: FlowTally) -> None:
+    """Add the items of a flow that are right."""
+    completed = counted.items - counted.open
+    tally.expected += counted.items
+    tally.unchecked += counted.items - counted.owed
+    tally.open += counted.open
+    tally.not_due += counted.open
+    tally.hash_total += counted.hash_total
+    if completed:
+        tally.ended[_COMPLETED] += completed
+    lateness = tally.lateness
+    for step, (items, greatest) in counted.lateness.items():
+        lateness.count += items
+        lateness.steps[step] += items
+        lateness.greatest_seconds = max(lateness.greatest_seconds, greatest / 1e6)
+
+
+def _ids_of(candidates: Columns) -> set[bytes]:
+    halves = np.stack([candidates["high"], candidates["low"]], axis=1).astype(">i8")
+    return set(map(bytes, halves.view("V16").ravel()))
+
+
+def _chunks_of(compared: Compared) -> Iterable[list[tuple[date, int]]]:
+    """Yield the candidates that are items, by date and number, in that order."""
+    columns = compared.candidates
+    exists = (columns["item_no"] >= 0) & (columns["differences"] < UNOWNED)
+    items = sorted(
+        zip(columns["day"][exists].tolist(), columns["item_no"][exists].tolist(), strict=True)
+    )
+    for begin in range(0, len(items), CHUNK_ROWS):
+        yield [
+            (date.fromordinal(day + EPOCH_DAY), item_no)
+            for day, item_no in items[begin : begin + CHUNK_ROWS]
+        ]

@@ -1,0 +1,12 @@
+-- Give what ended the items of a range of effective dates as columns of fixed width, for COPY in binary form.
+-- returns: zero or more
+-- roles: reconciler
+-- $1 from_date date
+-- $2 to_date date
+-- index: none
+-- locks: none
+with locked_default as (select from ledger.due_item_default)
+select t.effective_date, t.item_no, t.event, t.at
+from ledger.transition t
+where t.effective_date >= $1::date and t.effective_date < $2::date
+  and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)

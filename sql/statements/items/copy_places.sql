@@ -1,0 +1,10 @@
+-- Give the number of each item that waits, is parked, claimed or running, once for each of these, for COPY in binary form.
+-- returns: zero or more
+-- roles: reconciler
+-- index: none
+-- locks: none
+select p.item_no from ledger.pending p
+union all
+select r.item_no from ledger.review r
+union all
+select o.item_no from ledger.open_item o

@@ -1,0 +1,228 @@
+"""The comparison in columns: what it finds, on two engines, and what it may leave out."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from datafusion import SessionContext
+
+from dueledger.reconciler.columns.engine import comparison_statement
+from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy
+
+TABLES = {
+    "expected": "high low day kind due terms definition event is_asserted is_plain",
+    "item": "high low day item_no flow due complete_by emitted definition event key terms is_named",
+    "ending": "day item_no event ended_at",
+    "place": "item_no",
+    "flow": "flow kind grace is_single needs_evidence",
+    "moment": "as_of",
+}
+AS_OF = 1_000
+ABSENT = -(2**63)
+VALUES = (-1, 0, 1, 5, 7, 8, 9, 11, 90, 140, 999, 1_001, 9_000, ABSENT)
+DIFFERENCES = [2**place for place in range(14)]
+
+Rows = dict[str, list[dict[str, int]]]
+
+
+def right_rows(count: int) -> Rows:
+    """Return tables of items that are right: even ones ended, of three schedules and one event."""
+    rows: Rows = {name: [] for name in TABLES}
+    rows["moment"] = [{"as_of": AS_OF}]
+    rows["flow"] = [
+        {"flow": 7, "kind": 1, "grace": 50, "is_single": 0, "needs_evidence": 0},
+        {"flow": 8, "kind": 2, "grace": 50, "is_single": 1, "needs_evidence": 0},
+        {"flow": 9, "kind": 3, "grace": 50, "is_single": 0, "needs_evidence": 1},
+    ]
+    for n in range(count):
+        ended = n % 2 == 0
+        due = 100 + n % 50 if ended else 2_000 + n
+        identity = {"high": n % 5 - 2, "low": n * 7_919 - 10_000, "day": n % 30}
+        terms = {"due": due, "terms": n * 31, "definition": n % 3, "event": -1}
+        rows["expected"].append({**identity, **terms, "kind": 1, "is_asserted": 0, "is_plain": 1})
+        place = {"item_no": n, "flow": 7, "key": n % 11}
+        times = {"complete_by": ABSENT, "emitted": 10}
+        rows["item"].append({**identity, **terms, **place, **times, "is_named": 1})
+        if ended:
+            rows["ending"].append({"day": n % 30, "item_no": n, "event": 5, "ended_at": due + 5})
+        else:
+            rows["place"].append({"item_no": n})
+    return rows
+
+
+def damaged(count: int, seed: int) -> Rows:
+    """Return such tables with many random edits of every column."""
+    chance, rows = random.Random(seed), right_rows(count)  # noqa: S311 - a seed names the case
+    for name in ("expected", "item", "ending", "place"):
+        for _ in range(count // 10):
+            table = rows[name]
+            at = chance.randrange(len(table))
+            edit = chance.randrange(4)
+            if edit == 0:
+                del table[at]
+            elif edit == 1:
+                table.append(dict(table[at]))
+            else:
+                column = chance.choice(list(table[at]))
+                values = (0, 1) if column.startswith("is_") else VALUES
+                table[at] |= {column: chance.choice(values)}
+    return rows
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect(":memory:", config={"temp_directory": str(tmp_path)}) as connection:
+        yield connection
+
+
+def write_parquet(engine: duckdb.DuckDBPyConnection, rows: Rows, folder: Path) -> None:
+    for name, columns in TABLES.items():
+        engine.register(
+            "made",
+            {
+                column: np.array([row[column] for row in rows[name]], dtype=np.int64)
+                for column in columns.split()
+            },
+        )
+        engine.table("made").write_parquet(str(folder / f"{name}.parquet"))
+
+
+def read_parquet(engine: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    for name in TABLES:
+        engine.read_parquet(str(folder / f"{name}.parquet")).create_view(name)
+
+
+def differences_of(rows: list[tuple[int, ...]]) -> set[int]:
+    return {number for row in rows for number in DIFFERENCES if row[-1] & number}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_engines_find_the_same_differences_in_the_same_parquet(
+    engine: duckdb.DuckDBPyConnection, tmp_path: Path, seed: int
+) -> None:
+    write_parquet(engine, damaged(400, seed), tmp_path)
+    other: Any = SessionContext()
+    read_parquet(engine, tmp_path)
+    for name in TABLES:
+        other.register_parquet(name, str(tmp_path / f"{name}.parquet"))
+    query = comparison_statement("differences")
+    found = sorted(engine.execute(query).fetchall())
+    batches = other.sql(query).collect()
+    again = sorted(
+        tuple(int(value) for value in row.values())
+        for batch in batches
+        for row in batch.to_pylist()
+    )
+    assert found == again
+    assert len(differences_of(found)) > 8
+
+
+def lose_item(rows: Rows) -> None:
+    del rows["item"][1]
+    del rows["place"][0]
+
+
+def lose_source(rows: Rows) -> None:
+    del rows["expected"][1]
+
+
+def rename(rows: Rows) -> None:
+    rows["item"][1]["is_named"] = 0
+
+
+def move(rows: Rows) -> None:
+    rows["item"][1]["due"] += 1
+
+
+def reword(rows: Rows) -> None:
+    rows["item"][1]["terms"] += 1
+
+
+def withdraw(rows: Rows) -> None:
+    rows["expected"][1]["is_plain"] = 0
+
+
+def reopen(rows: Rows) -> None:
+    rows["place"].append({"item_no": 2})
+
+
+def end_early(rows: Rows) -> None:
+    rows["ending"][1]["ended_at"] = rows["item"][2]["due"] - 1
+
+
+def cancel(rows: Rows) -> None:
+    rows["ending"][1]["event"] = 11
+
+
+def fall_due(rows: Rows) -> None:
+    rows["item"][1]["due"] = rows["expected"][1]["due"] = AS_OF
+
+
+def end_late(rows: Rows) -> None:
+    rows["ending"][1]["ended_at"] = rows["item"][2]["due"] + 51
+
+
+def need_evidence(rows: Rows) -> None:
+    rows["item"][2]["flow"] = 9
+    rows["expected"][2]["kind"] = 3
+
+
+def emit_later(rows: Rows) -> None:
+    rows["item"][1]["emitted"] = AS_OF + 1
+
+
+def end_nothing(rows: Rows) -> None:
+    rows["ending"].append({"day": 2, "item_no": 9_999, "event": 5, "ended_at": 500})
+
+
+EDITS = [
+    *(lose_item, lose_source, rename, move, reword, withdraw, reopen, end_early, cancel, fall_due),
+    *(end_late, need_evidence, emit_later, end_nothing),
+]
+
+
+@pytest.mark.parametrize(
+    ("edit", "difference"),
+    [*zip(EDITS, DIFFERENCES, strict=True)],
+    ids=[edit.__name__ for edit in EDITS],
+)
+def test_an_edit_gives_the_difference_that_its_number_names(
+    engine: duckdb.DuckDBPyConnection,
+    tmp_path: Path,
+    edit: Callable[[Rows], None],
+    difference: int,
+) -> None:
+    rows = right_rows(10)
+    edit(rows)
+    write_parquet(engine, rows, tmp_path)
+    read_parquet(engine, tmp_path)
+    found = engine.execute(comparison_statement("differences")).fetchall()
+    assert [row[-1] for row in found if row[-1]] == [difference]
+
+
+def test_what_is_right_has_no_difference(engine: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+    write_parquet(engine, right_rows(200), tmp_path)
+    read_parquet(engine, tmp_path)
+    found = engine.execute(comparison_statement("differences")).fetchall()
+    assert len(found) == 200
+    assert differences_of(found) == set()
+
+
+def test_a_copy_of_other_columns_or_with_a_null_is_refused() -> None:
+    layout = RowLayout(item_no="bigint", event="smallint")
+    row = b"\0\2" + b"\0\0\0\10" + (5).to_bytes(8, "big") + b"\0\0\0\2" + b"\0\3"
+    begin, end = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+    read = layout.read(begin + row + row + end)
+    assert {name: column.tolist() for name, column in read.items()} == {
+        "item_no": [5, 5],
+        "event": [3, 3],
+    }
+    assert layout.read(begin + end)["item_no"].tolist() == []
+    absent = b"\0\2" + b"\xff\xff\xff\xff" + bytes(8) + b"\0\0\0\2" + b"\0\3"
+    for wrong in (row[:-1], b"\0\3" + row[2:], absent):
+        with pytest.raises(UnexpectedCopy):
+            layout.read(begin + wrong + end)
