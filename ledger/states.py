@@ -83,7 +83,17 @@ _MOVES: Final[dict[TransitionEvent, tuple[tuple[State | None, ...], State]]] = {
     TransitionEvent.CLAIMED: ((State.SCHEDULED, State.RETRYABLE_FAILURE), State.CLAIMED),
     TransitionEvent.RELEASED: ((State.CLAIMED, State.RUNNING), State.SCHEDULED),
     TransitionEvent.STARTED: ((State.CLAIMED,), State.RUNNING),
-    TransitionEvent.COMPLETED: ((State.RUNNING, State.CLAIMED), State.COMPLETED),
+    # A repair completes what waits or is parked, where its effect is seen outside the ledger.
+    TransitionEvent.COMPLETED: (
+        (
+            State.RUNNING,
+            State.CLAIMED,
+            State.SCHEDULED,
+            State.RETRYABLE_FAILURE,
+            State.MANUAL_REVIEW,
+        ),
+        State.COMPLETED,
+    ),
     TransitionEvent.FAILED: ((State.RUNNING,), State.RETRYABLE_FAILURE),
     TransitionEvent.TIMED_OUT: ((State.RUNNING,), State.RETRYABLE_FAILURE),
     TransitionEvent.SNOOZED: ((State.RUNNING,), State.SCHEDULED),

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
 from typing import Literal
@@ -15,14 +15,16 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_proce
 from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.reconciliation_pass import ReconciliationPass
+from dueledger.reconciler.record_index import RecordIndex
 from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
-from dueledger.reconciler.repair.repairs import (
+from dueledger.reconciler.repair.planned_repairs import (
     PlannedRepair,
     RepairChoice,
-    RepairExecutor,
     check_blast_radius,
     plan_repairs,
 )
+from dueledger.reconciler.repair.repairs import RATE_MAX, RepairExecutor
+from dueledger.reconciler.repair.replay_guard import ReplayGuard, annotate
 from dueledger.reconciler.report.build_report import build_report, write_report
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.second_opinion import SecondOpinion
@@ -65,6 +67,8 @@ class Reconciler:
     publisher: RepairPublisher | None = None
     mode: RepairMode = "none"
     repair_max: int = 1_000
+    repair_rate_max: int = RATE_MAX
+    record_index: RecordIndex | None = None
     choice: RepairChoice | None = None
     since: int | None = None
     last: PassResult | None = None
@@ -101,7 +105,16 @@ class Reconciler:
                 if len(page) < OPEN_PAGE:
                     break
                 after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])
-        return plan_repairs(rows, self.choice)
+            planned = plan_repairs(rows, self.choice, self.sources.policies)
+            judgements = await self._guard().judge(connection, planned)
+        witnessed = {(each.tenant, each.kind) for each in self.sources.evidence}
+        if self.record_index is not None:
+            witnessed |= {(each.tenant, each.kind) for each in planned}
+        sentences = annotate(planned, judgements, witnessed)
+        return [replace(each, would=sentences[each.id]) for each in planned]
+
+    def _guard(self) -> ReplayGuard:
+        return ReplayGuard(self.sources.evidence, self.record_index)
 
     async def repair(self, planned: list[PlannedRepair]) -> int:
         """Execute planned repairs, each once; return how many were executed now.
@@ -109,7 +122,9 @@ class Reconciler:
         Raises BlastRadiusExceeded before anything is executed.
         """
         check_blast_radius(planned, self.repair_max)
-        executor = RepairExecutor(self.pool, self.actor_no, self.publisher)
+        executor = RepairExecutor(
+            self.pool, self.actor_no, self.publisher, self._guard(), self.repair_rate_max
+        )
         return await executor.execute(planned)
 
     async def _pass_unless_stopped(self) -> PassResult | None:
@@ -183,6 +198,7 @@ async def open_reconciler(
             limits=PassLimits(settings.reconcile_stuck_seconds, settings.reconcile_findings_max),
             mode=wanted,
             repair_max=settings.reconcile_repair_max,
+            repair_rate_max=settings.reconcile_repairs_per_minute_max,
             cache=PartitionCache(settings.reconcile_full_pass_seconds),
             second_opinion=SecondOpinion(process_time()),
         )

@@ -21,8 +21,10 @@ from pydantic_core import ErrorDetails
 
 from dueledger.ledger.definitions.documents import DEPTH_MAX, too_deep_at
 from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.runtime.text_file import SOURCES_BYTES_MAX, read_text
+from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 from dueledger.reconciler.sources import EvidenceReader, PopulationBounds, PopulationReader
 from dueledger.reconciler.sql_sources import BYTES_MAX, ROWS_MAX, SqlEvidence, SqlPopulation
 
@@ -59,6 +61,9 @@ class ReconcilerSettings(Settings):
     )
     reconcile_repair_max: int = Field(
         default=1_000, ge=1, le=1_000_000, description="repairs of one action a pass may execute"
+    )
+    reconcile_repairs_per_minute_max: int = Field(
+        default=100_000, ge=1, le=1_000_000, description="repairs executed in a minute"
     )
     reconcile_findings_max: int = Field(
         default=10_000, ge=1, le=1_000_000, description="findings of one type and kind a pass lists"
@@ -153,24 +158,43 @@ _Source = Annotated[
 ]
 
 
+class RepairPolicy(BaseModel):
+    """What is done about the findings of a kind, by type."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    tenant: _Name
+    kind: _Name
+    findings: dict[FindingType, Treatment] = Field(
+        description="auto, propose, escalate or never, for each type of finding"
+    )
+
+
 class SourcesFile(BaseModel):
     """The file given by `--sources`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     sources: tuple[_Source, ...] = ()
+    repairs: tuple[RepairPolicy, ...] = ()
+
+    def policies(self) -> RepairPolicies:
+        """Return the treatment of findings by kind and type."""
+        return RepairPolicies({(each.tenant, each.kind): each.findings for each in self.repairs})
 
 
 class ReconcilerSources:
-    """The sources outside the ledger that a reconciler reads."""
+    """The sources outside the ledger that a reconciler reads, and what it may repair of kinds."""
 
     def __init__(
         self,
         populations: tuple[PopulationReader, ...] = (),
         evidence: tuple[EvidenceReader, ...] = (),
+        policies: RepairPolicies | None = None,
     ) -> None:
         self.populations = populations
         self.evidence = evidence
+        self.policies = policies or RepairPolicies()
 
 
 def _unreadable(path: Path, reason: str) -> InvalidSetting:
@@ -183,7 +207,9 @@ def _problem(found: ErrorDetails) -> Problem:
     """Return a problem without the name of an unknown field, which may be an address."""
     location = found["loc"]
     names: list[str] = sorted(SourcesFile.model_fields)
-    if len(location) > _AT_KIND:
+    if location and location[0] == "repairs":
+        names = sorted(RepairPolicy.model_fields) if len(location) > _AT_KIND else names
+    elif len(location) > _AT_KIND:
         names = sorted(_KINDS[str(location[_AT_KIND])].model_fields)
         location = (*location[:_AT_KIND], *location[_AT_KIND + 1 :])
     if found["type"] not in _UNKNOWN_FIELD:
@@ -246,4 +272,5 @@ def load_sources(path: Path | None) -> ReconcilerSources:
             for source in file.sources
             if isinstance(source, EvidenceSource)
         ),
+        file.policies(),
     )

@@ -1118,6 +1118,7 @@ CREATE TABLE ledger.kind (
     failure_holds boolean DEFAULT true NOT NULL,
     streak_max smallint DEFAULT 3 NOT NULL,
     outcome_topic text,
+    no_replay boolean DEFAULT false NOT NULL,
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
     CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
     CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
@@ -1171,6 +1172,8 @@ COMMENT ON COLUMN ledger.kind.failure_holds IS 'Whether a failed serial item kee
 COMMENT ON COLUMN ledger.kind.streak_max IS 'Failures in a row of one business key that are flagged.';
 
 COMMENT ON COLUMN ledger.kind.outcome_topic IS 'Kafka topic from which alone outcomes of the kind''s items are accepted; null: the one of the outcome intake''s settings.';
+
+COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
 
 CREATE FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) RETURNS smallint
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -2458,10 +2461,16 @@ CREATE TABLE ledger.repair (
     executed_at timestamp with time zone,
     executed_by bigint,
     command jsonb NOT NULL,
+    held_because text,
+    approved_at timestamp with time zone,
+    approved_by bigint,
+    approval_reason text,
     outcome jsonb,
     CONSTRAINT repair_action_known CHECK ((action = ANY (ARRAY['materialise'::text, 'redrive'::text, 'release'::text, 'cancel'::text, 'complete'::text, 'escalate'::text]))),
+    CONSTRAINT repair_approver_named CHECK ((((approved_at IS NULL) = (approved_by IS NULL)) AND ((approved_at IS NULL) = (approval_reason IS NULL)))),
     CONSTRAINT repair_execution_named CHECK (((status = 'proposed'::text) = (executed_at IS NULL))),
     CONSTRAINT repair_executor_named CHECK (((executed_at IS NULL) = (executed_by IS NULL))),
+    CONSTRAINT repair_maker_is_not_checker CHECK ((approved_by <> proposed_by)),
     CONSTRAINT repair_status_known CHECK ((status = ANY (ARRAY['proposed'::text, 'executed'::text, 'refused'::text])))
 );
 
@@ -2470,6 +2479,10 @@ COMMENT ON TABLE ledger.repair IS 'Repairs: recorded, idempotent commands that r
 COMMENT ON COLUMN ledger.repair.id IS 'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
 
 COMMENT ON COLUMN ledger.repair.opened_count IS 'The opening of the finding that the repair is for.';
+
+COMMENT ON COLUMN ledger.repair.held_because IS 'Why it was not executed yet: what a person has to decide, or what forbids it.';
+
+COMMENT ON COLUMN ledger.repair.approved_by IS 'The person who approved it: never the actor that proposed it.';
 
 COMMENT ON COLUMN ledger.repair.outcome IS 'What executing or refusing it returned.';
 
@@ -2897,6 +2910,8 @@ CREATE INDEX reconciliation_as_of_idx ON ledger.reconciliation USING btree (as_o
 
 CREATE INDEX rejected_write_at_idx ON ledger.rejected_write USING btree (rejected_at);
 
+CREATE INDEX repair_executed_idx ON ledger.repair USING btree (executed_at) WHERE (executed_at IS NOT NULL);
+
 CREATE INDEX repair_finding_idx ON ledger.repair USING btree (finding_id);
 
 CREATE INDEX repair_proposed_idx ON ledger.repair USING btree (proposed_at, id) WHERE (status = 'proposed'::text);
@@ -2991,6 +3006,9 @@ ALTER TABLE ONLY ledger.population
 
 ALTER TABLE ONLY ledger.reconciliation
     ADD CONSTRAINT reconciliation_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.repair
+    ADD CONSTRAINT repair_approved_by_fkey FOREIGN KEY (approved_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.repair
     ADD CONSTRAINT repair_executed_by_fkey FOREIGN KEY (executed_by) REFERENCES ledger.actor(actor_no);
@@ -3163,6 +3181,8 @@ GRANT UPDATE(failure_holds) ON TABLE ledger.kind TO ledger_operator;
 GRANT UPDATE(streak_max) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(outcome_topic) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(no_replay) ON TABLE ledger.kind TO ledger_operator;
 
 REVOKE ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) TO ledger_reconciler;
@@ -3631,6 +3651,7 @@ GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.repair TO ledger_approver;
 GRANT SELECT,INSERT ON TABLE ledger.repair TO ledger_reconciler;
 
 GRANT UPDATE(status) ON TABLE ledger.repair TO ledger_reconciler;
@@ -3638,6 +3659,14 @@ GRANT UPDATE(status) ON TABLE ledger.repair TO ledger_reconciler;
 GRANT UPDATE(executed_at) ON TABLE ledger.repair TO ledger_reconciler;
 
 GRANT UPDATE(executed_by) ON TABLE ledger.repair TO ledger_reconciler;
+
+GRANT UPDATE(held_because) ON TABLE ledger.repair TO ledger_reconciler;
+
+GRANT UPDATE(approved_at) ON TABLE ledger.repair TO ledger_approver;
+
+GRANT UPDATE(approved_by) ON TABLE ledger.repair TO ledger_approver;
+
+GRANT UPDATE(approval_reason) ON TABLE ledger.repair TO ledger_approver;
 
 GRANT UPDATE(outcome) ON TABLE ledger.repair TO ledger_reconciler;
 

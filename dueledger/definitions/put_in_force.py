@@ -312,6 +312,7 @@ def _policy(definition: Definition) -> KindPolicy:
         run_late=deadlines.run_late,
         ordering="key" if definition.order.by == "partition_key" else "none",
         failure_holds=definition.order.failure == "hold",
+        no_replay=retry.no_replay,
     )
 
 

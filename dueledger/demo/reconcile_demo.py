@@ -14,7 +14,7 @@ from dueledger.demo.result import DemoResult, injected_findings
 from dueledger.dev.examples import example
 from dueledger.dev.supervisor import ChildSpec
 from dueledger.reconciler import Reconciler, ReconcilerSettings, load_sources, open_reconciler
-from dueledger.reconciler.repair.repairs import PlannedRepair
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report.build_report import write_report
 
 _INSURER_DSN: Final = "INSURER_DSN"

@@ -115,6 +115,11 @@ class RetryPolicy(DocumentPart):
         default=None,
         description="counted from due_at; an item that fails later is parked, not retried",
     )
+    no_replay: bool = Field(
+        default=False,
+        description="whether the reconciler's repairs never work an item again that was handed "
+        "out, or may have been",
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

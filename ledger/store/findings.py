@@ -1,6 +1,6 @@
 """What the reconciler records: passes, populations, findings, repairs, watermarks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -248,6 +248,28 @@ async def record_repairs(
 async def take_repairs(connection: Connection, ids: Sequence[UUID]) -> list[Record]:
     """Lock proposed repairs until the transaction ends, and return them."""
     return await connection.fetch(statement("take_repairs"), ids)
+
+
+async def hold_repairs(connection: Connection, reasons: Mapping[UUID, str]) -> None:
+    """Record why proposed repairs are not executed now."""
+    await connection.fetch(statement("hold_repairs"), list(reasons), list(reasons.values()))
+
+
+async def approve_repairs(
+    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> dict[UUID, str]:
+    """Approve proposed repairs in a person's name; return a result by id.
+
+    `done`; `approved`: somebody approved it before; `own`: the same actor proposed it;
+    `finished`: it was executed or refused; `unknown`.
+    """
+    rows = await connection.fetch(statement("approve_repairs"), ids, reason, actor_no)
+    return {row["id"]: row["result"] for row in rows}
+
+
+async def count_executed_repairs(connection: Connection) -> int:
+    """Count the repairs of the last minute on business time."""
+    return await connection.fetchval(statement("count_executed_repairs"))
 
 
 async def finish_repairs(

@@ -42,6 +42,7 @@ class KindPolicy:
     failure_holds: bool | None = None
     streak_max: int | None = None
     outcome_topic: str | None = None
+    no_replay: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
             policy.failure_holds,
             policy.streak_max,
             policy.outcome_topic,
+            policy.no_replay,
         )
 
 
@@ -102,6 +104,12 @@ async def list_kind_policies(
     """
     rows = await connection.fetch(statement("list_kind_policies"), tenant, kind, names)
     return {row["name"]: row["policy"] for row in rows}
+
+
+async def list_no_replay_kinds(connection: Connection) -> set[tuple[str, str]]:
+    """List the tenants and kinds of which no item may be worked twice."""
+    rows = await connection.fetch(statement("list_no_replay_kinds"))
+    return {(row["tenant"], row["kind"]) for row in rows}
 
 
 async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:

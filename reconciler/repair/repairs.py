@@ -1,196 +1,45 @@
 """Repairs as records: one each time a finding opens, executed once, and reconciled after."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 from uuid import UUID
 
 import orjson
 
-from dueledger.ledger.errors import DueledgerError
-from dueledger.ledger.finding_types import (
-    FINDING_RULES,
-    FindingType,
-    RepairAction,
-    RepairStatus,
-)
+from dueledger.ledger.finding_types import RepairAction, RepairStatus
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.states import State, TransitionEvent
-from dueledger.ledger.store import Connection, Pool, Record, findings, items, reviews
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, Pool, findings, items, prior_work, reviews
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.held_keys import free_ended_keys
 from dueledger.reconciler.expect.item_terms import draft_of_terms
-from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
-from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair
+from dueledger.reconciler.repair.replay_guard import RUNS, Judgement, Permission, ReplayGuard
 
 REPAIRS_A_TRANSACTION: Final = 500
 REAPED_MAX: Final = 1_000
-
-RepairChoice = Mapping[FindingType, RepairAction | None]
-"""The repair of a type of finding, where it is not the default."""
+RATE_MAX: Final = 1_000_000
 
 RepairOutcome = tuple[RepairStatus, dict[str, Any]]
-
-
-class BlastRadiusExceeded(DueledgerError):
-    """The plan has more repairs of one action than one pass may execute."""
-
-    code = "BLAST_RADIUS_EXCEEDED"
-
-    def __init__(self, action: RepairAction, count: int, cap: int) -> None:
-        super().__init__(
-            f"{action} would be applied to {count:,} findings and one pass may apply {cap:,}: "
-            "check the dry run, then raise the cap if all of them are intended",
-            action=action,
-            count=count,
-            cap=cap,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedRepair:
-    """A repair of one open finding. `would` is a sentence for people: what it does."""
-
-    id: UUID
-    finding_id: UUID
-    finding_type: FindingType
-    tenant: str
-    kind: str
-    subject: str
-    action: RepairAction
-    opened_count: int
-    would: str
-    command: dict[str, Any] = field(repr=False)
-
-
-def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> list[PlannedRepair]:
-    """Return the repairs of open findings (rows of `list_findings`). Pure.
-
-    A finding whose repair cannot be applied has none, such as redriving an item that is not parked.
-    Where a kind has the finding that what it rests on was changed, nothing of the kind is repaired;
-    where the whole ledger has it, nothing at all. Of a kind that a source names which could not be
-    read, nothing that rests on what is expected.
-    """
-    planned: list[PlannedRepair] = []
-    tampered = {
-        (row["tenant"], row["kind"])
-        for row in rows
-        if row["type"] == FindingType.TAMPERED
-        and row["item_id"] is None
-        and row["closed_at"] is None
-    }
-    unread = [
-        row["expected"].get("kinds")
-        for row in rows
-        if row["type"] == FindingType.SOURCE_FAILED and row["closed_at"] is None
-    ]
-    for row in rows:
-        if row["type"] in EXPECTATION_TYPES and any(
-            kinds is None or f"{row['tenant']} {row['kind']}" in kinds.split("\n")
-            for kinds in unread
-        ):
-            continue  # what the source says now is not known
-        if not tampered.isdisjoint({(row["tenant"], row["kind"]), (WHOLE_LEDGER, WHOLE_LEDGER)}):
-            continue
-        type_ = FindingType(row["type"])
-        default = FINDING_RULES[type_].default_repair
-        action = choice.get(type_, default) if choice else default
-        if action is None or row["closed_at"] is not None:
-            continue
-        found = _command(action, row)
-        if found is None:
-            continue
-        would, command = found
-        planned.append(
-            PlannedRepair(
-                id=repair_id(row["id"], action, row["opened_count"]),
-                finding_id=row["id"],
-                finding_type=type_,
-                tenant=row["tenant"],
-                kind=row["kind"],
-                subject=row["subject"],
-                action=action,
-                opened_count=row["opened_count"],
-                would=would,
-                command=command,
-            )
-        )
-    return planned
-
-
-def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | None:
-    """Return the sentence and the command of one repair, or None where it cannot apply."""
-    what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
-    item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
-    command: tuple[str, dict[str, Any]] | None = None
-    match action:
-        case RepairAction.MATERIALISE:
-            if row["terms"] is not None:
-                command = _emission(what, row), row["terms"]
-        case RepairAction.REDRIVE:
-            if row["actual"].get("state") == State.MANUAL_REVIEW.label:
-                command = f"Send {what} back to pending; its attempts are counted from zero.", item
-        case RepairAction.CANCEL:
-            command = f"Cancel {what}.", item
-        case RepairAction.RELEASE:
-            holder = row["subject"]
-            command = (
-                f"Release what {holder} still has, although its time is over.",
-                {"holder": holder},
-            )
-        case RepairAction.ESCALATE:
-            command = f"Ask the domain to repeat the effect of {what}.", _escalation(row)
-        case RepairAction.COMPLETE:
-            pass
-    return command
-
-
-def _emission(what: str, row: Record) -> str:
-    due = f"due {row['due_at']:%Y-%m-%d %H:%M} UTC"
-    if reason := row["terms"].get("skip_reason"):
-        return f"Record {what}, {due}, as skipped: {reason}."
-    return f"Emit {what}, {due}."
-
-
-def _escalation(row: Record) -> dict[str, Any]:
-    return {
-        "finding": str(row["id"]),
-        "type": row["type"],
-        "tenant": row["tenant"],
-        "kind": row["kind"],
-        "item": str(row["item_id"]),
-        "business_key": row["business_key"],
-        "cycle": row["expected"].get("cycle"),
-        "effective_date": row["effective_date"].isoformat(),
-        "due_at": row["due_at"].isoformat(),
-        "evidence": row["expected"].get("evidence"),
-        "sentence": row["sentence"],
-    }
-
-
-def check_blast_radius(planned: Sequence[PlannedRepair], cap: int) -> None:
-    """Raise BlastRadiusExceeded where any one action is planned more often than `cap`."""
-    counts: defaultdict[RepairAction, int] = defaultdict(int)
-    for repair in planned:
-        counts[repair.action] += 1
-    for action, count in counts.items():
-        if count > cap:
-            raise BlastRadiusExceeded(action, count, cap)
 
 
 @dataclass(frozen=True, slots=True)
 class RepairExecutor:
     """Records repairs and executes those that were not executed yet.
 
-    Without a publisher, escalations stay proposed.
+    Without a publisher, escalations stay proposed. `rate_max` is repairs a minute, of all
+    reconcilers; those beyond it stay proposed until a later pass.
     """
 
     pool: Pool
     actor_no: int
     publisher: RepairPublisher | None = None
+    guard: ReplayGuard = field(default_factory=ReplayGuard)
+    rate_max: int = RATE_MAX
 
     async def execute(self, planned: Sequence[PlannedRepair]) -> int:
         """Record and execute; return how many were executed now. Repeating it is harmless.
@@ -222,17 +71,38 @@ class RepairExecutor:
         return executed
 
     async def _execute_chunk(self, connection: Connection, chunk: Sequence[PlannedRepair]) -> int:
-        open_ = {
-            row["id"]
+        taken = {
+            row["id"]: row["approved"]
             for row in await findings.take_repairs(connection, [repair.id for repair in chunk])
         }
+        open_ = [repair for repair in chunk if repair.id in taken]
+        judgements = await self.guard.judge(connection, open_)
+        permitted: list[PlannedRepair] = []
+        held: dict[UUID, str] = {}
+        for repair in open_:
+            judgement = judgements.get(repair.id, RUNS)
+            if reason := _held_because(repair, judgement, is_approved=taken[repair.id]):
+                held[repair.id] = reason
+            else:
+                permitted.append(repair)
+        left = max(0, self.rate_max - await findings.count_executed_repairs(connection))
+        held |= {
+            repair.id: f"{self.rate_max:,} repairs a minute were executed"
+            for repair in permitted[left:]
+        }
         by_action: defaultdict[RepairAction, list[PlannedRepair]] = defaultdict(list)
-        for repair in chunk:
-            if repair.id in open_:
+        recorded: dict[UUID, PlannedRepair] = {}
+        for repair in permitted[:left]:
+            if judgements.get(repair.id, RUNS).permission is Permission.RECORD:
+                recorded[repair.id] = repair
+            else:
                 by_action[repair.action].append(repair)
         ended: dict[UUID, RepairOutcome] = {}
+        if recorded:
+            ended |= await self._record(connection, list(recorded.values()), judgements)
         for action, repairs in by_action.items():
             ended |= await self._apply(connection, action, repairs)
+        await findings.hold_repairs(connection, held)
         await findings.finish_repairs(
             connection,
             list(ended),
@@ -254,8 +124,51 @@ class RepairExecutor:
                 return await self._release(connection, repairs)
             case RepairAction.ESCALATE:
                 return await self._escalate(connection, repairs)
-            case RepairAction.COMPLETE:
-                return {}
+            case RepairAction.COMPLETE:  # the guard has not seen its item, or not its effect
+                return {
+                    repair.id: (RepairStatus.REFUSED, {"result": "unknown"}) for repair in repairs
+                }
+            case _:
+                assert_never(action)
+
+    async def _record(
+        self,
+        connection: Connection,
+        repairs: Sequence[PlannedRepair],
+        judgements: dict[UUID, Judgement],
+    ) -> dict[UUID, RepairOutcome]:
+        """Complete items whose effect exists; those that are missing are emitted for it."""
+        missing = [each for each in repairs if each.action is RepairAction.MATERIALISE]
+        emitted = await self._materialise(connection, missing)
+        by_item = {
+            UUID(each.subject)
+            if each.action is RepairAction.MATERIALISE
+            else UUID(each.command["item"]): each
+            for each in repairs
+            # One that somebody emitted meanwhile is not this repair's to complete.
+            if each.id not in emitted or emitted[each.id][1]["created"]
+        }
+        details = {
+            item: orjson.dumps(
+                {
+                    "reason": "its effect exists",
+                    "evidence": {"source": judgements[each.id].evidence},
+                    "repair": str(each.id),
+                }
+            ).decode()
+            for item, each in by_item.items()
+        }
+        ended: dict[UUID, RepairOutcome] = dict(emitted)
+        for result in await prior_work.complete_items(connection, details, actor_no=self.actor_no):
+            is_done = result.result is items.RequestResult.DONE
+            ended[by_item[result.id].id] = (
+                RepairStatus.EXECUTED if is_done else RepairStatus.REFUSED,
+                {
+                    "result": result.result.value,
+                    "completed": str(result.id) if is_done else None,
+                },
+            )
+        return ended
 
     async def _materialise(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
@@ -342,3 +255,14 @@ class RepairExecutor:
             ]
         )
         return {repair.id: (RepairStatus.EXECUTED, {"published": True}) for repair in repairs}
+
+
+def _held_because(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> str | None:
+    """Return why a repair is not executed now, or None."""
+    if judgement.permission is Permission.REFUSE:
+        return judgement.reason
+    if is_approved:
+        return None
+    if judgement.permission is Permission.ASK:
+        return judgement.reason
+    return repair.asks

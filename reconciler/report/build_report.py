@@ -13,7 +13,7 @@ from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Record, findings, items, reconciled_rows
 from dueledger.reconciler.pass_result import PassResult
-from dueledger.reconciler.repair.repairs import PlannedRepair
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
 from dueledger.reconciler.report.html_page import render_page
 from dueledger.reconciler.tallies import KindTally
@@ -274,6 +274,8 @@ async def _repairs(
             would=row["command"]["would"],
             status=row["status"],
             proposed_by=row["proposed_by"],
+            held_because=row["held_because"],
+            approved_by=row["approved_by"],
             executed_at=row["executed_at"],
             executed_by=row["executed_by"],
             outcome=row["outcome"],
@@ -292,6 +294,8 @@ async def _repairs(
             would=repair.would,
             status=None,
             proposed_by=None,
+            held_because=repair.asks,
+            approved_by=None,
             executed_at=None,
             executed_by=None,
             outcome=None,

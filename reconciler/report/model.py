@@ -161,9 +161,10 @@ class FindingDetail(_ReportPart):
 
 
 class RepairDetail(_ReportPart):
-    """One repair: what it would do or did, who proposed and who executed it.
+    """One repair: what it would do or did, who proposed, approved and executed it.
 
-    `id` is its idempotency key. `status` is None in a dry run that recorded nothing.
+    `id` is its idempotency key; `held_because` is why it was not executed yet.
+    `status` is None in a dry run that recorded nothing.
     """
 
     id: UUID
@@ -176,6 +177,8 @@ class RepairDetail(_ReportPart):
     would: str
     status: RepairStatus | None
     proposed_by: str | None
+    held_because: str | None
+    approved_by: str | None
     executed_at: datetime | None
     executed_by: str | None
     outcome: dict[str, Fact] | None

@@ -9,6 +9,7 @@ from dueledger.ledger.states import TRANSITIONS, State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs, release_claims
 from dueledger.ledger.store.items import withdraw_items
+from dueledger.ledger.store.prior_work import complete_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
 from tests.claim_ids import claim_ids
 
@@ -104,11 +105,18 @@ def _withdraw(event: TransitionEvent) -> Verb:
     return withdraw
 
 
+async def _record(ledger: Ledger, placed: Placed) -> object:
+    return await complete_items(
+        ledger.connection, {placed.id: '{"reason": "test"}'}, actor_no=ledger.worker_no
+    )
+
+
 VERBS: dict[str, tuple[TransitionEvent, Verb]] = {
     "claim": (TransitionEvent.CLAIMED, _claim),
     "release": (TransitionEvent.RELEASED, _release),
     "start": (TransitionEvent.STARTED, _start),
     "complete": (TransitionEvent.COMPLETED, _settle(TransitionEvent.COMPLETED)),
+    "complete by a repair": (TransitionEvent.COMPLETED, _record),
     "fail": (TransitionEvent.FAILED, _settle(TransitionEvent.FAILED)),
     "snooze": (TransitionEvent.SNOOZED, _settle(TransitionEvent.SNOOZED)),
     "give back": (TransitionEvent.RELEASED, _settle(TransitionEvent.RELEASED)),
@@ -126,6 +134,11 @@ NOT_THIS_VERB = {
     ("release", State.RUNNING),
     ("give back", State.CLAIMED),
     ("complete", State.CLAIMED),
+    ("complete", State.SCHEDULED),
+    ("complete", State.RETRYABLE_FAILURE),
+    ("complete", State.MANUAL_REVIEW),
+    ("complete by a repair", State.CLAIMED),
+    ("complete by a repair", State.RUNNING),
     ("park by its worker", State.CLAIMED),
     ("park by its worker", State.RETRYABLE_FAILURE),
     ("hold", State.RUNNING),

@@ -28,7 +28,8 @@ from dueledger.reconciler import (
     reconcile_once,
 )
 from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
-from dueledger.reconciler.repair.repairs import BlastRadiusExceeded, RepairExecutor
+from dueledger.reconciler.repair.planned_repairs import BlastRadiusExceeded
+from dueledger.reconciler.repair.repairs import RepairExecutor
 from tests.forks import ForkServer
 from tests.logins import with_login
 

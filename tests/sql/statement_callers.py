@@ -52,7 +52,7 @@ NOT_COMMANDS: Final = (Definition("dueledger.doctor", "run_checks"),)
 """Reached by `setup`, and run by operators and auditors."""
 
 NOT_BUILT: Final = {
-    "approver": {"resolve_findings"},
+    "approver": {"approve_repairs", "resolve_findings"},
     "auditor": {"list_watermarks", "read_progress"},
 }
 """Statements of roles whose commands are not built yet."""

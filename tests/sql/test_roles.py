@@ -203,7 +203,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     # Passes.
     "partition_span": {"update": {"upkeep"}},
     "reconciliation": {"insert": {"reconciler"}, "update": {"reconciler"}},
-    "repair": {"insert": {"reconciler"}, "update": {"reconciler"}},
+    "repair": {"insert": {"reconciler"}, "update": {"approver", "reconciler"}},
     "watermark": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "witnessed": {"insert": {"operator", "reconciler"}, "update": {"operator", "reconciler"}},
 }

@@ -49,6 +49,7 @@ READS_ALL = {
     "count_open_items": "the reconciler, in a pass that carries over, where something changed",
     "count_items_on_days": "a person who imports a calendar; limited",
     "count_pending_load": "a person who plans; all of `pending`, limited",
+    "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
     "list_items": "a person who filters; limited",
     "list_open_item_nos": "the reconciler, once a pass: what is handed out",
     "measure_lags": "benchmarks",

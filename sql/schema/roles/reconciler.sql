@@ -20,7 +20,7 @@ grant update (closed_at, reason, resolution) on ledger.finding to ledger_reconci
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_reconciler;
 grant update (batch_max) on ledger.pending to ledger_reconciler;  -- to lock rows
 grant update (counts, finished_at, witness_credit_seconds) on ledger.reconciliation to ledger_reconciler;
-grant update (executed_at, executed_by, outcome, status) on ledger.repair to ledger_reconciler;
+grant update (executed_at, executed_by, held_because, outcome, status) on ledger.repair to ledger_reconciler;
 grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_reconciler;
 grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;

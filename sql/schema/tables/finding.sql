@@ -63,23 +63,34 @@ create table ledger.repair (
   executed_at timestamptz,
   executed_by bigint references ledger.actor,
   command jsonb not null,
+  held_because text,
+  approved_at timestamptz,
+  approved_by bigint references ledger.actor,
+  approval_reason text,
   outcome jsonb,
   constraint repair_action_known check (
     action in ('materialise', 'redrive', 'release', 'cancel', 'complete', 'escalate')
   ),
   constraint repair_status_known check (status in ('proposed', 'executed', 'refused')),
   constraint repair_execution_named check ((status = 'proposed') = (executed_at is null)),
-  constraint repair_executor_named check ((executed_at is null) = (executed_by is null))
+  constraint repair_executor_named check ((executed_at is null) = (executed_by is null)),
+  constraint repair_approver_named check (
+    (approved_at is null) = (approved_by is null) and (approved_at is null) = (approval_reason is null)),
+  constraint repair_maker_is_not_checker check (approved_by <> proposed_by)
 );
 
 comment on table ledger.repair is 'Repairs: recorded, idempotent commands that resolve findings.';
 comment on column ledger.repair.id is
   'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
 comment on column ledger.repair.opened_count is 'The opening of the finding that the repair is for.';
+comment on column ledger.repair.held_because is
+  'Why it was not executed yet: what a person has to decide, or what forbids it.';
+comment on column ledger.repair.approved_by is 'The person who approved it: never the actor that proposed it.';
 comment on column ledger.repair.outcome is 'What executing or refusing it returned.';
 
 create index repair_finding_idx on ledger.repair (finding_id);
 create index repair_proposed_idx on ledger.repair (proposed_at, id) where status = 'proposed';
+create index repair_executed_idx on ledger.repair (executed_at) where executed_at is not null;
 
 create table ledger.watermark (
   tenant text not null,

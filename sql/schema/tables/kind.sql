@@ -23,6 +23,7 @@ create table ledger.kind (
   failure_holds boolean not null default true,
   streak_max smallint not null default 3,
   outcome_topic text,
+  no_replay boolean not null default false,
   unique (tenant, name),
   constraint kind_tenant_shape check (tenant ~ '^[A-Za-z0-9._-]{1,100}$'),
   constraint kind_name_shape check (name ~ '^[A-Za-z0-9._-]{1,100}$'),
@@ -60,6 +61,8 @@ comment on column ledger.kind.settled_by is
   'Who settles: the worker, or the consumers of the topic by reported outcomes.';
 comment on column ledger.kind.outcome_topic is
   'Kafka topic from which alone outcomes of the kind''s items are accepted; null: the one of the outcome intake''s settings.';
+comment on column ledger.kind.no_replay is
+  'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
 comment on column ledger.kind.dispatch_seconds is 'Time from the claim until Kafka must have acknowledged it.';
 comment on column ledger.kind.run_seconds is
   'Longest time of a run; no heartbeat extends its lease beyond it. Null: no limit.';

@@ -63,7 +63,7 @@ insert into ledger.permitted_transition (event, before_state) values
   (2, 1), (2, 4),
   (3, 2), (3, 3),
   (4, 2),
-  (5, 3), (5, 2),
+  (5, 3), (5, 2), (5, 1), (5, 4), (5, 5),
   (6, 3),
   (7, 3),
   (8, 3),

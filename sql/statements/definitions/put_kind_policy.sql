@@ -23,6 +23,7 @@
 -- $20 failure_holds boolean
 -- $21 streak_max smallint
 -- $22 outcome_topic text
+-- $23 no_replay boolean
 -- index: kind_tenant_name_key
 -- locks: kind row (for update)
 update ledger.kind k set
@@ -46,6 +47,7 @@ update ledger.kind k set
   run_late = coalesce($18::text, k.run_late),
   ordering = coalesce($19::text, k.ordering),
   failure_holds = coalesce($20::boolean, k.failure_holds),
+  no_replay = coalesce($23::boolean, k.no_replay),
   streak_max = coalesce($21::smallint, k.streak_max),
   outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end
 where k.tenant = $1::text and k.name = $2::text

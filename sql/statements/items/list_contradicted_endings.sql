@@ -1,4 +1,4 @@
--- List completed items of effective dates that no run had, or that their run had with another worker or later.
+-- List completed items of effective dates that neither a run nor a repair had, or that their run had with another worker or later.
 -- returns: zero or more
 -- roles: reconciler
 -- $1 from_date date
@@ -8,7 +8,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 ended as materialized (
-  select t.item_no, t.effective_date, t.run_no, t.actor_no, t.at
+  select t.item_no, t.effective_date, t.run_no, t.actor_no, t.at, t.detail ->> 'repair' as repair
   from ledger.transition t
   where t.effective_date >= $1::date and t.effective_date < $2::date and t.event = 5 /* completed */
 ),
@@ -26,6 +26,11 @@ from ended e
 left join held h on h.run_no = e.run_no and h.item_no = e.item_no
 join ledger.actor a on a.actor_no = e.actor_no
 join ledger.due_item i on i.effective_date = e.effective_date and i.item_no = e.item_no
-where h.run_no is null or h.worker_no <> e.actor_no or e.at < h.started_at
+where (h.run_no is null or h.worker_no <> e.actor_no or e.at < h.started_at)
+  and not (e.run_no is null and exists (
+    select from ledger.repair p
+    where p.id = case
+        when e.repair ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then e.repair::uuid end
+      and p.status = 'executed' and p.executed_by = e.actor_no and p.outcome ->> 'completed' = i.id::text))
 order by e.effective_date, e.item_no
 limit $3::integer

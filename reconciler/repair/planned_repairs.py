@@ -1,0 +1,202 @@
+"""The repairs of open findings, each with what it would do, and the cap of one pass."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction
+from dueledger.ledger.states import State
+from dueledger.ledger.store import Record
+from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
+from dueledger.reconciler.pass_result import EXPECTATION_TYPES
+from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
+
+_ASKED: Final = "the policy of its kind: a person approves it"
+_AFTER: Final[dict[RepairAction, str]] = {
+    RepairAction.MATERIALISE: State.SCHEDULED.label,
+    RepairAction.REDRIVE: State.SCHEDULED.label,
+    RepairAction.CANCEL: State.CANCELLED.label,
+    RepairAction.COMPLETE: State.COMPLETED.label,
+    RepairAction.RELEASE: "its holder has it no more",
+    RepairAction.ESCALATE: "a command on due-repairs; no item changes",
+}
+RepairChoice = Mapping[FindingType, RepairAction | None]
+"""The repair of a type of finding, where it is not the default."""
+
+
+class BlastRadiusExceeded(DueledgerError):
+    """The plan has more repairs of one action than one pass may execute."""
+
+    code = "BLAST_RADIUS_EXCEEDED"
+
+    def __init__(self, action: RepairAction, count: int, cap: int) -> None:
+        super().__init__(
+            f"{action} would be applied to {count:,} findings and one pass may apply {cap:,}: "
+            "check the dry run, then raise the cap if all of them are intended",
+            action=action,
+            count=count,
+            cap=cap,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRepair:
+    """A repair of one open finding. `would` is a sentence for people: what it does.
+
+    `before` and `after` are what it changes. `asks` is why a person has to approve it first.
+    """
+
+    id: UUID
+    finding_id: UUID
+    finding_type: FindingType
+    tenant: str
+    kind: str
+    subject: str
+    action: RepairAction
+    opened_count: int
+    would: str
+    command: dict[str, Any] = field(repr=False)
+    before: str = ""
+    after: str = ""
+    asks: str | None = None
+
+
+def plan_repairs(
+    rows: Sequence[Record],
+    choice: RepairChoice | None = None,
+    policies: RepairPolicies | None = None,
+) -> list[PlannedRepair]:
+    """Return the repairs of open findings (rows of `list_findings`). Pure.
+
+    A finding whose repair cannot be applied has none, such as redriving an item that is not parked.
+    Where a kind has the finding that what it rests on was changed, nothing of the kind is repaired;
+    where the whole ledger has it, nothing at all. Of a kind that a source names which could not be
+    read, nothing that rests on what is expected.
+    """
+    planned: list[PlannedRepair] = []
+    tampered = {
+        (row["tenant"], row["kind"])
+        for row in rows
+        if row["type"] == FindingType.TAMPERED
+        and row["item_id"] is None
+        and row["closed_at"] is None
+    }
+    unread = [
+        row["expected"].get("kinds")
+        for row in rows
+        if row["type"] == FindingType.SOURCE_FAILED and row["closed_at"] is None
+    ]
+    for row in rows:
+        if row["type"] in EXPECTATION_TYPES and any(
+            kinds is None or f"{row['tenant']} {row['kind']}" in kinds.split("\n")
+            for kinds in unread
+        ):
+            continue  # what the source says now is not known
+        if not tampered.isdisjoint({(row["tenant"], row["kind"]), (WHOLE_LEDGER, WHOLE_LEDGER)}):
+            continue
+        type_ = FindingType(row["type"])
+        default = FINDING_RULES[type_].default_repair
+        action = choice.get(type_, default) if choice else default
+        treatment = policies.treatment(row["tenant"], row["kind"], type_) if policies else None
+        if treatment is Treatment.NEVER:
+            continue
+        if treatment is Treatment.ESCALATE:
+            action = RepairAction.ESCALATE if row["item_id"] and row["due_at"] else None
+        if action is None or row["closed_at"] is not None:
+            continue
+        found = _command(action, row)
+        if found is None:
+            continue
+        would, command = found
+        planned.append(
+            PlannedRepair(
+                id=repair_id(row["id"], action, row["opened_count"]),
+                finding_id=row["id"],
+                finding_type=type_,
+                tenant=row["tenant"],
+                kind=row["kind"],
+                subject=row["subject"],
+                action=action,
+                opened_count=row["opened_count"],
+                would=would,
+                command=command,
+                before=_before(row),
+                after=_AFTER[action],
+                asks=_ASKED if treatment is Treatment.PROPOSE else None,
+            )
+        )
+    return planned
+
+
+def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | None:
+    """Return the sentence and the command of one repair, or None where it cannot apply."""
+    what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
+    item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
+    command: tuple[str, dict[str, Any]] | None = None
+    match action:
+        case RepairAction.MATERIALISE:
+            if row["terms"] is not None:
+                command = _emission(what, row), row["terms"]
+        case RepairAction.REDRIVE:
+            if row["actual"].get("state") == State.MANUAL_REVIEW.label:
+                command = f"Send {what} back to pending; its attempts are counted from zero.", item
+        case RepairAction.CANCEL:
+            command = f"Cancel {what}.", item
+        case RepairAction.RELEASE:
+            holder = row["subject"]
+            command = (
+                f"Release what {holder} still has, although its time is over.",
+                {"holder": holder},
+            )
+        case RepairAction.ESCALATE:
+            command = f"Ask the domain to repeat the effect of {what}.", _escalation(row)
+        case RepairAction.COMPLETE:
+            if row["item_id"] is not None:
+                command = (
+                    f"Record {what} as completed, with its evidence: it is not run again.",
+                    item,
+                )
+    return command
+
+
+def _before(row: Record) -> str:
+    if row["type"] == FindingType.MISSING:
+        return "no item"
+    state = row["actual"].get("state")
+    return str(state) if state else row["sentence"]
+
+
+def _emission(what: str, row: Record) -> str:
+    due = f"due {row['due_at']:%Y-%m-%d %H:%M} UTC"
+    if reason := row["terms"].get("skip_reason"):
+        return f"Record {what}, {due}, as skipped: {reason}."
+    return f"Emit {what}, {due}."
+
+
+def _escalation(row: Record) -> dict[str, Any]:
+    return {
+        "finding": str(row["id"]),
+        "type": row["type"],
+        "tenant": row["tenant"],
+        "kind": row["kind"],
+        "item": str(row["item_id"]),
+        "business_key": row["business_key"],
+        "cycle": row["expected"].get("cycle"),
+        "effective_date": row["effective_date"].isoformat(),
+        "due_at": row["due_at"].isoformat(),
+        "evidence": row["expected"].get("evidence"),
+        "sentence": row["sentence"],
+    }
+
+
+def check_blast_radius(planned: Sequence[PlannedRepair], cap: int) -> None:
+    """Raise BlastRadiusExceeded where any one action is planned more often than `cap`."""
+    counts: defaultdict[RepairAction, int] = defaultdict(int)
+    for repair in planned:
+        counts[repair.action] += 1
+    for action, count in counts.items():
+        if count > cap:
+            raise BlastRadiusExceeded(action, count, cap)

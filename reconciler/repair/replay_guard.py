@@ -1,0 +1,343 @@
+"""What is known of items before a repair has them worked again: work is never repeated unasked.
+
+The evidence outside, the ledger's own claims and runs, and the records in Kafka are asked for each.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from dueledger.ledger.finding_types import RepairAction
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.kinds import list_no_replay_kinds
+from dueledger.ledger.store.prior_work import Orphans, list_handed_out_orphans, list_prior_work
+from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.find.findings import uuid8
+from dueledger.reconciler.record_index import RecordIndex, SightingState
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair
+from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceTotals
+
+ITEMS_A_QUESTION: Final = 5_000
+_ANOTHER_DATE: Final = date(1, 1, 1)
+_ANOTHER_CYCLE: Final = "\x1f"
+"""Neither is of any item."""
+
+
+class Permission(StrEnum):
+    """What may be done with a repair."""
+
+    RUN = "run"
+    RECORD = "record"
+    ASK = "ask"
+    REFUSE = "refuse"
+
+
+class Judgement(NamedTuple):
+    """What may be done with a repair, and why.
+
+    RECORD: the effect exists, so the item is completed with it and not worked. ASK: a person
+    approves it first. REFUSE: not even then.
+    """
+
+    permission: Permission
+    reason: str = ""
+    evidence: str | None = None
+
+
+RUNS: Final = Judgement(Permission.RUN)
+
+
+class Effect(NamedTuple):
+    """What the evidence sources of a kind say of an item.
+
+    `unclear` is why they do not answer; `shows_after` is how long an effect may take to show.
+    """
+
+    sources: tuple[str, ...] = ()
+    seen: bool = False
+    unclear: str | None = None
+    shows_after: timedelta = timedelta()
+
+
+class PriorWork(NamedTuple):
+    """What ledger and Kafka say of an item: whether it was handed out, or may have been."""
+
+    handed_out: str | None = None
+    in_flight: bool = False
+    unclear: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    repair: PlannedRepair
+    query: EvidenceQuery
+    due_at: datetime
+    handed_out: str | None
+
+    @property
+    def key(self) -> KindKey:
+        return self.repair.tenant, self.repair.kind
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayGuard:
+    """Asks everybody who could know of an item's work, and judges its repair."""
+
+    evidence: Sequence[EvidenceReader] = ()
+    record_index: RecordIndex | None = None
+
+    async def judge(
+        self, connection: Connection, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Judgement]:
+        """Return the judgement of each repair that has an item worked or completed, by its id."""
+        judgements: dict[UUID, Judgement] = {}
+        for begin in range(0, len(repairs), ITEMS_A_QUESTION):
+            chunk = repairs[begin : begin + ITEMS_A_QUESTION]
+            judgements |= await self._judge_chunk(connection, chunk)
+        return judgements
+
+    async def _judge_chunk(
+        self, connection: Connection, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Judgement]:
+        asked = await _asked(connection, [each for each in repairs if _is_guarded(each)])
+        if not asked:
+            return {}
+        as_of = await read_now(connection)
+        no_replay = await list_no_replay_kinds(connection)
+        effects = await self._effects(asked)
+        prior = await self._prior_work(connection, asked)
+        return {
+            each.repair.id: judge_item(
+                each.repair.action,
+                effects[each.query.id],
+                prior[each.query.id],
+                due_in=each.due_at - as_of,
+                no_replay=each.key in no_replay,
+            )
+            for each in asked
+        }
+
+    async def _effects(self, asked: Sequence[_Asked]) -> dict[bytes, Effect]:
+        by_kind: defaultdict[KindKey, list[EvidenceQuery]] = defaultdict(list)
+        for each in asked:
+            by_kind[each.key].append(each.query)
+        effects: dict[bytes, Effect] = {}
+        for key, queries in by_kind.items():
+            sources = [each for each in self.evidence if (each.tenant, each.kind) == key]
+            effects |= await _effects_of_kind(sources, queries)
+        return effects
+
+    async def _prior_work(
+        self, connection: Connection, asked: Sequence[_Asked]
+    ) -> dict[bytes, PriorWork]:
+        missing = [each for each in asked if each.repair.action is RepairAction.MATERIALISE]
+        orphans: Mapping[date, Orphans] = {}
+        if missing:
+            orphans = await list_handed_out_orphans(
+                connection,
+                sorted({each.query.effective_date for each in missing}),
+                min(each.due_at for each in missing) - timedelta(days=1),
+            )
+        sightings = (
+            self.record_index.find([each.query.id for each in asked]) if self.record_index else {}
+        )
+        covers_since = self.record_index.covers_since if self.record_index else None
+        found: dict[bytes, PriorWork] = {}
+        for each in asked:
+            sighting = sightings.get(each.query.id)
+            handed_out, unclear, in_flight = each.handed_out, None, False
+            if sighting is not None and sighting.state is SightingState.SEEN:
+                place = sighting.place
+                handed_out = "Kafka has a record of it" + (
+                    f" ({place.topic}/{place.partition}/{place.offset})" if place else ""
+                )
+            elif lost := orphans.get(each.query.effective_date):
+                if each.repair.action is RepairAction.MATERIALISE:
+                    in_flight = lost.in_flight > 0
+                    handed_out = (
+                        f"{lost.items:,} items of its date were handed out and are in the ledger "
+                        "no more"
+                    )
+            elif sighting is None:
+                unclear = "no record in Kafka was read"
+            elif sighting.state is SightingState.UNKNOWN:
+                unclear = "not all records in Kafka could be read"
+            elif covers_since is None or covers_since > each.due_at:
+                unclear = "it was owed before what Kafka retains"
+            found[each.query.id] = PriorWork(handed_out, in_flight, unclear)
+        return found
+
+
+def judge_item(
+    action: RepairAction, effect: Effect, prior: PriorWork, *, due_in: timedelta, no_replay: bool
+) -> Judgement:
+    """Return what may be done with a repair of one item. Pure.
+
+    Evidence decides where it answers. Without an answer, what was handed out before is asked
+    about, and of a kind with `no_replay` also what may have been.
+    """
+    named = ", ".join(effect.sources)
+    if effect.unclear:
+        found = Judgement(Permission.ASK, f"unknown: {effect.unclear}")
+    elif effect.seen and due_in > timedelta():
+        found = Judgement(Permission.ASK, f"its effect is in {named}, and it is not due yet")
+    elif effect.seen:
+        found = Judgement(Permission.RECORD, f"its effect is in {named}", named)
+    elif action is RepairAction.COMPLETE:
+        found = Judgement(Permission.REFUSE, "no source outside has its effect any more")
+    elif prior.in_flight:
+        found = Judgement(Permission.ASK, f"unknown: {prior.handed_out}; some may be running")
+    elif prior.handed_out and no_replay:
+        found = Judgement(Permission.REFUSE, f"no_replay: {prior.handed_out}")
+    elif prior.handed_out:
+        found = _judge_handed_out(action, effect, prior.handed_out, due_in)
+    elif prior.unclear and no_replay and due_in <= timedelta():
+        found = Judgement(Permission.ASK, f"unknown: {prior.unclear}")
+    else:
+        found = RUNS
+    return found
+
+
+def _judge_handed_out(
+    action: RepairAction, effect: Effect, handed_out: str, due_in: timedelta
+) -> Judgement:
+    """Judge an item that was handed out before, and whose effect no source has."""
+    if effect.sources and due_in + effect.shows_after > timedelta():
+        named = ", ".join(effect.sources)
+        return Judgement(Permission.ASK, f"unknown: its effect may still show in {named}")
+    if action is RepairAction.MATERIALISE and not effect.sources:
+        return Judgement(Permission.ASK, f"unknown: {handed_out}")
+    return RUNS
+
+
+def annotate(
+    repairs: Sequence[PlannedRepair],
+    judgements: Mapping[UUID, Judgement],
+    witnessed: Collection[KindKey],
+) -> dict[UUID, str]:
+    """Return the sentences of repairs with what their judgement adds to them.
+
+    `witnessed` are the kinds of which something outside the ledger says what was done.
+    """
+    sentences: dict[UUID, str] = {}
+    for repair in repairs:
+        judgement = judgements.get(repair.id)
+        addition = ""
+        if judgement is not None:
+            addition = _addition(judgement, is_witnessed=(repair.tenant, repair.kind) in witnessed)
+        if repair.asks:
+            addition += f" Not before it is approved: {repair.asks}."
+        sentences[repair.id] = repair.would + addition
+    return sentences
+
+
+def _addition(judgement: Judgement, *, is_witnessed: bool) -> str:
+    match judgement.permission:
+        case Permission.RUN:
+            if is_witnessed:
+                return ""
+            return " No evidence and no record in Kafka says whether it was done before."
+        case Permission.RECORD:
+            return f" It is recorded as completed and not worked: {judgement.reason}."
+        case Permission.ASK:
+            return f" Not before it is approved: {judgement.reason}."
+        case Permission.REFUSE:
+            return f" Not executed: {judgement.reason}."
+
+
+def _is_guarded(repair: PlannedRepair) -> bool:
+    match repair.action:
+        case RepairAction.MATERIALISE:
+            return not repair.command.get("skip_reason")
+        case RepairAction.REDRIVE | RepairAction.COMPLETE:
+            return True
+        case RepairAction.RELEASE | RepairAction.CANCEL | RepairAction.ESCALATE:
+            return False
+
+
+async def _asked(connection: Connection, repairs: Sequence[PlannedRepair]) -> list[_Asked]:
+    """Return the guarded items with their names outside; an item that is gone is not asked for."""
+    open_ids = [
+        UUID(each.command["item"])
+        for each in repairs
+        if each.action is not RepairAction.MATERIALISE
+    ]
+    known = await list_prior_work(connection, open_ids) if open_ids else {}
+    asked: list[_Asked] = []
+    for repair in repairs:
+        command: dict[str, Any] = repair.command
+        if repair.action is RepairAction.MATERIALISE:
+            query = EvidenceQuery(
+                UUID(repair.subject).bytes,
+                command["business_key"],
+                command["cycle"],
+                date.fromisoformat(command["effective_date"]),
+            )
+            due_at = datetime.fromisoformat(command["due_at"]).astimezone(UTC)
+            asked.append(_Asked(repair, query, due_at, None))
+        elif row := known.get(UUID(command["item"])):
+            query = EvidenceQuery(
+                row["id"].bytes, row["business_key"], row["cycle"], row["effective_date"]
+            )
+            handed_out = "it was handed out before" if row["handed_out"] else None
+            asked.append(_Asked(repair, query, row["due_at"], handed_out))
+    return asked
+
+
+async def _effects_of_kind(
+    sources: Sequence[EvidenceReader], queries: Sequence[EvidenceQuery]
+) -> dict[bytes, Effect]:
+    """Return what all sources of a kind say; an effect is seen where each of them has it."""
+    names = tuple(each.name for each in sources)
+    shows_after = timedelta(seconds=max((each.after_seconds for each in sources), default=0.0))
+    lacking: defaultdict[bytes, set[str]] = defaultdict(set)
+    try:
+        for source in sources:
+            for each in await source.find_lacking(queries, SourceTotals()):
+                lacking[each.id].add(source.name)
+        shown = [each for each in queries if sources and len(lacking[each.id]) < len(sources)]
+        unclear = await _shown_for_any(sources, shown)
+    except SourceFailed as failed:
+        reason = f"{failed.name} could not be read"
+        return {each.id: Effect(names, unclear=reason) for each in queries}
+    effects: dict[bytes, Effect] = {}
+    for each in queries:
+        absent = lacking[each.id]
+        reason = unclear.get(each.id)
+        if sources and not reason and 0 < len(absent) < len(sources):
+            reason = f"{', '.join(sorted(absent))} has no effect of it, and others have"
+        is_seen = bool(sources) and not absent
+        effects[each.id] = Effect(names, is_seen, reason, shows_after)
+    return effects
+
+
+async def _shown_for_any(
+    sources: Sequence[EvidenceReader], shown: Sequence[EvidenceQuery]
+) -> dict[bytes, str]:
+    """Return which sources show an effect for any item of the business key, by item.
+
+    They are asked for an item that cannot exist: if they show it, too, then what they show may be
+    the effect of another item.
+    """
+    if not shown:
+        return {}
+    found: dict[bytes, str] = {}
+    others = {uuid8("another", each.id.hex()).bytes: each for each in shown}
+    made_up = [
+        EvidenceQuery(identity, each.business_key, _ANOTHER_CYCLE, _ANOTHER_DATE)
+        for identity, each in others.items()
+    ]
+    for source in sources:
+        lacked = {each.id for each in await source.find_lacking(made_up, SourceTotals())}
+        for identity, each in others.items():
+            if identity not in lacked:
+                found[each.id] = (
+                    f"{source.name} has an effect of {each.business_key} and does not say of "
+                    "which item"
+                )
+    return found

@@ -1,0 +1,30 @@
+-- Approve proposed repairs in the name of a person who did not propose them; a pass executes them.
+-- returns: exactly one per input
+-- roles: approver
+-- $1 ids uuid[]
+-- $2 reason text
+-- $3 actor_no bigint
+-- index: repair_pkey
+-- locks: repair rows (for update, id ascending)
+with locked as materialized (
+  select r.id, r.status, r.proposed_by, r.approved_at
+  from ledger.repair r where r.id = any($1::uuid[]) order by r.id for update
+),
+approved as (
+  update ledger.repair r set approved_at = ledger.now(), approved_by = $3::bigint, approval_reason = $2::text
+  from locked l
+  where r.id = l.id and l.status = 'proposed' and l.approved_at is null and l.proposed_by <> $3::bigint
+  returning r.id
+)
+select u.id,
+  case
+    when l.id is null then 'unknown'
+    when a.id is not null then 'done'
+    when l.status <> 'proposed' then 'finished'
+    when l.proposed_by = $3::bigint then 'own'
+    else 'approved'
+  end as result
+from unnest($1::uuid[]) with ordinality u (id, ord)
+left join locked l on l.id = u.id
+left join approved a on a.id = u.id
+order by u.ord
