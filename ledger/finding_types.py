@@ -29,6 +29,7 @@ class FindingType(StrEnum):
     EVENT_UNMATCHED = "EVENT_UNMATCHED"
     UNBALANCED = "UNBALANCED"
     ORPHAN_RECORD = "ORPHAN_RECORD"
+    RECORD_MISSING = "RECORD_MISSING"
     TAMPERED = "TAMPERED"
     SOURCE_FAILED = "SOURCE_FAILED"
     DEFINITION_FAILED = "DEFINITION_FAILED"
@@ -173,6 +174,9 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     ),
     FindingType.ORPHAN_RECORD: FindingRule(
         _PLATFORM, _ERROR, None, "A record in Kafka without a row in the ledger"
+    ),
+    FindingType.RECORD_MISSING: FindingRule(
+        _PLATFORM, _ERROR, None, "Published, and Kafka does not have the records at their offsets"
     ),
     FindingType.TAMPERED: FindingRule(
         _PLATFORM, _CRITICAL, None, "What everything else rests on is not what was recorded"

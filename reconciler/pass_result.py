@@ -40,6 +40,9 @@ JUDGED: Final = frozenset(
 )
 """A finding of these types is closed by a pass that does not find it. LATE is never open."""
 
+RECORD_TYPES: Final = frozenset({FindingType.ORPHAN_RECORD, FindingType.RECORD_MISSING})
+"""Findings of these types are closed only by a pass that compared claims with Kafka."""
+
 EXPECTATION_TYPES: Final = frozenset(
     {
         FindingType.MISSING,
@@ -85,7 +88,8 @@ class PassResult:
 
     `cached_windows` and `cached_items` count what was taken from the partition cache instead of
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
-    their type and kind; `evidenced` are the kinds of which each completed item was looked up.
+    their type and kind; `evidenced` are the kinds of which each completed item was looked up,
+    `published` those of which claims were compared with Kafka; None where Kafka was not read.
     `witness_credit_seconds` is the CPU time that the witness may take.
     """
 
@@ -102,6 +106,7 @@ class PassResult:
         default_factory=Counter[tuple[FindingType, str, str]]
     )
     evidenced: set[KindKey] = field(default_factory=set[KindKey])
+    published: set[KindKey] | None = None
     missing: Counter[KindKey] = field(default_factory=Counter[KindKey])
     unexpected: Counter[KindKey] = field(default_factory=Counter[KindKey])
     sources: list[SourceRead] = field(default_factory=list[SourceRead])

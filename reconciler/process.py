@@ -12,6 +12,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.reconciliation_pass import ReconciliationPass
@@ -58,6 +59,7 @@ class Reconciler:
 
     `since` is the number of its first pass: reports list everything found since then. `cache` is
     what the passes of its loop keep for the next one. A pass outside the loop reads everything.
+    `kafka` compares claims with Kafka; None where there is none.
     """
 
     pool: Pool
@@ -74,6 +76,7 @@ class Reconciler:
     last: PassResult | None = None
     cache: PartitionCache = field(default_factory=PartitionCache)
     second_opinion: SecondOpinion = field(default_factory=SecondOpinion)
+    kafka: KafkaCheck | None = None
     stop: Stop = field(default_factory=Stop)
 
     async def run_pass(
@@ -88,6 +91,7 @@ class Reconciler:
             limits=self.limits,
             cache=cache,
             second_opinion=self.second_opinion,
+            kafka=self.kafka,
         ).run()
         if self.since is None:
             self.since = result.reconciliation_no
@@ -179,7 +183,7 @@ class Reconciler:
 async def open_reconciler(
     settings: ReconcilerSettings, sources: ReconcilerSources, *, mode: RepairMode | None = None
 ) -> AsyncGenerator[Reconciler]:
-    """Open what a reconciler needs. Kafka is connected only where repairs may be executed."""
+    """Open what a reconciler needs. A producer is connected only where repairs may be executed."""
     wanted = mode or settings.reconcile_repair
     async with open_pool(
         settings.dsn.get_secret_value(),
@@ -191,6 +195,7 @@ async def open_reconciler(
         actor_no = await register_process(
             pool, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER
         )
+        kafka = KafkaCheck(settings) if settings.has_kafka else None
         reconciler = Reconciler(
             pool,
             sources,
@@ -201,6 +206,8 @@ async def open_reconciler(
             repair_rate_max=settings.reconcile_repairs_per_minute_max,
             cache=PartitionCache(settings.reconcile_full_pass_seconds),
             second_opinion=SecondOpinion(process_time()),
+            kafka=kafka,
+            record_index=kafka.records if kafka else None,
         )
         if wanted != "execute":
             yield reconciler

@@ -30,6 +30,7 @@ from dueledger.reconciler.find.findings import (
 )
 from dueledger.reconciler.find.recorder import FindingRecorder, population_record
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
+from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.partition_cache import (
     ExpectedDigest,
     PartitionCache,
@@ -39,6 +40,7 @@ from dueledger.reconciler.partition_cache import (
 from dueledger.reconciler.pass_result import (
     EXPECTATION_TYPES,
     JUDGED,
+    RECORD_TYPES,
     PassLimits,
     PassResult,
     PassScope,
@@ -60,7 +62,8 @@ class ReconciliationPass:
 
     `cache` has the results of an earlier pass of the same process. A partition that cannot have
     changed since is taken from it. It is used only where the scope is the whole ledger.
-    `second_opinion` asks the witness.
+    `second_opinion` asks the witness. `kafka` compares claims with Kafka in a pass over the whole
+    ledger.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class ReconciliationPass:
         limits: PassLimits,
         cache: PartitionCache | None = None,
         second_opinion: SecondOpinion | None = None,
+        kafka: KafkaCheck | None = None,
     ) -> None:
         self._pool = pool
         self._second_opinion = second_opinion or SecondOpinion()
@@ -82,6 +86,7 @@ class ReconciliationPass:
         self._limits = limits
         self._evidence = EvidenceChecks(sources.evidence)
         self._facts = dict[KindKey, FlowRules]()
+        self._kafka = kafka if scope.whole else None
         self._cache = cache if scope.whole else None
         self._cached: dict[DateRange, PartitionResult] = {}
         self._unread: list[DateRange] = []
@@ -122,6 +127,11 @@ class ReconciliationPass:
                 )
                 await self._compare_windows(connection, expectation, result)
                 result.evidenced = self._evidence.checked_kinds()
+                if self._kafka is not None:
+                    absent, is_full = self._window_findings.absent, not self._cached
+                    await self._kafka.run(
+                        connection, self._recorder, result, absent=absent, is_full=is_full
+                    )
                 await self._check_whole_ledger(connection, expectation, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
@@ -355,6 +365,8 @@ class ReconciliationPass:
     ) -> None:
         """Close findings that no longer hold, move watermarks, record the sources read."""
         closable = set(JUDGED)
+        if result.published is not None:
+            closable |= RECORD_TYPES
         failed_kinds = expectation.failed_kinds
         if failed_kinds is None:
             closable -= EXPECTATION_TYPES

@@ -68,6 +68,17 @@ class ReconcilerSettings(Settings):
     reconcile_findings_max: int = Field(
         default=10_000, ge=1, le=1_000_000, description="findings of one type and kind a pass lists"
     )
+    reconcile_kafka: bool | None = Field(
+        default=None,
+        description="compare claims with Kafka; unset: where the addresses of Kafka are set",
+    )
+
+    @property
+    def has_kafka(self) -> bool:
+        """Return whether claims are compared with Kafka."""
+        if self.reconcile_kafka is not None:
+            return self.reconcile_kafka
+        return "bootstrap_servers" in self.model_fields_set
 
 
 class _SqlSource(BaseModel):

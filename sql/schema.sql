@@ -2147,7 +2147,7 @@ CREATE TABLE ledger.finding (
     CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
     CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried_forward'::text, 'false_positive'::text]))),
     CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
-    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'UNEXCUSED'::text, 'PREMATURE'::text, 'OVERDUE'::text, 'STUCK'::text, 'HELD_KEY'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text, 'DISAGREES'::text])))
+    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'UNEXCUSED'::text, 'PREMATURE'::text, 'OVERDUE'::text, 'STUCK'::text, 'HELD_KEY'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'RECORD_MISSING'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text, 'DISAGREES'::text])))
 );
 
 COMMENT ON TABLE ledger.finding IS 'Findings: recorded differences between expected and actual. One closes itself when it no longer holds.';
@@ -2369,7 +2369,7 @@ CREATE TABLE ledger.population (
     hash_total bigint NOT NULL,
     failure text,
     CONSTRAINT population_counts_positive CHECK (((row_count >= 0) AND (skipped_count >= 0))),
-    CONSTRAINT population_origin_known CHECK ((origin = ANY (ARRAY['definitions'::text, 'events'::text, 'sql'::text, 'evidence'::text])))
+    CONSTRAINT population_origin_known CHECK ((origin = ANY (ARRAY['definitions'::text, 'events'::text, 'sql'::text, 'evidence'::text, 'kafka'::text])))
 );
 
 COMMENT ON TABLE ledger.population IS 'What a pass read of each source, with its control total. One row a source and pass.';
@@ -3297,6 +3297,7 @@ GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT UPDATE(base_offset) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(base_offset) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(base_offset) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(base_offset) ON TABLE ledger.claim TO ledger_reconciler;
 
 GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(started) ON TABLE ledger.claim TO ledger_auditor;
@@ -3484,6 +3485,8 @@ GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_operator;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.cell TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.credit TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;

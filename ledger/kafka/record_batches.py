@@ -12,13 +12,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from dueledger.ledger.errors import InvalidHeader, Problem
-from dueledger.ledger.kafka.envelope import parse_work_headers
+from dueledger.ledger.kafka.envelope import ID, ITEM, WORK_HEADERS, parse_work_headers
 from dueledger.ledger.kafka.header_cache import (
     cache_headers,
     cached_headers,
     cached_headers_after_position,
 )
-from dueledger.ledger.kafka.record_format import read_varint
+from dueledger.ledger.kafka.record_format import VARINTS, header_name, read_varint
 from dueledger.ledger.kafka.work_record_prefix import (
     POSITION_HEADERS,
     RECORD_PREFIXES,
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
 
 _MORE: Final = 0x80  # every byte of a varint but the last
 _BITS: Final = 0x7F
+_UUID_CHARACTERS: Final = 36
+_ID: Final = header_name(ID)
+_ITEM: Final = header_name(ITEM) + VARINTS[_UUID_CHARACTERS]
+# From after the position to the first header of the item's own, in the allocator's order.
+SHARED_HEADERS: Final = [header_name(each) for each in WORK_HEADERS[3 : WORK_HEADERS.index(ID)]]
 
 RawHeaders = list[tuple[bytes, bytes | None]]
 
@@ -240,6 +245,77 @@ class RecordReader:
             at = end
         self._at, self._index = at, index
         return found
+
+    def next_items_of_claim(self, claim_id: ClaimId, position: int) -> list[bytes]:
+        """Return the items' ids, as text, of the next records while they continue the claim.
+
+        The first has `position`. All have this claim and the allocator's order of headers; the
+        first record that differs ends the list. Keys, values and the headers between are skipped.
+        """
+        body, at, index, end_max = self._body, self._at, self._index, len(self._body)
+        before = claim_headers(claim_id)
+        after_id = b":%d%b" % (claim_id.fence, _ITEM)
+        id_header = _ID + VARINTS[_UUID_CHARACTERS + len(after_id) - len(_ITEM)]
+        shared = id_header
+        count = min(self._size - index, (end_max - at) // len(before))
+        found: list[bytes] = []
+        for prefix, position_header in zip(
+            RECORD_PREFIXES.slice_from(index, count),
+            POSITION_HEADERS.slice_from(position - 1, count),
+            strict=False,
+        ):
+            try:
+                size, start = body[at], at + 1
+                if size & _MORE:
+                    size, start = _read_size(body, at)
+                end = start + (size >> 1)
+                if size & 1 or end > end_max or not body.startswith(prefix, start):
+                    break
+                rest = _skip_bytes(body, _skip_bytes(body, start + len(prefix)))
+                rest += 1  # the number of headers is one byte
+                expected = before + position_header
+                if not body.startswith(expected, rest):
+                    break
+                rest += len(expected)
+                if not body.startswith(shared, rest):  # an item of another kind or due time
+                    own = _skip_headers(body, rest, SHARED_HEADERS)
+                    shared = body[rest:own] + id_header
+                    if not body.startswith(shared, rest):
+                        break
+                rest += len(shared)
+            except (ValueError, IndexError):
+                break
+            item = body[rest : rest + _UUID_CHARACTERS]
+            rest += _UUID_CHARACTERS
+            if not body.startswith(after_id + item, rest) or rest + len(after_id + item) > end:
+                break
+            found.append(item)
+            index += 1
+            at = end
+        self._at, self._index = at, index
+        return found
+
+
+def _skip_bytes(body: bytes, at: int) -> int:
+    """Return the end of a key, name or value. Raises ValueError and IndexError."""
+    size = body[at]
+    at += 1
+    if size & _MORE:
+        size, at = _read_size(body, at - 1)
+    if size & 1:
+        if size > 1:
+            raise ValueError("a length is negative")
+        return at
+    return at + (size >> 1)
+
+
+def _skip_headers(body: bytes, at: int, names: Sequence[bytes]) -> int:
+    """Return the end of headers with these names. Raises ValueError and IndexError."""
+    for name in names:
+        if not body.startswith(name, at):
+            raise ValueError("another header is there")
+        at = _skip_bytes(body, at + len(name))
+    return at
 
 
 def _read_record(body: bytes, start: int) -> tuple[bytes | None, bytes | None, RawHeaders, int]:

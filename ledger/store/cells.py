@@ -36,3 +36,8 @@ async def lift_sequences(connection: Connection) -> None:
 async def list_sequences(connection: Connection) -> list[Record]:
     """List each sequence: name, used (part of its stripe, 0 to 1), seconds_ahead of the clock."""
     return await connection.fetch(statement("list_sequences"))
+
+
+async def read_cell(connection: Connection) -> int:
+    """Return which cell this ledger is."""
+    return await connection.fetchval(statement("read_cell"))

@@ -52,6 +52,14 @@ class EvidenceChecks:
         }
 
 
+class AbsentItems:
+    """Items that do not exist and that findings of the pass name: by id, or else by number."""
+
+    def __init__(self) -> None:
+        self.ids: set[bytes] = set()
+        self.numbers: set[int] = set()
+
+
 class WindowFindings:
     """Turns the results of windows into findings."""
 
@@ -70,12 +78,14 @@ class WindowFindings:
         self._findings_max = findings_max
         self.unbalanced: set[KindKey] = set()
         """Kinds of which an item was found to have no state or two."""
+        self.absent = AbsentItems()
 
     async def record(self, connection: Connection, dates: DateRange, window: WindowResult) -> None:
         """Turn what differs in a window of dates into findings and record them."""
         expectation, result = self._expectation, self._result
         flows = result.comparison.flows
         missing = await self._still_missing(connection, window.missing)
+        self.absent.ids.update(each.id for each in missing[: self._findings_max])
         for expected in missing:
             result.missing[expected.tenant, expected.kind] += 1
             tally = result.comparison.tallies[expected.tenant, expected.kind]
@@ -158,12 +168,11 @@ class WindowFindings:
                     flow = flows[item.flow_no]
                     self.unbalanced.add((flow.tenant, flow.kind))
                     self._recorder.add((item_findings.misplaced(item, flow, states),))
-        self._recorder.add(
-            unowned_ending(row)
-            for row in await reconciled_rows.list_unowned_endings(
-                connection, dates.from_date, dates.to_date, self._findings_max
-            )
+        unowned = await reconciled_rows.list_unowned_endings(
+            connection, dates.from_date, dates.to_date, self._findings_max
         )
+        self.absent.numbers.update(row["item_no"] for row in unowned)
+        self._recorder.add(map(unowned_ending, unowned))
 
     async def _find_withdrawn(
         self, connection: Connection, withdrawn: Sequence[ActualItem]

@@ -186,7 +186,9 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
                 tenant=key[0],
                 kind=key[1],
                 checks=model.KindChecks(
-                    existence=not tally.unchecked, evidence=key in result.evidenced
+                    existence=not tally.unchecked,
+                    evidence=key in result.evidenced,
+                    kafka=key in (result.published or ()),
                 ),
                 expected=tally.expected,
                 unchecked=tally.unchecked,

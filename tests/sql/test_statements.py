@@ -52,6 +52,7 @@ READS_ALL = {
     "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
     "list_items": "a person who filters; limited",
     "list_open_item_nos": "the reconciler, once a pass: what is handed out",
+    "list_work_topics": "the reconciler, once a pass: the topics of the last weeks' claims",
     "measure_lags": "benchmarks",
     "measure_steps": "benchmarks",
     "read_accounting": "the identity, over everything there is",

@@ -8,6 +8,7 @@ from aiokafka.structs import TopicPartition
 
 class _Cluster:
     def leader_for_partition(self, partition: TopicPartition) -> int | None: ...
+    def partitions_for_topic(self, topic: str) -> set[int] | None: ...
 
 class AIOKafkaClient:
     cluster: _Cluster

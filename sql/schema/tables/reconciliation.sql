@@ -31,7 +31,7 @@ create table ledger.population (
   skipped_count bigint not null,
   hash_total bigint not null,
   failure text,
-  constraint population_origin_known check (origin in ('definitions', 'events', 'sql', 'evidence')),
+  constraint population_origin_known check (origin in ('definitions', 'events', 'sql', 'evidence', 'kafka')),
   constraint population_counts_positive check (row_count >= 0 and skipped_count >= 0)
 );
 

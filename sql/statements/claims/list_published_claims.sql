@@ -1,0 +1,13 @@
+-- List claims that Kafka acknowledged, made since an instant, by ascending fence, by page.
+-- returns: zero or more
+-- roles: reconciler
+-- $1 after_fence bigint
+-- $2 claimed_since timestamptz
+-- $3 page_size integer
+-- index: claim_pkey
+-- locks: none
+select c.fence, c.claimed_at, c.topic, c.partition, c.size, c.base_offset, c.published_at
+from ledger.claim c
+where c.fence > $1::bigint and c.claimed_at >= $2::timestamptz and c.partition >= 0 and c.base_offset is not null
+order by c.fence
+limit $3::integer
