@@ -5,10 +5,11 @@ JMESPath. A missing value or one of the wrong type raises InvalidEvent, which na
 definition and the reason; nothing is guessed.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 import orjson
 
@@ -28,6 +29,7 @@ from dueledger.ledger.rules.path_evaluation import (
     PathDocument,
     TooLarge,
     failure_reason,
+    names_of,
     weigh,
 )
 from dueledger.ledger.rules.schedule_drafts import OVERLAPS, cycle_of
@@ -40,6 +42,7 @@ _ISO_DATE_CHARS: Final = 10
 _YEAR_MIN: Final = DUE_MIN.year
 _YEAR_END: Final = DUE_END.year
 _DIGIT_BITS_MAX: Final = 4
+_PLACED_MAX: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ def apply_rule(
     rule = _compiled(definition)
     if event.tenant != rule.tenant or event.type not in rule.event_types:
         return []
-    document = _document(event)
+    document = rule.document_of(event)
     found: list[ItemDraft | Cancellation | Supersession] = []
     if event.type == definition.event:
         found.append(rule.draft(event, document, rule.business_key))
@@ -111,17 +114,12 @@ def _owed_draft(effect: ItemDraft | Cancellation | Supersession) -> ItemDraft | 
             return None
 
 
-def _document(event: DomainEvent) -> PathDocument:
-    return PathDocument(
-        {
-            "id": event.id,
-            "source": event.source,
-            "type": event.type,
-            "subject": event.subject,
-            "time": event.time.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-            "data": event.data,
-        }
-    )
+class _Placed(NamedTuple):
+    """When an item is due, the local time that its rule names, and how one became the other."""
+
+    due_at: datetime
+    nominal: str
+    decision: str
 
 
 class _CompiledRule:
@@ -151,6 +149,31 @@ class _CompiledRule:
         self.tzdata = tzdata_version()
         self.smear = definition.smear
         self.window = definition.catch_up.window
+        self.reads_time = any(_may_read_time(path) for path in self._paths())
+        self.builds_payload = not isinstance(self.payload, str) or names_of(self.payload) is None
+        self._placed: dict[date, _Placed] = {}
+
+    def _paths(self) -> Iterator[str]:
+        """Yield every path that it may evaluate."""
+        yield from (self.business_key, self.cycle, self.effective_date)
+        if self.partition_key != PARTITION_BY_BUSINESS_KEY:
+            yield self.partition_key
+        yield from (path for _, path in (*self.cancels, *self.supersedes, *self.labels))
+        yield from [self.payload] if isinstance(self.payload, str) else self.payload.values()
+
+    def document_of(self, event: DomainEvent) -> PathDocument:
+        """Return the event as its paths read it."""
+        members = {
+            "id": event.id,
+            "source": event.source,
+            "type": event.type,
+            "subject": event.subject,
+            "data": event.data,
+        }
+        if self.reads_time:
+            time = event.time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+            members["time"] = time
+        return PathDocument(members)
 
     def draft(
         self, event: DomainEvent, document: PathDocument, business_key_path: str
@@ -158,12 +181,12 @@ class _CompiledRule:
         """Return the item that the event owes."""
         business_key = self.text_of(document, business_key_path, "business_key")
         effective_date = self.date_of(document, self.effective_date)
-        occurrence = self.occurrence_for(effective_date)
+        due_at, nominal, decision = self.placed(effective_date)
         cycle = self.text_of(document, self.cycle, "cycle", FIRST_CYCLE_CHARS_MAX)
         if is_reinstated(cycle):
             reason = "ends as the cycle of a reinstatement does"
             raise self.refused("cycle", self.cycle, cycle, reason, "the name of a term")
-        due_at, smear_by = occurrence.due_at, None
+        smear_by = None
         if self.smear is not None:
             item = item_id(self.tenant, self.kind, business_key, cycle, effective_date)
             smear_by = smear_seconds(item, self.smear)
@@ -188,9 +211,9 @@ class _CompiledRule:
             else self.text_of(document, self.partition_key, self.partition_field),
             labels=orjson.dumps(labels).decode() if labels else None,
             definition_name=self.name,
-            nominal=cycle_of(occurrence.nominal),
+            nominal=nominal,
             zone=self.when.timezone,
-            decision=occurrence.decision.value,
+            decision=decision,
             tzdata=self.tzdata,
             traceparent=event.traceparent,
             smear_seconds=smear_by,
@@ -234,8 +257,21 @@ class _CompiledRule:
             raise self.refused(field, path, found, "outside 1970 to 2199")
         return effective_date
 
-    def occurrence_for(self, effective_date: date) -> Occurrence:
-        """Return when the item is due. Raises InvalidEvent outside the years of the ledger."""
+    def placed(self, effective_date: date) -> "_Placed":
+        """Return when the item is due. Raises InvalidEvent outside the years of the ledger.
+
+        The last dates are kept: many items of a rule have the same one.
+        """
+        known = self._placed.get(effective_date)
+        if known is None:
+            if len(self._placed) >= _PLACED_MAX:
+                self._placed.clear()
+            found = self._occurrence_for(effective_date)
+            known = _Placed(found.due_at, cycle_of(found.nominal), found.decision.value)
+            self._placed[effective_date] = known
+        return known
+
+    def _occurrence_for(self, effective_date: date) -> Occurrence:
         try:
             occurrence = self.when.due_for(effective_date, self.observance)
         except InvalidItem as error:
@@ -256,7 +292,8 @@ class _CompiledRule:
                 for name, path in self.payload.items()
             }
         try:
-            weigh(payload, PAYLOAD_BYTES_MAX)  # of paths that each give the whole event
+            if self.builds_payload:
+                weigh(payload, PAYLOAD_BYTES_MAX)  # of paths that each give the whole event
             text = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
         except TooLarge:
             reason, accepted = "over 256 KiB", "a reference to what is large"
@@ -295,6 +332,12 @@ class _CompiledRule:
     def problem_heading(self) -> str:
         """Return the sentence above the problems."""
         return f"Definition {self.name} of {self.tenant} cannot apply to the event."
+
+
+def _may_read_time(path: str) -> bool:
+    """Return whether a path may read the event's time: one that follows names says so."""
+    names = names_of(path)
+    return bool(path) and (names is None or names[0] == "time")
 
 
 @lru_cache(maxsize=65_536)

@@ -151,6 +151,11 @@ def _check_join(arguments: list[object]) -> None:
         _check(chars // CHARS_A_VALUE, VALUES_MAX)
 
 
+def names_of(path: str) -> tuple[str, ...] | None:
+    """Return the names of a path that only follows names, joined by dots; None for any other."""
+    return tuple(path.split(".")) if _NAMES.fullmatch(path) else None
+
+
 _Evaluate = Callable[[PathDocument, object], object]
 
 
@@ -161,8 +166,8 @@ def _evaluator(path: str) -> _Evaluate:
     Names joined by dots, which are most paths, are looked up without the interpreter: measured,
     0.3 microseconds instead of 4. They build nothing.
     """
-    if _NAMES.fullmatch(path):
-        return partial(_follow_names, tuple(path.split(".")))
+    if (names := names_of(path)) is not None:
+        return partial(_follow_names, names)
     return partial(_interpret, jmespath.compile(path).parsed)
 
 
