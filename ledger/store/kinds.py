@@ -57,6 +57,14 @@ class HttpKind:
     backoff_cap_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayRule:
+    """The topic of a kind, and whether no item of it may be worked twice."""
+
+    topic: str | None = None
+    no_replay: bool = False
+
+
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
     """Store a kind's work policy; return the kind's number.
 
@@ -106,10 +114,12 @@ async def list_kind_policies(
     return {row["name"]: row["policy"] for row in rows}
 
 
-async def list_no_replay_kinds(connection: Connection) -> set[tuple[str, str]]:
-    """List the tenants and kinds of which no item may be worked twice."""
-    rows = await connection.fetch(statement("list_no_replay_kinds"))
-    return {(row["tenant"], row["kind"]) for row in rows}
+async def list_replay_rules(connection: Connection) -> dict[tuple[str, str], ReplayRule]:
+    """List each kind's topic, and whether no item of it may be worked twice."""
+    rows = await connection.fetch(statement("list_replay_rules"))
+    return {
+        (row["tenant"], row["kind"]): ReplayRule(row["topic"], row["no_replay"]) for row in rows
+    }
 
 
 async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:

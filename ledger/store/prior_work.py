@@ -25,10 +25,16 @@ async def list_prior_work(connection: Connection, ids: Sequence[UUID]) -> dict[U
 
 async def list_handed_out_orphans(
     connection: Connection, dates: Sequence[date], claimed_since: datetime
-) -> dict[date, Orphans]:
-    """Return, by effective date, the items that claims or runs have and the ledger has not."""
+) -> dict[tuple[date, str | None], Orphans]:
+    """Return, by effective date and topic, the items that claims or runs have and the ledger lacks.
+
+    The topic is None where it says nothing of the kind.
+    """
     rows = await connection.fetch(statement("list_handed_out_orphans"), dates, claimed_since)
-    return {row["effective_date"]: Orphans(row["items"], row["in_flight"]) for row in rows}
+    return {
+        (row["effective_date"], row["topic"]): Orphans(row["items"], row["in_flight"])
+        for row in rows
+    }
 
 
 async def complete_items(

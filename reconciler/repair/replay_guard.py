@@ -14,7 +14,7 @@ from uuid import UUID
 from dueledger.ledger.finding_types import RepairAction
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.kinds import list_no_replay_kinds
+from dueledger.ledger.store.kinds import ReplayRule, list_replay_rules
 from dueledger.ledger.store.prior_work import Orphans, list_handed_out_orphans, list_prior_work
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import uuid8
@@ -108,16 +108,16 @@ class ReplayGuard:
         if not asked:
             return {}
         as_of = await read_now(connection)
-        no_replay = await list_no_replay_kinds(connection)
+        rules = await list_replay_rules(connection)
         effects = await self._effects(asked)
-        prior = await self._prior_work(connection, asked)
+        prior = await self._prior_work(connection, asked, rules)
         return {
             each.repair.id: judge_item(
                 each.repair.action,
                 effects[each.query.id],
                 prior[each.query.id],
                 due_in=each.due_at - as_of,
-                no_replay=each.key in no_replay,
+                no_replay=rules.get(each.key, ReplayRule()).no_replay,
             )
             for each in asked
         }
@@ -133,10 +133,13 @@ class ReplayGuard:
         return effects
 
     async def _prior_work(
-        self, connection: Connection, asked: Sequence[_Asked]
+        self,
+        connection: Connection,
+        asked: Sequence[_Asked],
+        rules: Mapping[KindKey, ReplayRule],
     ) -> dict[bytes, PriorWork]:
         missing = [each for each in asked if each.repair.action is RepairAction.MATERIALISE]
-        orphans: Mapping[date, Orphans] = {}
+        orphans: Mapping[tuple[date, str | None], Orphans] = {}
         if missing:
             orphans = await list_handed_out_orphans(
                 connection,
@@ -156,13 +159,12 @@ class ReplayGuard:
                 handed_out = "Kafka has a record of it" + (
                     f" ({place.topic}/{place.partition}/{place.offset})" if place else ""
                 )
-            elif lost := orphans.get(each.query.effective_date):
-                if each.repair.action is RepairAction.MATERIALISE:
-                    in_flight = lost.in_flight > 0
-                    handed_out = (
-                        f"{lost.items:,} items of its date were handed out and are in the ledger "
-                        "no more"
-                    )
+            elif lost := _lost(each, orphans, rules):
+                in_flight = lost.in_flight > 0
+                handed_out = (
+                    f"{lost.items:,} items of its date were handed out and are in the ledger no "
+                    "more"
+                )
             elif sighting is None:
                 unclear = "no record in Kafka was read"
             elif sighting.state is SightingState.UNKNOWN:
@@ -248,6 +250,26 @@ def _addition(judgement: Judgement, *, is_witnessed: bool) -> str:
             return f" Not before it is approved: {judgement.reason}."
         case Permission.REFUSE:
             return f" Not executed: {judgement.reason}."
+
+
+def _lost(
+    asked: _Asked,
+    orphans: Mapping[tuple[date, str | None], Orphans],
+    rules: Mapping[KindKey, ReplayRule],
+) -> Orphans | None:
+    """Return the items that were handed out and are gone, one of which a missing one may be."""
+    if asked.repair.action is not RepairAction.MATERIALISE:
+        return None
+    of_others = {rule.topic for key, rule in rules.items() if key != asked.key}
+    of_others.discard(rules.get(asked.key, ReplayRule()).topic)
+    found = [
+        lost
+        for (day, topic), lost in orphans.items()
+        if day == asked.query.effective_date and (topic is None or topic not in of_others)
+    ]
+    if not found:
+        return None
+    return Orphans(sum(each.items for each in found), sum(each.in_flight for each in found))
 
 
 def _is_guarded(repair: PlannedRepair) -> bool:
