@@ -1,18 +1,12 @@
 """Results of table partitions that a pass keeps for the next one of its process.
 
-The result of a partition depends on its rows, on what is expected there, on the facts of its kinds,
-on what explains items, and on the time. Each pass compares all of these except the rows. For the
-rows it compares a mark: PostgreSQL's counters of inserted, updated and deleted rows.
+The result of a partition depends on its rows, on where its open items are, on what is expected
+there, on the facts of its kinds, on what explains items, and on the time. Each pass compares all of
+these. Of the rows it compares a digest of all their columns, which PostgreSQL computes.
 
-A pass reads the marks first and the rows after them. PostgreSQL counts a transaction after it has
-become visible. So a change that the rows did not show became visible after they were read, was
-counted later still, and is not in the mark read before them: a later mark differs. A change that
-the rows showed and the mark did not costs one unneeded read. Counters only grow. The mark also has
-the times at which they were reset and at which the server started, so that no mark occurs twice.
-
-There is no bound on how late a change is counted: seconds as a rule, longer while its session stays
-in a next transaction. A superuser can switch counting off. So everything is read again from time to
-time.
+A pass reads the digests first and the rows after them. A change in between is in what it compared
+and not in the digest, so the next pass reads the partition once more than needed. From time to time
+everything is read again all the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +17,6 @@ from typing import Any, Final
 from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
 from dueledger.reconciler.compared_items import ASSERTED, LATER, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.read.accounting import OpenSnapshot
 from dueledger.reconciler.tallies import KindTally, no_tallies
 from dueledger.reconciler.windows import DateRange, DayCounts
 
@@ -142,7 +135,6 @@ class PartitionCache:
     results: dict[DateRange, PartitionResult] = field(
         default_factory=dict[DateRange, PartitionResult]
     )
-    open: OpenSnapshot | None = None
     full_pass_at: datetime | None = None
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
@@ -171,14 +163,12 @@ class PartitionCache:
     def replace(
         self,
         results: Mapping[DateRange, PartitionResult],
-        open_: OpenSnapshot | None,
         expectation: Expectation,
         *,
         full_pass_at: datetime | None,
     ) -> None:
         """Keep the results of a pass that ended; `full_pass_at` if it read everything."""
         self.results = {window: each for window, each in results.items() if each.is_settled}
-        self.open = open_
         self.chained, self.triggered = expectation.chained, expectation.triggered
         self.full_pass_at = full_pass_at or self.full_pass_at
 

@@ -11,7 +11,6 @@ import orjson
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool, findings, items, reconciled_rows
-from dueledger.ledger.store.partitions import list_change_marks
 from dueledger.reconciler.columns.engine import open_engine
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import KindKey
@@ -45,7 +44,8 @@ from dueledger.reconciler.pass_result import (
     PassResult,
     PassScope,
 )
-from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_accounting_beside_cache
+from dueledger.reconciler.read.accounting import read_accounting_beside_cache
+from dueledger.reconciler.read.day_digests import read_marks
 from dueledger.reconciler.read.item_rows import count_items_in_windows
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSources
@@ -91,8 +91,6 @@ class ReconciliationPass:
         self._cached: dict[DateRange, PartitionResult] = {}
         self._unread: list[DateRange] = []
         self._results: dict[DateRange, PartitionResult] = {}
-        self._open: OpenSnapshot | None = None
-        self._open_mark: str | None = None
         self._cpu_began = 0.0
 
     async def run(self) -> PassResult:
@@ -196,8 +194,9 @@ class ReconciliationPass:
     async def _compare_spans(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
-        marks = await self._read_marks(connection)
+        marks: dict[DateRange, str] = {}
         if self._cache is not None:
+            marks = await read_marks(connection)  # before any of their rows
             self._cached = self._cache.valid_results(
                 marks, expectation, self._facts, as_of=result.as_of, started_at=result.started_at
             )
@@ -213,18 +212,6 @@ class ReconciliationPass:
             await self._read_span(connection, expectation, days.within(span), part_result, result)
             if part_result.mark:
                 self._results[span] = part_result
-
-    async def _read_marks(self, connection: Connection) -> dict[DateRange, str]:
-        """Read the marks of partitions, before any of their rows; none without a cache."""
-        if self._cache is None:
-            return {}
-        marks: dict[DateRange, str] = {}
-        for row in await list_change_marks(connection):
-            if row["from_date"] is None:
-                self._open_mark = row["mark"]
-            else:
-                marks[DateRange.of(row["from_date"], row["to_date"])] = row["mark"]
-        return marks
 
     async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
         counts = await count_items_in_windows(connection, self._unread)
@@ -338,27 +325,20 @@ class ReconciliationPass:
     async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
         """Read the accounting: with the cache if it balances so, else in full."""
         if self._cache is not None and self._cached:
-            known = self._cache.open
             rows = await read_accounting_beside_cache(
-                connection,
-                self._facts,
-                merged_tallies(self._cached.values()),
-                self._unread,
-                known.kinds if known is not None and known.mark == self._open_mark else None,
+                connection, self._facts, merged_tallies(self._cached.values()), self._unread
             )
             if any(row.difference for row in rows):
                 rows = await items.read_accounting(connection)
         else:
             rows = await items.read_accounting(connection)
-        if self._open_mark is not None:
-            self._open = OpenSnapshot(self._open_mark, open_of(rows))
         return rows
 
     def _update_cache(self, expectation: Expectation, result: PassResult) -> None:
         """Keep the results of this pass, which has ended, for the next one."""
         if self._cache is not None:
             full_pass_at = None if self._cached else result.started_at
-            self._cache.replace(self._results, self._open, expectation, full_pass_at=full_pass_at)
+            self._cache.replace(self._results, expectation, full_pass_at=full_pass_at)
 
     async def _close(
         self, connection: Connection, expectation: Expectation, result: PassResult

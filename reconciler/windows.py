@@ -24,6 +24,10 @@ class DateRange:
         """Return the half-open range of two dates."""
         return cls(from_date.toordinal(), to_date.toordinal())
 
+    def has(self, day: date) -> bool:
+        """Return whether a date lies inside."""
+        return self.from_day <= day.toordinal() < self.to_day
+
     @property
     def from_date(self) -> date:
         """Return the first date inside."""

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from typing import Final
 from uuid import UUID
 
-from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 AHEAD: Final = timedelta(days=396)
@@ -154,13 +154,3 @@ async def recover_items(
         timeout=COUNT_TIMEOUT_SECONDS,
     )
     return [row["id"] for row in rows]
-
-
-async def list_change_marks(connection: Connection) -> list[Record]:
-    """List marks that change when their rows have changed: from_date, to_date (excluded), mark.
-
-    One mark for each range of effective dates with partitions, and one without dates for all open
-    items. A mark changes some time after the commit, and its value never repeats. Ranges that
-    cannot be counted are left out.
-    """
-    return await connection.fetch(statement("list_change_marks"))

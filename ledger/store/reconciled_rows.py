@@ -54,6 +54,24 @@ async def count_items_by_day(
     return {row["effective_date"]: row["item_count"] for row in rows}
 
 
+async def list_item_partitions(connection: Connection) -> list[tuple[date, date]]:
+    """List the half-open ranges of effective dates that have a table partition of their own."""
+    rows = await connection.fetch(statement("list_item_partitions"))
+    return [(row["from_date"], row["to_date"]) for row in rows]
+
+
+async def digest_days(connection: Connection, from_date: date, to_date: date) -> dict[date, str]:
+    """Digest all that items and journal say of each effective date of a range."""
+    rows = await connection.fetch(statement("digest_days"), from_date, to_date)
+    return {row["effective_date"]: row["digest"] for row in rows}
+
+
+async def digest_open_days(connection: Connection) -> dict[date, str]:
+    """Digest, by effective date, which items have not ended."""
+    rows = await connection.fetch(statement("digest_open_days"))
+    return {row["effective_date"]: row["digest"] for row in rows}
+
+
 async def list_flow_rules(connection: Connection) -> list[Record]:
     """List every flow with tenant, kind and grace."""
     return await connection.fetch(statement("list_flow_rules"))

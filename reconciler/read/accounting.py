@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dueledger.ledger.states import TransitionEvent
@@ -22,34 +21,16 @@ class OpenCounts(NamedTuple):
     reviews: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSnapshot:
-    """Open items by kind, read with `mark` or after it."""
-
-    mark: str
-    kinds: dict[KindKey, OpenCounts]
-
-
-def open_of(rows: Iterable[Accounting]) -> dict[KindKey, OpenCounts]:
-    """Return the counts of open items of an accounting."""
-    return {
-        (row.tenant, row.kind): OpenCounts(row.pending, row.handed_out, row.running, row.reviews)
-        for row in rows
-    }
-
-
 async def read_accounting_beside_cache(
     connection: Connection,
     kinds: Iterable[KindKey],
     cached: Mapping[KindKey, KindTally],
     unread: Iterable[DateRange],
-    known_open: Mapping[KindKey, OpenCounts] | None,
 ) -> list[Accounting]:
     """Return the accounting: cached counts, and the rest read in one snapshot.
 
-    `unread` are the dates that are not cached; `known_open` are the open items, where known. A
-    change that its mark does not show yet gives a difference. So on a difference the caller has to
-    count everything.
+    `unread` are the dates that are not cached. What changed since gives a difference. So on a
+    difference the caller has to count everything.
     """
     counted: defaultdict[KindKey, Counter[str]] = defaultdict(Counter[str])
     for key, tally in cached.items():
@@ -62,14 +43,13 @@ async def read_accounting_beside_cache(
                 connection, window.from_date, window.to_date
             ):
                 _count(counted[row["tenant"], row["kind"]], row["event"], row["items"])
-        if known_open is None:
-            known_open = {
-                (tenant, kind): OpenCounts(*counts)
-                for tenant, kind, *counts in await items.count_open_items(connection)
-            }
+        open_items = {
+            (tenant, kind): OpenCounts(*counts)
+            for tenant, kind, *counts in await items.count_open_items(connection)
+        }
     return [
-        Accounting(*key, **_columns(counted[key]), **known_open.get(key, OpenCounts())._asdict())
-        for key in sorted({*kinds, *counted, *known_open})
+        Accounting(*key, **_columns(counted[key]), **open_items.get(key, OpenCounts())._asdict())
+        for key in sorted({*kinds, *counted, *open_items})
     ]
 
 

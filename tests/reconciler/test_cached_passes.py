@@ -286,7 +286,6 @@ async def test_g11_passes_with_a_cache_report_what_a_full_pass_reports(
         step = chance.choice(STEPS_OF_A_WORLD)
         await step(world)
         await world.pass_time(1)
-        await frozen.execute("select pg_stat_force_next_flush()")
 
         part = await loop.run_pass(cache=loop.cache)
         left = await finding_states(frozen)

@@ -50,6 +50,8 @@ READS_ALL = {
     "count_items_on_days": "a person who imports a calendar; limited",
     "count_pending_load": "a person who plans; all of `pending`, limited",
     "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
+    "digest_days": "the reconciler, of a partition's dates",
+    "digest_open_days": "the reconciler, once a pass with a cache",
     "list_items": "a person who filters; limited",
     "list_open_item_nos": "the reconciler, once a pass: what is handed out",
     "list_work_topics": "the reconciler, once a pass: the topics of the last weeks' claims",
