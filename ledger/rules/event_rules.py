@@ -42,7 +42,7 @@ _ISO_DATE_CHARS: Final = 10
 _YEAR_MIN: Final = DUE_MIN.year
 _YEAR_END: Final = DUE_END.year
 _DIGIT_BITS_MAX: Final = 4
-_PLACED_MAX: Final = 4_096
+_DUE_TIMES_MAX: Final = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _owed_draft(effect: ItemDraft | Cancellation | Supersession) -> ItemDraft | 
             return None
 
 
-class _Placed(NamedTuple):
+class _DueTime(NamedTuple):
     """When an item is due, the local time that its rule names, and how one became the other."""
 
     due_at: datetime
@@ -151,7 +151,7 @@ class _CompiledRule:
         self.window = definition.catch_up.window
         self.reads_time = any(_may_read_time(path) for path in self._paths())
         self.builds_payload = not isinstance(self.payload, str) or names_of(self.payload) is None
-        self._placed: dict[date, _Placed] = {}
+        self._due_times: dict[date, _DueTime] = {}
 
     def _paths(self) -> Iterator[str]:
         """Yield every path that it may evaluate."""
@@ -181,7 +181,7 @@ class _CompiledRule:
         """Return the item that the event owes."""
         business_key = self.text_of(document, business_key_path, "business_key")
         effective_date = self.date_of(document, self.effective_date)
-        due_at, nominal, decision = self.placed(effective_date)
+        due_at, nominal, decision = self.due_time(effective_date)
         cycle = self.text_of(document, self.cycle, "cycle", FIRST_CYCLE_CHARS_MAX)
         if is_reinstated(cycle):
             reason = "ends as the cycle of a reinstatement does"
@@ -257,18 +257,18 @@ class _CompiledRule:
             raise self.refused(field, path, found, "outside 1970 to 2199")
         return effective_date
 
-    def placed(self, effective_date: date) -> "_Placed":
+    def due_time(self, effective_date: date) -> "_DueTime":
         """Return when the item is due. Raises InvalidEvent outside the years of the ledger.
 
         The last dates are kept: many items of a rule have the same one.
         """
-        known = self._placed.get(effective_date)
+        known = self._due_times.get(effective_date)
         if known is None:
-            if len(self._placed) >= _PLACED_MAX:
-                self._placed.clear()
+            if len(self._due_times) >= _DUE_TIMES_MAX:
+                self._due_times.clear()
             found = self._occurrence_for(effective_date)
-            known = _Placed(found.due_at, cycle_of(found.nominal), found.decision.value)
-            self._placed[effective_date] = known
+            known = _DueTime(found.due_at, cycle_of(found.nominal), found.decision.value)
+            self._due_times[effective_date] = known
         return known
 
     def _occurrence_for(self, effective_date: date) -> Occurrence:
