@@ -27,6 +27,7 @@ from dueledger.reconciler.find.findings import (
     stuck_run,
     unbalanced,
 )
+from dueledger.reconciler.find.place_findings import unfit_place
 from dueledger.reconciler.find.recorder import FindingRecorder, population_record
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
@@ -290,6 +291,11 @@ class ReconciliationPass:
             )
             for row in await reconciled_rows.list_ended_keys(connection, HELD_KEYS_MAX)
         )
+        flows = result.comparison.flows
+        for row in await reconciled_rows.list_unfit_places(connection, self._limits.findings_max):
+            self._recorder.add((unfit_place(row, flows),))
+            places = (flows.get(row[name]) for name in ("flow_no", "place_flow_no"))
+            self._window_findings.unbalanced.update(flow.key for flow in places if flow)
         result.accounting = await self._read_accounting(connection)
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))

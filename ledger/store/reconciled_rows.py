@@ -180,6 +180,11 @@ async def list_unowned_endings(
     return await connection.fetch(statement("list_unowned_endings"), from_date, to_date, row_max)
 
 
+async def list_unfit_places(connection: Connection, row_max: int) -> list[Record]:
+    """List waiting and parked rows that are not as their item has them."""
+    return await connection.fetch(statement("list_unfit_places"), row_max)
+
+
 async def list_contradicted_endings(
     connection: Connection, from_date: date, to_date: date, row_max: int
 ) -> list[Record]:

@@ -90,9 +90,9 @@ class WindowResult:
     `deferred` counts items that no source names and that a later pass decides about. `misnamed` are
     items whose id is not that of their row; `misplaced` those that seem to have no state or two;
     `premature` were completed too early, `unexcused` ended otherwise although they are owed, and
-    `withdrawn` are open although an event ended them; `emitted_later` are those emitted after the
-    pass began, as their rows say. `changes_at` is the first instant at which an open item becomes
-    due or overdue.
+    `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
+    after the pass began, as their rows say. `changes_at` is the first instant at which an open item
+    becomes due or overdue.
     """
 
     missing: list[ExpectedItem] = field(default_factory=list[ExpectedItem])
@@ -104,7 +104,7 @@ class WindowResult:
     premature: list[ActualItem] = field(default_factory=list[ActualItem])
     unexcused: list[ActualItem] = field(default_factory=list[ActualItem])
     withdrawn: list[ActualItem] = field(default_factory=list[ActualItem])
-    emitted_later: list[ActualItem] = field(default_factory=list[ActualItem])
+    recorded_later: list[ActualItem] = field(default_factory=list[ActualItem])
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
     late: list[ActualItem] = field(default_factory=list[ActualItem])
     evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
@@ -130,7 +130,7 @@ class WindowResult:
             or self.premature
             or self.unexcused
             or self.withdrawn
-            or self.emitted_later
+            or self.recorded_later
             or self.overdue
             or self.evidenced
             or self.deferred
@@ -187,8 +187,8 @@ class WindowComparison:
             self._count_item(item, flow, tally)
             identity = self._identity_of(item, flow)
             row = expected.pop(identity, None)
-            if item.emitted_at > whole.as_of:
-                result.emitted_later.append(item)
+            if max(item.emitted_at, item.ended_at or item.emitted_at) > whole.as_of:
+                result.recorded_later.append(item)
             if row is not None:
                 tally.expected += 1
                 self._judge(item, row, flow)

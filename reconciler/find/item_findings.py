@@ -169,14 +169,18 @@ def contradicted(ending: Record, flow: FlowRules) -> Finding:
     )
 
 
-def emitted_in_future(item: ActualItem, flow: FlowRules, now: datetime) -> Finding:
-    """Return the finding that an item's row says that it was emitted later than now."""
+def recorded_in_future(item: ActualItem, flow: FlowRules, now: datetime) -> Finding:
+    """Return the finding that an item was emitted or ended later than now, as its rows say."""
+    if item.emitted_at > now:
+        what, at = "emitted", item.emitted_at
+    else:
+        what, at = "ended", item.ended_at or now
     return Finding(
         FindingType.TAMPERED,
         _subject(item, flow),
-        f"{_what(item, flow)} was emitted {item.emitted_at:%Y-%m-%d %H:%M} UTC, its row says, "
+        f"{_what(item, flow)} was {what} {at:%Y-%m-%d %H:%M} UTC, its row says, "
         "which is still to come.",
-        expected={"emitted_before": now.isoformat()},
+        expected={f"{what}_before": now.isoformat()},
         actual=_facts(item),
     )
 

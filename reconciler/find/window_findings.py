@@ -118,12 +118,12 @@ class WindowFindings:
         self._recorder.add(
             item_findings.misnamed(item, flows[item.flow_no]) for item in window.misnamed
         )
-        if window.emitted_later:
+        if window.recorded_later:
             now = await read_now(connection)
             self._recorder.add(
-                item_findings.emitted_in_future(item, flows[item.flow_no], now)
-                for item in window.emitted_later
-                if item.emitted_at > now
+                item_findings.recorded_in_future(item, flows[item.flow_no], now)
+                for item in window.recorded_later
+                if max(item.emitted_at, item.ended_at or item.emitted_at) > now
             )
         for pair in window.duplicates:
             flow = flows[pair.extra.flow_no]

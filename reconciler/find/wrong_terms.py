@@ -67,11 +67,15 @@ def _difference(
 ) -> tuple[FindingType | None, Terms, Terms]:
     """Return the type of finding, and the fields that differ on both sides."""
     actual = _terms_of_row(row)
-    if row["definition_no"] is None and row["event_no"] is None:
+    named: Terms = {"definition": row["definition_no"], "event": row["event_no"]}
+    if named == dict.fromkeys(named):
+        if row["nominal"] is not None or row["zone"] is not None:  # a rule made it, no service
+            expected = differing.expected
+            owner: Terms = {"definition": expected.definition_no, "event": expected.reference}
+            return FindingType.WRONG_TERMS, owner, named
         due_at = instant_of(differing.expected.due_microseconds)
         candidates: list[Terms] = [{"due_at": due_at}]
     elif not drafts:
-        named = {"definition": row["definition_no"], "event": row["event_no"]}
         return FindingType.WRONG_TERMS, dict.fromkeys(named), named
     else:
         candidates = [_terms_of_draft(_as_placed(draft, row)) for draft in drafts]

@@ -17,7 +17,7 @@
 --    8 due at another time                              512 open, and due
 --   16 other terms, definition or event                1024 completed late
 --   32 what is owed depends on more than one row       2048 completed, and that needs evidence
--- 4096 emitted later than the moment                   8192 an ending without an item
+-- 4096 emitted or ended later than the moment          8192 an ending without an item
 with
   owed as (
     select high, low, max(day) as day, max(kind) as kind, min(is_plain) as is_plain, count(*) - sum(is_asserted) as naming,
@@ -75,7 +75,7 @@ select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow
         else 0
       end
     + case when e.event = 5 and f.needs_evidence = 1 then 2048 else 0 end
-    + case when p.emitted > m.as_of then 4096 else 0 end
+    + case when p.emitted > m.as_of or e.ended_at > m.as_of then 4096 else 0 end
   end as differences
 from pair p
 cross join moment m

@@ -23,6 +23,8 @@ Settle = Callable[..., Awaitable[None]]
 CONFLICT: Final = FindingType.OUTCOME_CONFLICT
 PREMATURE: Final = FindingType.PREMATURE
 UNBALANCED: Final = FindingType.UNBALANCED
+TAMPERED: Final = FindingType.TAMPERED
+WRONG_DATE: Final = FindingType.WRONG_DATE
 
 ADD_PENDING: Final = """
 insert into ledger.pending (item_no, effective_date, flow_no, available_at)
@@ -32,6 +34,13 @@ ADD_REVIEW: Final = """
 insert into ledger.review
   (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
 select item_no, effective_date, flow_no, ledger.now(), 1, 1, 'edited', 1
+from ledger.due_item where item_no = $1
+"""
+ADD_REVIEW_ELSEWHERE: Final = """
+with was as (delete from ledger.pending where item_no = $1 returning 1)
+insert into ledger.review
+  (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+select item_no, effective_date, flow_no + 1, ledger.now(), 1, 1, 'edited', 1
 from ledger.due_item where item_no = $1
 """
 HOLD_KEY: Final = """
@@ -48,6 +57,7 @@ with ended as (
 update ledger.due_item set emitted_at = ledger.now() - interval '1 second' where item_no = $1
 """
 OF_ENDING: Final = "update ledger.transition set {} where item_no = $1"
+OF_PENDING: Final = "update ledger.pending set {} where item_no = $1"
 DONE_EDITS: Final = (
     (OF_ENDING.format("at = at - interval '6 minutes'"), PREMATURE),
     (OF_ENDING.format("run_no = null"), CONFLICT),
@@ -64,6 +74,7 @@ DONE_EDITS: Final = (
     (HOLD_KEY, FindingType.HELD_KEY),
     (OPEN_RUN, UNBALANCED),
     (COMPLETE_BEFORE_EMISSION, PREMATURE),
+    (OF_ENDING.format("at = '2198-01-01'"), TAMPERED),
 )
 WAITING_EDITS: Final = (
     # As many are taken away as were added above: the sums are as before.
@@ -71,6 +82,11 @@ WAITING_EDITS: Final = (
     ("delete from ledger.pending where item_no = $1", UNBALANCED),
     ("delete from ledger.pending where item_no = $1", UNBALANCED),
     (ADD_REVIEW, UNBALANCED),
+    (OF_PENDING.format("flow_no = flow_no + 1"), TAMPERED),
+    (OF_PENDING.format("serial = 7, serial_due_at = available_at, overlap = 1"), TAMPERED),
+    (OF_PENDING.format("available_at = available_at + interval '2 minutes'"), WRONG_DATE),
+    (OF_PENDING.format("available_at = 'infinity'"), WRONG_DATE),
+    (ADD_REVIEW_ELSEWHERE, TAMPERED),
 )
 
 
@@ -115,17 +131,25 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
                 "select id::text from ledger.due_item where item_no = $1", edited
             )
             wrong.add((type_, id_))
-    unowned = (await _numbers(frozen, "other"))[0]
-    await frozen.execute("delete from ledger.due_item where item_no = $1", unowned)
+    unowned, waits = (await _numbers(frozen, "other"))[:2]
+    for number in (unowned, waits):
+        await frozen.execute("delete from ledger.due_item where item_no = $1", number)
+    await frozen.execute("delete from ledger.transition where item_no = $1", waits)
+    await frozen.execute(
+        "insert into ledger.pending (item_no, effective_date, flow_no, available_at)"
+        " select $1, current_date, min(flow_no), ledger.now() from ledger.flow",
+        waits,
+    )
 
     await reconciler.run_pass()
 
     rows = await findings.list_findings(frozen)
-    found = {(row["type"], str(row["item_id"])): row["sentence"] for row in rows}
-    assert wrong - found.keys() == set()
-    others = {key: sentence for key, sentence in found.items() if key not in wrong}
-    assert [*others] == [(UNBALANCED, "None")]
-    assert f"item {unowned}," in others[UNBALANCED, "None"]
+    found = {(row["type"], str(row["item_id"] or row["subject"])) for row in rows}
+    assert wrong - found == set()
+    assert found - wrong == {
+        (UNBALANCED, f"ending:{unowned}"),
+        (UNBALANCED, f"waiting:{waits}"),
+    }
 
 
 REWRITE: Final = """

@@ -65,6 +65,8 @@ PAYMENTS_OF_A_KEY: Final = 3
 PAYERS: Final = 400
 BATCH: Final = 4_000
 EVENTS_A_BATCH: Final = 500
+LEASE_SECONDS: Final = 30 * 86_400
+"""Longer than a run of all cases: a run that an edit opens again is not late."""
 QUOTA: Final = 5_000
 HOUR: Final = timedelta(hours=1)
 
@@ -322,7 +324,7 @@ class CleanLedger:
             [1] * len(claims),
             sizes,
             worker_no=worker_no,
-            lease_seconds=600,
+            lease_seconds=LEASE_SECONDS,
         )
         settlements: list[Settlement] = []
         for started, claim in zip(starts, claims, strict=True):

@@ -10,9 +10,12 @@ ITEM: Final = "select id::text from ledger.due_item where item_no = $1"
 """The subject of a finding about an item."""
 ENDING: Final = "select 'ending:' || $1::bigint"
 """The subject of the finding that the journal has an ending of an item that does not exist."""
+WAITING: Final = "select 'waiting:' || $1::bigint"
+"""The subject of the finding that a row says that an item waits that does not exist."""
 KEY: Final = "select 'key:' || id from ledger.due_item where item_no = $1"
 
 SET_ITEM: Final = "update ledger.due_item set {} where item_no = $1"
+SET_PENDING: Final = "update ledger.pending set {} where item_no = $1"
 SET_ENDING: Final = """
 update ledger.transition set {} where item_no = $1 and event in (5, 11, 12, 13, 14)
 """
@@ -70,6 +73,11 @@ def edit(
 def set_item(assignment: str) -> str:
     """Return the statement that sets columns of the row of an item."""
     return SET_ITEM.format(assignment)
+
+
+def set_pending(assignment: str) -> str:
+    """Return the statement that sets columns of the row by which an item waits."""
+    return SET_PENDING.format(assignment)
 
 
 def set_ending(assignment: str) -> str:

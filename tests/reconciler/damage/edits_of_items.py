@@ -4,7 +4,7 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 
-from .edit import ENDING, Edit, Mending, edit, set_item
+from .edit import ENDING, ITEM, WAITING, Edit, Mending, edit, set_item
 
 WRONG_DATE: Final = FindingType.WRONG_DATE
 WRONG_TERMS: Final = FindingType.WRONG_TERMS
@@ -96,6 +96,8 @@ EDITS_OF_ITEMS: Final = (
         ),
         WRONG_TERMS,
     ),
+    edit("definition_no of none", STATEMENTS, set_item("definition_no = null"), WRONG_TERMS),
+    edit("event_no of none", RENEWALS, set_item("event_no = null"), WRONG_TERMS),
     edit("event_no of another event", RENEWALS, set_item("event_no = event_no + 1"), WRONG_TERMS),
     # Identity
     edit("business_key", PREMIUMS, set_item("business_key = business_key || 'x'"), TAMPERED),
@@ -116,11 +118,11 @@ EDITS_OF_ITEMS: Final = (
         set_item("emitted_at = '2199-01-01'"),
         TAMPERED,
     ),
-    edit(
-        "effective_date of an item that waits",
-        "kind = 'Statement' and state = 'waiting'",
-        set_item("effective_date = effective_date - 40"),
-        TAMPERED,
+    Edit(
+        name="effective_date of an item that waits",
+        of="kind = 'Statement' and state = 'waiting'",
+        changes=(set_item("effective_date = effective_date - 40"),),
+        finds=((TAMPERED, ITEM), (FindingType.UNBALANCED, WAITING)),
     ),
     # Existence
     edit(
@@ -143,6 +145,13 @@ EDITS_OF_ITEMS: Final = (
         (DELETE_PENDING, DELETE_ITEM),
         FindingType.MISSING,
         mending=Mending.REPAIR,
+    ),
+    edit(
+        "the row of an item that waits removed",
+        "kind = 'Notice' and state = 'waiting'",
+        DELETE_ITEM,
+        FindingType.UNBALANCED,
+        WAITING,
     ),
     edit(
         "the row of a completed item that no source names removed",

@@ -4,7 +4,7 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 
-from .edit import ENDING, KEY, Mending, edit, set_ending
+from .edit import ENDING, KEY, Mending, edit, set_ending, set_pending
 from .edits_of_items import DELETE_PENDING, NOTICES, PREMIUMS, RENEWALS, STATEMENTS
 
 UNBALANCED: Final = FindingType.UNBALANCED
@@ -105,6 +105,36 @@ EDITS_OF_STATES: Final = (
         KEY,
         mending=Mending.REPAIR,
     ),
+    edit(
+        "available in 2199",
+        WAITING_NOTICES,
+        set_pending("available_at = '2199-01-01'"),
+        FindingType.WRONG_DATE,
+    ),
+    edit(
+        "never available",
+        WAITING_NOTICES,
+        set_pending("available_at = 'infinity'"),
+        FindingType.WRONG_DATE,
+    ),
+    edit(
+        "waiting in another flow",
+        "kind = 'Premium' and state = 'waiting'",
+        set_pending("flow_no = (select min(flow_no) from ledger.flow)"),
+        FindingType.TAMPERED,
+    ),
+    edit(
+        "waiting by a key of its own",
+        WAITING_NOTICES,
+        set_pending("serial = 4711, serial_due_at = available_at, overlap = 1"),
+        FindingType.TAMPERED,
+    ),
+    edit(
+        "parked in another flow",
+        "state = 'parked'",
+        "update ledger.review set flow_no = flow_no + 1 where item_no = $1",
+        FindingType.TAMPERED,
+    ),
     # What ended it
     edit("an ending removed", RENEWALS, DELETE_ENDING, UNBALANCED),
     edit("an ending added", WAITING_NOTICES, END_WAITING, UNBALANCED),
@@ -135,6 +165,12 @@ EDITS_OF_STATES: Final = (
         RENEWALS,
         set_ending("at = '2027-04-06 11:58:59+00'"),
         PREMATURE,
+    ),
+    edit(
+        "completed in the future",
+        PREMIUMS,
+        set_ending("at = '2198-01-01'"),
+        FindingType.TAMPERED,
     ),
     edit("completed without a run", PREMIUMS, set_ending("run_no = null"), CONFLICT),
     edit("completed in a run that never was", PREMIUMS, set_ending("run_no = 4711"), CONFLICT),

@@ -1,0 +1,49 @@
+"""Findings about the rows that say where an item is: waiting or parked."""
+
+from collections.abc import Mapping
+
+from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.store import Record
+from dueledger.reconciler.compare.comparison import FlowRules
+from dueledger.reconciler.find.findings import WHOLE_LEDGER, Finding, FindingSubject
+
+
+def unfit_place(row: Record, flows: Mapping[int, FlowRules]) -> Finding:
+    """Return the finding about a row of `list_unfit_places`."""
+    if row["is_unowned"]:
+        return _unowned(row)
+    flow = flows[row["flow_no"]]
+    key, day, item = row["business_key"], row["effective_date"], row["id"]
+    subject = FindingSubject(flow.tenant, flow.kind, str(item), item, key, day, row["due_at"])
+    what = f"{flow.kind} of {key}, effective {day},"
+    if row["is_other"]:
+        return Finding(
+            FindingType.TAMPERED,
+            subject,
+            f"{what} is {row['state']}, and the row that says so has another flow, ordering key, "
+            "overlap or due time than the item.",
+            expected={"fits": True},
+            actual={"fits": False, "state": row["state"]},
+        )
+    # PostgreSQL's `infinity` is the greatest datetime here.
+    available_at = row["available_at"]
+    return Finding(
+        FindingType.WRONG_DATE,
+        subject,
+        f"{what} is due {row['due_at']:%Y-%m-%d %H:%M} UTC, was never started, and waits until "
+        f"{available_at:%Y-%m-%d %H:%M} UTC.",
+        expected={"available_at": row["due_at"].isoformat()},
+        actual={"available_at": available_at.isoformat()},
+    )
+
+
+def _unowned(row: Record) -> Finding:
+    """Return the finding that a row says where an item is, and there is no such item."""
+    number, day, state = row["item_no"], row["effective_date"], row["state"]
+    return Finding(
+        FindingType.UNBALANCED,
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"{state}:{number}", effective_date=day),
+        f"Item {number}, effective {day}, is {state}, and the ledger has no such item.",
+        expected={"item_no": number},
+        actual={"item_no": None, "state": state},
+    )

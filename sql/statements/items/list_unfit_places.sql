@@ -1,0 +1,28 @@
+-- List waiting and parked rows that no item has, that differ from their item, or that wait for longer than it has to, up to a limit.
+-- returns: zero or more
+-- roles: reconciler
+-- $1 limit integer
+-- index: due_item_pkey
+-- locks: none
+with locked_default as (select from ledger.due_item_default),
+place as (
+  select 'waiting' as state, p.item_no, p.effective_date, p.flow_no, p.serial, p.overlap, p.serial_due_at, p.available_at, p.starts
+  from ledger.pending p
+  union all
+  select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null from ledger.review r
+),
+compared as (
+  select p.state, p.item_no, p.effective_date, p.available_at, p.flow_no as place_flow_no, i.id, i.flow_no, i.business_key, i.due_at,
+    i.item_no is null as is_unowned,
+    i.flow_no <> p.flow_no or p.state = 'waiting' and (
+      p.serial is distinct from i.serial or p.overlap is distinct from i.overlap or p.serial_due_at <> i.due_at) as is_other,
+    -- An item that was never started waits until it is due, or for its key, or for the backoff of its topic's partition.
+    p.starts = 0 and (p.serial is null or p.available_at < 'infinity')
+      and p.available_at > greatest(i.due_at, ledger.now()) + interval '1 minute' as is_postponed
+  from place p
+  left join ledger.due_item i on i.item_no = p.item_no and i.effective_date = p.effective_date
+)
+select c.*
+from compared c
+where c.is_unowned or c.is_other or c.is_postponed
+limit $1::integer
