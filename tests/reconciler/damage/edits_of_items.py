@@ -146,6 +146,12 @@ EDITS_OF_ITEMS: Final = (
         FindingType.MISSING,
         mending=Mending.REPAIR,
     ),
+    Edit(
+        name="the row of a completed item removed",
+        of=PREMIUMS,
+        changes=(DELETE_ITEM,),
+        finds=((FindingType.MISSING, ITEM), (FindingType.UNBALANCED, ENDING)),
+    ),
     edit(
         "the row of an item that waits removed",
         "kind = 'Notice' and state = 'waiting'",
