@@ -247,6 +247,14 @@ def materialise(
 
 
 @bench.command()
+def reconcile(items: ItemsOption = 1_000_000, json: JsonOption = False) -> None:
+    """Reconcile a ledger that is right: all of it, with nothing changed, and after some changes."""
+    from bench.reconcile import ReconcileOptions, bench_reconcile
+
+    _measure("reconcile", bench_reconcile, ReconcileOptions(items), json=json)
+
+
+@bench.command()
 def workers(
     counts: Annotated[
         list[int] | None,

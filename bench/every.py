@@ -81,6 +81,7 @@ PLAN: Final = (
             Size("--blocked-items", 1_000_000, 5_000),
         ),
     ),
+    Planned("reconcile", (Size("--items", 1_000_000, 20_000),)),
     Planned(
         "materialise",
         (

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +13,7 @@ from dueledger.ledger.store.items import Accounting
 from dueledger.ledger.store.statements import statement
 
 _STATEMENTS: Final = Path(__file__).resolve().parent / "statements"
+CLAIM_SIZE: Final = 1_000
 PATIENCE_SECONDS: Final = 3600.0
 """How long one statement may take that reads or settles all of a large measurement."""
 
@@ -145,6 +146,91 @@ async def load_definitions(
         effective_from,
         actor_no,
         timeout=PATIENCE_SECONDS,
+    )
+
+
+async def make_claim_months(connection: Connection, days: Sequence[date]) -> None:
+    """Make the partitions for claims and runs of these days."""
+    await connection.execute(_statement("make_claim_months"), days, timeout=PATIENCE_SECONDS)
+
+
+async def load_ticks(
+    connection: Connection,
+    kind: str,
+    definition_nos: Sequence[int],
+    *,
+    from_at: datetime,
+    until_at: datetime,
+    tzdata: str,
+    actor_no: int,
+) -> None:
+    """Make the items of schedules that name every minute of a span."""
+    await connection.execute(
+        _statement("load_ticks"),
+        kind,
+        definition_nos,
+        from_at,
+        until_at,
+        tzdata,
+        actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventLoad:
+    """Events that were received at one instant, and the items that a rule owes for them."""
+
+    kind: str
+    definition_no: int
+    received_at: datetime
+    first_date: date
+    days: int
+    tzdata: str
+    actor_no: int
+
+
+async def load_events(connection: Connection, load: EventLoad, *, first: int, count: int) -> None:
+    """Record so many events of a load, and their items."""
+    await connection.execute(
+        _statement("load_events"),
+        load.kind,
+        load.definition_no,
+        first,
+        count,
+        load.received_at,
+        load.first_date,
+        load.days,
+        load.tzdata,
+        load.actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+async def load_endings(
+    connection: Connection, day: date, *, first_fence: int, actor_no: int
+) -> int:
+    """Complete the items of a date, in claims with fences from the first on; count the claims."""
+    ended: str = await connection.execute(
+        _statement("load_endings"),
+        day,
+        day + timedelta(days=1),
+        first_fence,
+        actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+    return -(-int(ended.rpartition(" ")[2]) // CLAIM_SIZE)
+
+
+async def touch_items(connection: Connection, day: date, count: int) -> None:
+    """Change so many items of a date in a way that no comparison reads."""
+    await connection.execute(_statement("touch_items"), day, count)
+
+
+async def mark_materialised(connection: Connection, until_at: datetime, tzdata: str) -> None:
+    """Say that all schedules are materialised up to an instant."""
+    await connection.execute(
+        _statement("mark_materialised"), until_at, tzdata, timeout=PATIENCE_SECONDS
     )
 
 

@@ -74,6 +74,7 @@ class WindowComparer:
             count += tally.owed
             if tally.next_due is not None:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
+        judged.result.unowned_endings = int((compared.candidates["differences"] == UNOWNED).sum())
         for chunk in _chunks_of(compared):
             outcomes = await reconciled_rows.list_outcomes_of_items(connection, chunk)
             judged.add([ActualItem._make(row) for row in outcomes])

@@ -91,8 +91,8 @@ class WindowResult:
     items whose id is not that of their row; `misplaced` those that seem to have no state or two;
     `premature` were completed too early, `unexcused` ended otherwise although they are owed, and
     `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
-    after the pass began, as their rows say. `changes_at` is the first instant at which an open item
-    becomes due or overdue.
+    after the pass began, as their rows say. `unowned_endings` counts what ended no item.
+    `changes_at` is the first instant at which an open item becomes due or overdue.
     """
 
     missing: list[ExpectedItem] = field(default_factory=list[ExpectedItem])
@@ -108,6 +108,7 @@ class WindowResult:
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
     late: list[ActualItem] = field(default_factory=list[ActualItem])
     evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
+    unowned_endings: int = 0
     deferred: int = 0
     changes_at: datetime | None = None
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
@@ -133,6 +134,7 @@ class WindowResult:
             or self.recorded_later
             or self.overdue
             or self.evidenced
+            or self.unowned_endings
             or self.deferred
         )
 

@@ -130,7 +130,9 @@ class WindowFindings:
             result.unexpected[flow.tenant, flow.kind] += 1
             self._recorder.add((item_findings.duplicate(pair, flow),))
         self._recorder.add(item_findings.late(item, flows[item.flow_no]) for item in window.late)
-        await self._find_misplaced(connection, dates, window.misplaced)
+        await self._find_misplaced(connection, window.misplaced)
+        if window.unowned_endings:
+            await self._find_unowned(connection, dates)
         await self._find_withdrawn(connection, window.withdrawn)
         await self._find_conflicts(connection, dates, window)
         await self._find_overdue(connection, window.overdue)
@@ -150,9 +152,9 @@ class WindowFindings:
         return [expected for expected in missing if expected.id not in found]
 
     async def _find_misplaced(
-        self, connection: Connection, dates: DateRange, misplaced: Sequence[ActualItem]
+        self, connection: Connection, misplaced: Sequence[ActualItem]
     ) -> None:
-        """Count the states of items again, all at one time, and of items that do not exist."""
+        """Count the states of items again, all at one time."""
         flows = self._result.comparison.flows
         for begin in range(0, len(misplaced), CHUNK_ROWS):
             chunk = misplaced[begin : begin + CHUNK_ROWS]
@@ -168,6 +170,9 @@ class WindowFindings:
                     flow = flows[item.flow_no]
                     self.unbalanced.add((flow.tenant, flow.kind))
                     self._recorder.add((item_findings.misplaced(item, flow, states),))
+
+    async def _find_unowned(self, connection: Connection, dates: DateRange) -> None:
+        """Find endings whose item does not exist, all at one time."""
         unowned = await reconciled_rows.list_unowned_endings(
             connection, dates.from_date, dates.to_date, self._findings_max
         )

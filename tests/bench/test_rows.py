@@ -16,6 +16,7 @@ from bench.idle import ROLES, IdleOptions, bench_idle
 from bench.lag import LagOptions, bench_lag
 from bench.materialise import MaterialiseOptions, bench_materialise
 from bench.pipeline import DirectOptions, PipelineOptions, bench_direct, bench_pipeline
+from bench.reconcile import ReconcileOptions, bench_reconcile
 from bench.rig import Rig
 from bench.soak import SoakOptions, bench_soak
 from bench.workers import WorkersOptions, bench_workers
@@ -125,6 +126,15 @@ async def test_a_peer_that_cannot_run_is_an_entry_that_says_why(
     assert {peer.name for peer in peers.PEERS} <= set(document["errors"])
     assert document["medians"]["dueledger pipeline"] > 0
     assert [goal["reached"] for goal in document["goals"]] == [False] * 5
+
+
+async def test_passes_are_measured_whole_unchanged_and_after_changes(taken: Take) -> None:
+    document = await taken(bench_reconcile, ReconcileOptions(4_000))
+    assert len(document["goals"]) == 4
+    again = document["items_read_again"]
+    assert again["nothing_changed"] == 0
+    assert 0 < again["after_1000_changes"] < 4_000
+    assert all(seconds > 0 for seconds in document["seconds"].values())
 
 
 async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_memory(

@@ -1,7 +1,7 @@
 """Each item has one state and ended as its run has it: what was edited is found by item."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Final
 
 import pytest
@@ -150,6 +150,26 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
         (UNBALANCED, f"ending:{unowned}"),
         (UNBALANCED, f"waiting:{waits}"),
     }
+
+
+@pytest.mark.damages
+async def test_g11_endings_of_a_date_without_any_item_are_found(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    day = date(2027, 3, 20)
+    drafts = make_drafts(3, due_at=NOON - timedelta(minutes=5), effective_date=day)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await complete_all(TransitionEvent.COMPLETED)
+    await frozen.execute("set session_replication_role = replica")
+    await frozen.execute("delete from ledger.due_item where effective_date = $1", day)
+
+    found = (await make_reconciler().run_pass()).found
+
+    assert found[UNBALANCED] == 3
 
 
 REWRITE: Final = """

@@ -55,6 +55,8 @@ READS_ALL = {
     "list_items": "a person who filters; limited",
     "list_open_item_nos": "the reconciler, once a pass: what is handed out",
     "list_work_topics": "the reconciler, once a pass: the topics of the last weeks' claims",
+    "load_endings": "benchmarks",
+    "mark_materialised": "benchmarks",
     "measure_lags": "benchmarks",
     "measure_steps": "benchmarks",
     "read_accounting": "the identity, over everything there is",

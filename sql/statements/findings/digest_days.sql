@@ -12,7 +12,7 @@ item as (
       hash_record_extended(
         row(
           i.item_no, i.id, i.flow_no, i.business_key, i.cycle, i.due_at, i.start_by, i.complete_by, i.partition_key, i.labels,
-          i.definition_no, i.event_no, i.tzdata, i.nominal, i.zone, i.decision, i.smear_seconds, i.emitted_at, i.actor_no,
+          i.definition_no, i.event_no, i.tzdata, i.nominal, i.zone, i.decision, i.smear_seconds, i.traceparent, i.emitted_at, i.actor_no,
           i.serial, i.overlap),
         0)
       # hashtextextended(i.payload::text, i.item_no)) as digest

@@ -1,12 +1,25 @@
--- Count the items of each effective date, to plan windows.
+-- Count the items of each effective date, or what ended some where that is more, to plan windows.
 -- returns: zero or more
 -- roles: reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none
 -- locks: none
-with locked_default as (select from ledger.due_item_default)
-select effective_date, count(*) as item_count
-from ledger.due_item
-where effective_date >= $1::date and effective_date < $2::date
-group by effective_date
+with locked_default as (select from ledger.due_item_default),
+item as (
+  select i.effective_date, count(*) as items
+  from ledger.due_item i
+  where i.effective_date >= $1::date and i.effective_date < $2::date
+  group by i.effective_date
+),
+ending as (
+  select t.effective_date, count(*) as endings
+  from ledger.transition t
+  where t.effective_date >= $1::date and t.effective_date < $2::date
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  group by t.effective_date
+)
+select effective_date, greatest(i.items, e.endings) as item_count
+from item i
+full join ending e using (effective_date)
+order by effective_date

@@ -1,0 +1,210 @@
+"""Passes over a large ledger that is right: half its items are of schedules, half of events.
+
+Three passes of one process are measured: the first reads everything, nothing has changed before the
+second, and a thousand items before the third.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter
+from typing import Any, Final, final
+
+from pydantic import SecretStr
+
+from bench.ledgers import Ledger, MeasurementFailed
+from bench.measurements import (
+    EventLoad,
+    load_endings,
+    load_events,
+    load_ticks,
+    make_claim_months,
+    mark_materialised,
+    touch_items,
+)
+from bench.report import Goal, Measured
+from bench.rig import Rig
+from bench.usage import Usage
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.flows import ensure_flow
+from dueledger.ledger.store.partitions import make_event_months, make_item_months
+from dueledger.reconciler import PassResult, Reconciler, ReconcilerSettings, ReconcilerSources
+from dueledger.reconciler.process import open_reconciler
+
+SCHEDULES: Final = 10
+DAYS: Final = 330
+MINUTES_A_DAY: Final = 1_440
+CHANGES: Final = 1_000
+LOAD_BATCH: Final = 200_000
+CPU_GOAL_MICROSECONDS: Final = 6.0
+SECONDS_GOAL: Final = 60.0
+CHANGED_SECONDS_GOAL: Final = 5.0
+MEMORY_GOAL: Final = 1.5e9
+A_DAY: Final = timedelta(days=1)
+GOAL_ITEMS: Final = 10_000_000
+"""The goals of time are those of so many items."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReconcileOptions:
+    """How many items are expected, exist and have ended."""
+
+    items: int = 1_000_000
+
+
+async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
+    """Load a ledger, and measure its passes in this process."""
+    async with rig.ledger() as ledger:
+        await _load(ledger, rig, options.items)
+        settings = ReconcilerSettings(dsn=SecretStr(ledger.dsn))
+        async with open_reconciler(settings, ReconcilerSources()) as reconciler:
+            rig.say("a pass that reads everything")
+            whole, usage = await _pass(rig, reconciler)
+            _require_right(whole, options.items)
+            rig.say("a pass after nothing has changed")
+            same, _ = await _pass(rig, reconciler)
+            await touch_items(ledger.connection, (await ledger.now()).date() - A_DAY, CHANGES)
+            rig.say(f"a pass after {CHANGES:,} changes")
+            changed, _ = await _pass(rig, reconciler)
+    peak = getrusage(RUSAGE_SELF).ru_maxrss * 1024  # Linux counts kibibytes
+    share = options.items / GOAL_ITEMS
+    own = usage.microseconds_an_item(options.items)
+    goals = [
+        Goal(
+            f"CPU of the pass an item, at most {CPU_GOAL_MICROSECONDS:.0f} microseconds",
+            own["bench"],
+            CPU_GOAL_MICROSECONDS,
+            ceiling=True,
+        ),
+        Goal(
+            f"all read within {SECONDS_GOAL:.0f} s for {GOAL_ITEMS:,} items",
+            round(whole.duration_seconds, 1),
+            SECONDS_GOAL * share,
+            ceiling=True,
+        ),
+        Goal(
+            f"a pass after {CHANGES:,} changes within {CHANGED_SECONDS_GOAL:.0f} s",
+            round(changed.duration_seconds, 1),
+            CHANGED_SECONDS_GOAL,
+            ceiling=True,
+        ),
+        Goal("peak memory below 1.5 GB", peak, MEMORY_GOAL, ceiling=True),
+    ]
+    figures: dict[str, Any] = {
+        "seconds": {
+            "everything_read": round(whole.duration_seconds, 2),
+            "nothing_changed": round(same.duration_seconds, 2),
+            f"after_{CHANGES}_changes": round(changed.duration_seconds, 2),
+        },
+        "items_read_again": {
+            "nothing_changed": options.items - same.cached_items,
+            f"after_{CHANGES}_changes": options.items - changed.cached_items,
+        },
+        "items_per_second": round(options.items / whole.duration_seconds),
+        "peak_memory_bytes": peak,
+    }
+    return Measured(goals, figures, usage, options.items)
+
+
+async def _pass(rig: Rig, reconciler: Reconciler) -> tuple[PassResult, Usage]:
+    meter = rig.meter()
+    result = await reconciler.run_pass(cache=reconciler.cache)
+    return result, meter.read()
+
+
+def _require_right(result: PassResult, items: int) -> None:
+    """Raise MeasurementFailed unless every item was expected, and nothing found."""
+    if result.found or result.expected_count != items:
+        raise MeasurementFailed(
+            f"{result.expected_count:,} of {items:,} items were expected, and "
+            f"{result.found.total():,} findings made"
+        )
+
+
+async def _load(ledger: Ledger, rig: Rig, items: int) -> None:
+    """Make the definitions, and rows as materialiser, intake and workers would."""
+    began = perf_counter()
+    minutes = items // 2 // SCHEDULES
+    until = (await ledger.now()).replace(second=0, microsecond=0)
+    since = until - timedelta(minutes=minutes)
+    received = until - timedelta(days=DAYS + 60)
+    first_date = (until - timedelta(days=DAYS)).date()
+    oldest = max(DAYS, minutes // MINUTES_A_DAY) + 31
+    days = [(until - timedelta(days=back)).date() for back in range(-1, oldest)]
+    await make_item_months(ledger.connection, days)
+    await make_event_months(ledger.connection, [received.date()])
+    await make_claim_months(ledger.connection, days)
+    every_minute = {"cron": "* * * * *", "timezone": "UTC"}
+    schedules = [
+        await _define(ledger, name, since, business_key=name, when=every_minute)
+        for name in (f"tick-{number}" for number in range(1, SCHEDULES + 1))
+    ]
+    rule = await _define(ledger, "renewal", received - timedelta(days=1), **_rule(ledger))
+    for kind in (ledger.kind, ledger.other_kind):
+        await ensure_flow(ledger.connection, "bench", kind, "")
+    rig.say(f"loading {items:,} items")
+    tzdata, actor_no = tzdata_version(), ledger.actor_no
+    await load_ticks(
+        ledger.connection,
+        ledger.kind,
+        schedules,
+        from_at=since,
+        until_at=until,
+        tzdata=tzdata,
+        actor_no=actor_no,
+    )
+    load = EventLoad(
+        kind=ledger.other_kind,
+        definition_no=rule,
+        received_at=received,
+        first_date=first_date,
+        days=DAYS,
+        tzdata=tzdata,
+        actor_no=actor_no,
+    )
+    for first in range(1, items // 2 + 1, LOAD_BATCH):
+        count = min(LOAD_BATCH, items // 2 - first + 1)
+        await load_events(ledger.connection, load, first=first, count=count)
+    fence = 1
+    for day in sorted(days):
+        fence += await load_endings(ledger.connection, day, first_fence=fence, actor_no=actor_no)
+    await mark_materialised(ledger.connection, until, tzdata)
+    await set_clock(ledger.connection, until, 0, database=True)
+    await ledger.rest()
+    rig.say(f"loaded in {perf_counter() - began:.0f} s")
+
+
+def _rule(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "kind": ledger.other_kind,
+        "event": "PolicyActivated",
+        "business_key": "data.policy_number",
+        "cycle": "data.term",
+        "effective_date": "data.expires_on",
+        "when": {
+            "relative": "P-30D",
+            "to": "effective_date",
+            "at": "09:00",
+            "timezone": "America/New_York",
+        },
+    }
+
+
+async def _define(ledger: Ledger, name: str, since: datetime, **fields: object) -> int:
+    document = {"definition": name, "tenant": "bench", "kind": ledger.kind, **fields}
+    definition = parse_definition(document)
+    defined = await define(
+        ledger.connection,
+        definition.normalised(),
+        tenant="bench",
+        name=name,
+        kind=definition.kind,
+        event_type=definition.event,
+        effective_from=since,
+        actor_no=ledger.actor_no,
+    )
+    return defined.definition_no
