@@ -154,18 +154,18 @@ class PartitionRecords:
             self.first, self.is_whole = offset, False
             self.end = max(self.end, offset)
 
-    def offset_of_key(self, key: int) -> int:
-        """Return the greatest offset of a key that is there."""
-        place, after = self.keys.index(key), 0
-        while True:
-            try:
-                after = self.keys.index(key, place + 1)
-            except ValueError:
-                break
-            place = after
-        index = bisect_right(self.key_ends, place)
-        before = self.key_ends[index - 1] if index else 0
-        return self.offsets[index] + place - before
+    def offsets_of(self, keys: set[int]) -> dict[int, int]:
+        """Return the greatest offset of each of the keys that is there, in two passes at most."""
+        seen = keys.intersection(self.keys)
+        if not seen:
+            return {}
+        places = {key: place for place, key in enumerate(self.keys) if key in seen}
+        offsets: dict[int, int] = {}
+        for key, place in places.items():
+            index = bisect_right(self.key_ends, place)
+            before = self.key_ends[index - 1] if index else 0
+            offsets[key] = self.offsets[index] + place - before
+        return offsets
 
 
 @dataclass(slots=True, eq=False)
@@ -200,8 +200,7 @@ class PublishedRecords:
         missing = SightingState.UNKNOWN if self.covers_since is None else SightingState.NOT_SEEN
         found = {identity: Sighting(missing) for identity in ids}
         for part in self.partitions.values():
-            for key in keys.intersection(part.keys):
-                offset = part.offset_of_key(key)
+            for key, offset in part.offsets_of(keys).items():
                 place = RecordPlace(part.topic, part.partition, offset)
                 found[wanted[key]] = Sighting(SightingState.SEEN, place)
         return found

@@ -215,6 +215,11 @@ async def test_g11_a_record_produced_again_is_an_orphan(
     assert finding["item_id"] == headers.item
     assert finding["expected"]["base_offset"] == again.offset - headers.position + 1
     assert finding["actual"]["first_offset"] > again.offset
+    assert reconciler.kafka
+    item = headers.item.bytes
+    place = reconciler.kafka.records.find([item, bytes(16)])
+    assert place[item].place == (again.topic, again.partition, finding["actual"]["first_offset"])
+    assert place[bytes(16)] == (SightingState.NOT_SEEN, None)
 
 
 @pytest.mark.parametrize(
