@@ -151,7 +151,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and no outcome came within the window"
     ),
     FindingType.OUTCOME_REJECTED: FindingRule(
-        _PLATFORM, _INFORMATION, None, "A zombie's outcome was refused by the fence"
+        _PLATFORM,
+        _INFORMATION,
+        None,
+        "Writes that were refused, as a zombie's outcome by its fence",
     ),
     FindingType.OUTCOME_CONFLICT: FindingRule(
         _DOMAIN, _ERROR, None, "Journal and runs disagree about how an item ended"

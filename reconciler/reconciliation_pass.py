@@ -22,6 +22,7 @@ from dueledger.reconciler.find.findings import (
     definition_changed,
     definition_failed,
     held_key,
+    outcome_rejected,
     source_failed,
     stuck_claim,
     stuck_run,
@@ -296,6 +297,10 @@ class ReconciliationPass:
             self._recorder.add((unfit_place(row, flows),))
             places = (flows.get(row[name]) for name in ("flow_no", "place_flow_no"))
             self._window_findings.unbalanced.update(flow.key for flow in places if flow)
+        self._recorder.add(
+            outcome_rejected(row["verb"], row["reason"], row["refused_count"])
+            for row in await reconciled_rows.count_rejected_writes(connection)
+        )
         result.accounting = await self._read_accounting(connection)
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))

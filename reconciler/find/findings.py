@@ -197,6 +197,18 @@ def stuck_claim(
     )
 
 
+def outcome_rejected(verb: str, reason: str, count: int) -> Finding:
+    """Return the information that writes of a kind were refused, because they were not valid."""
+    writes = "write was" if count == 1 else "writes were"
+    return Finding(
+        FindingType.OUTCOME_REJECTED,
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"writes:{verb}:{reason}"),
+        f"{count:,} {writes} refused: {verb}, {reason}. They changed nothing.",
+        expected={"accepted": False},
+        actual={"verb": verb, "reason": reason, "count": count},
+    )
+
+
 def held_key(*, item_id: UUID, business_key: str, held_at: datetime, ended_at: datetime) -> Finding:
     """Return the finding that an item ended and its key is held, so that others wait for it."""
     return Finding(

@@ -375,3 +375,23 @@ async def test_a_person_s_judgement_outlives_later_passes(
 
     assert await resolutions(frozen, FindingType.MISSING) == [Resolution.FALSE_POSITIVE]
     assert await reconciler.plan() == []
+
+
+async def test_g11_refused_writes_are_counted_as_information_and_never_open(
+    frozen: Connection, make_reconciler: Make, actor_no: int
+) -> None:
+    reconciler = make_reconciler()
+    refuse = (
+        "insert into ledger.rejected_write (rejected_at, actor_no, verb, reason)"
+        " select ledger.now(), $1, 'settle', 'stale' from generate_series(1, $2)"
+    )
+    for refused, counted in ((2, 2), (3, 5)):
+        await frozen.execute(refuse, actor_no, refused)
+
+        result = await reconciler.run_pass()
+
+        assert (result.found, result.open_found) == ({FindingType.OUTCOME_REJECTED: 1}, 0)
+        [finding] = await findings.list_findings(frozen, open_only=False)
+        assert finding["resolution"] == Resolution.EXPLAINED
+        assert finding["actual"] == {"verb": "settle", "reason": "stale", "count": counted}
+    assert (await reconciler.report()).findings_open == 0
