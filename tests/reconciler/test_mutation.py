@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from dueledger.ledger.finding_types import Resolution
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.store import Connection, PlanProfile, clock, connect, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.reconciler import (
@@ -19,6 +20,7 @@ from dueledger.reconciler import (
     SqlEvidence,
     SqlPopulation,
 )
+from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.report.model import StatementVerdict
 from dueledger.stack import Endpoints
 from tests.conftest import open_database_pool
@@ -77,6 +79,7 @@ class CleanCopies:
     """Copies of the clean ledger."""
 
     pool: DatabasePool
+    bootstrap_servers: str
     letters: str
 
     @asynccontextmanager
@@ -103,7 +106,18 @@ class CleanCopies:
                 application_name="test",
                 profile=PlanProfile.ANALYTIC,
             ) as pool:
-                yield Case(connection, Reconciler(pool, sources, number, limits=PassLimits()))
+                kafka = KafkaCheck(KafkaSettings(bootstrap_servers=self.bootstrap_servers))
+                yield Case(
+                    connection,
+                    Reconciler(
+                        pool,
+                        sources,
+                        number,
+                        limits=PassLimits(),
+                        kafka=kafka,
+                        record_index=kafka.records,
+                    ),
+                )
             await connection.close()
 
 
@@ -117,7 +131,7 @@ async def copies(stack: Endpoints) -> AsyncGenerator[CleanCopies]:
         await CleanLedger(connection, dsn, stack.bootstrap_servers, letters).build()
 
     async with open_database_pool(stack, prepare) as pool:
-        yield CleanCopies(pool, letters)
+        yield CleanCopies(pool, stack.bootstrap_servers, letters)
 
 
 def _differences(found: Expected, expected: dict[str, Expected]) -> dict[str, Expected]:

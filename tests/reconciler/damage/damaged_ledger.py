@@ -23,6 +23,11 @@ returning t.item_no
 """
 
 
+TAKE_CLAIMS: Final = """
+update damage.target t set is_taken = true
+where t.fence in (select o.fence from damage.target o where o.item_no = any ($1::bigint[]))
+"""
+
 Expected = set[tuple[str, str]]
 """Types and subjects of findings."""
 
@@ -40,11 +45,13 @@ class DamagedLedger:
         """Apply edits, each to other items, and note what has to be found."""
         connection = self.connection
         await connection.execute("set session_replication_role = replica")  # no guard objects
-        for edit in edits:
+        for edit in sorted(edits, key=lambda edit: not edit.takes_claim):
             taken = await connection.fetch(
                 TAKE.format(condition=edit.of), f"{self.seed}:{edit.name}", edit.items
             )
             assert len(taken) == edit.items, edit.name
+            if edit.takes_claim:
+                await connection.execute(TAKE_CLAIMS, [row["item_no"] for row in taken])
             await connection.execute("select set_config('damage.edit', $1, false)", edit.name)
             expected = self.expected.setdefault(edit.name, set())
             for row in taken:

@@ -45,6 +45,8 @@ class Edit:
     mending: Mending = Mending.PERSON
     items: int = 3
     named_after: bool = False
+    takes_claim: bool = False
+    """Whether it concerns all items of a claim, so that no other edit is made to one of them."""
 
 
 def edit(

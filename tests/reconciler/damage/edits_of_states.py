@@ -4,17 +4,22 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 
-from .edit import ENDING, KEY, Mending, edit, set_ending, set_pending
-from .edits_of_items import DELETE_PENDING, NOTICES, PREMIUMS, RENEWALS, STATEMENTS
+from .edit import ENDING, KEY, Edit, Mending, edit, set_ending, set_pending
+from .edits_of_items import DELETE_ITEM, DELETE_PENDING, NOTICES, PREMIUMS, RENEWALS, STATEMENTS
 
 UNBALANCED: Final = FindingType.UNBALANCED
 UNEXCUSED: Final = FindingType.UNEXCUSED
 PREMATURE: Final = FindingType.PREMATURE
 CONFLICT: Final = FindingType.OUTCOME_CONFLICT
+ORPHAN: Final = FindingType.ORPHAN_RECORD
 
 WAITING_NOTICES: Final = "kind = 'Notice' and state = 'waiting'"
 LETTERS: Final = "kind like 'Letter%' and state = 'completed' and not by_kafka"
 LETTERS_BY_KAFKA: Final = "kind like 'Letter%' and state = 'completed' and by_kafka"
+CLAIMS: Final = (
+    "by_kafka and state = 'completed'"
+    " and fence not in (select fence from damage.target where is_taken and fence is not null)"
+)
 
 ADD_PENDING: Final = """
 insert into ledger.pending (item_no, effective_date, flow_no, available_at)
@@ -67,9 +72,22 @@ join ledger.transition o on o.item_no = u.item_no and o.event = 5 /* completed *
 join ledger.due_item i on i.item_no = o.item_no and i.effective_date = o.effective_date
 where $1::bigint = any (c.item_no)
 """
+RECORDS: Final = """
+select 'record:' || topic || '/' || partition || '/' || base_offset
+from ledger.claim where $1::bigint = any (item_no)
+"""
+CLAIM: Final = "select 'records:' || fence from ledger.claim where $1::bigint = any (item_no)"
+SWAP_ITEMS: Final = """
+update ledger.claim set item_no = item_no[2:2] || item_no[1:1] || item_no[3:],
+  effective_date = effective_date[2:2] || effective_date[1:1] || effective_date[3:]
+where $1::bigint = any (item_no)
+"""
 DELETE_RUN: Final = """
 delete from ledger.run r using ledger.transition t
 where t.item_no = $1 and t.event = 5 /* completed */ and r.run_no = t.run_no
+"""
+MOVE_CLAIM: Final = """
+update ledger.claim set base_offset = base_offset + 100000 where $1::bigint = any (item_no)
 """
 DELETE_CLAIM: Final = "delete from ledger.claim where $1::bigint = any (item_no)"
 OTHER_WORKER: Final = (
@@ -188,8 +206,40 @@ EDITS_OF_STATES: Final = (
         CONFLICT,
     ),
     # Who had it
-    edit("the run removed", LETTERS_BY_KAFKA, DELETE_RUN, CONFLICT, OF_RUN, items=1),
-    edit("the claim removed", LETTERS_BY_KAFKA, DELETE_CLAIM, CONFLICT, OF_CLAIM, items=1),
+    Edit(
+        name="the run removed",
+        of=CLAIMS,
+        changes=(DELETE_RUN,),
+        finds=((CONFLICT, OF_RUN),),
+        items=1,
+        takes_claim=True,
+    ),
+    Edit(
+        name="the claim removed",
+        of=CLAIMS,
+        changes=(DELETE_CLAIM,),
+        finds=((CONFLICT, OF_CLAIM), (ORPHAN, RECORDS)),
+        items=1,
+        takes_claim=True,
+    ),
+    # What Kafka has of it
+    Edit(
+        name="published at another offset",
+        of=CLAIMS,
+        changes=(MOVE_CLAIM,),
+        finds=((FindingType.RECORD_MISSING, CLAIM),),
+        items=1,
+        takes_claim=True,
+    ),
+    Edit(
+        name="two items of a claim changed places",
+        of=CLAIMS,
+        changes=(SWAP_ITEMS,),
+        finds=((ORPHAN, RECORDS),),
+        items=1,
+        takes_claim=True,
+    ),
+    edit("the row of a published item removed", LETTERS_BY_KAFKA, DELETE_ITEM, UNBALANCED, ENDING),
     edit("open again in its run", STATEMENTS, REOPEN_IN_RUN, UNBALANCED),
 )
 

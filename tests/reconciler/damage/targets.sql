@@ -13,6 +13,9 @@ left join ledger.pending p on p.item_no = i.item_no and p.starts = 0
 left join ledger.review r on r.item_no = i.item_no
 cross join lateral (select i.serial is not null as is_serial) x;
 create unique index on damage.target (item_no);
+alter table damage.target add column fence bigint;
+update damage.target t set fence = c.fence
+from ledger.claim c cross join lateral unnest(c.item_no) u (item_no) where u.item_no = t.item_no and t.by_kafka;
 
 create table damage.log (log_no bigint generated always as identity, edit text, relation regclass, was text, became text);
 create function damage.log() returns trigger language plpgsql as $$
