@@ -24,6 +24,7 @@ class FindingType(StrEnum):
     OUTCOME_CONFLICT = "OUTCOME_CONFLICT"
     EFFECT_MISSING = "EFFECT_MISSING"
     EFFECT_UNRECORDED = "EFFECT_UNRECORDED"
+    EFFECT_REPEATED = "EFFECT_REPEATED"
     LATE = "LATE"
     LATE_ARRIVING = "LATE_ARRIVING"
     EVENT_UNMATCHED = "EVENT_UNMATCHED"
@@ -163,7 +164,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _DOMAIN, _CRITICAL, RepairAction.ESCALATE, "Completed here, without evidence outside"
     ),
     FindingType.EFFECT_UNRECORDED: FindingRule(
-        _DOMAIN, _ERROR, RepairAction.COMPLETE, "Evidence outside, still open here"
+        _DOMAIN, _ERROR, RepairAction.COMPLETE, "Evidence outside, of no completed item here"
+    ),
+    FindingType.EFFECT_REPEATED: FindingRule(
+        _DOMAIN, _CRITICAL, None, "More effects outside than items that were completed"
     ),
     FindingType.LATE: FindingRule(_OPERATOR, _INFORMATION, None, "Completed after its SLA"),
     FindingType.LATE_ARRIVING: FindingRule(

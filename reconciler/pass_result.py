@@ -31,6 +31,8 @@ JUDGED: Final = frozenset(
         FindingType.HELD_KEY,
         FindingType.OUTCOME_CONFLICT,
         FindingType.EFFECT_MISSING,
+        FindingType.EFFECT_UNRECORDED,
+        FindingType.EFFECT_REPEATED,
         FindingType.UNBALANCED,
         FindingType.SOURCE_FAILED,
         FindingType.DEFINITION_FAILED,

@@ -17,6 +17,7 @@ from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.versions import FailedVersion
+from dueledger.reconciler.find.effect_findings import find_effects
 from dueledger.reconciler.find.findings import (
     clock_set_back,
     definition_changed,
@@ -125,6 +126,7 @@ class ReconciliationPass:
                     self._recorder,
                     self._limits.findings_max,
                 )
+                await find_effects(connection, self._evidence, self._recorder)
                 await self._compare_windows(connection, expectation, result)
                 result.evidenced = self._evidence.checked_kinds()
                 if self._kafka is not None:

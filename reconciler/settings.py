@@ -89,12 +89,33 @@ class _SqlSource(BaseModel):
         default=None, description="the environment variable with the address"
     )
     query: Annotated[str, StringConstraints(min_length=1, strict=True)]
+    rows_max: int = Field(
+        default=ROWS_MAX, ge=1, description="rows beyond which it counts as not read"
+    )
+    bytes_max: int = Field(
+        default=BYTES_MAX, ge=1, description="bytes beyond which it counts as not read"
+    )
+    rows_min: int = Field(
+        default=0, ge=0, description="rows below which it counts as not read; 0: it may be empty"
+    )
+    change_max: float | None = Field(
+        default=None,
+        ge=0,
+        description="greatest change of the number of rows since the last time, as a share of it",
+    )
+    skipped_max: int = Field(
+        default=0, ge=0, description="rows that cannot be used, beyond which it counts as not read"
+    )
 
     @model_validator(mode="after")
     def _one_address(self) -> Self:
         if (self.dsn is None) == (self.dsn_env is None):
             raise ValueError("give either dsn or dsn_env")
         return self
+
+    def bounds(self) -> PopulationBounds:
+        """Return what it may have to be believed."""
+        return PopulationBounds(self.rows_min, self.change_max, self.skipped_max)
 
     def address(self) -> str:
         """Return the address. Raises InvalidSetting if the variable is not set."""
@@ -121,22 +142,8 @@ class PopulationSource(_SqlSource):
         default=False,
         description="it names all items of its kinds, whatever made them; others are UNEXPECTED",
     )
-    rows_max: int = Field(
-        default=ROWS_MAX, ge=1, description="rows beyond which it counts as not read"
-    )
-    bytes_max: int = Field(
-        default=BYTES_MAX, ge=1, description="bytes beyond which it counts as not read"
-    )
     rows_min: int = Field(
         default=1, ge=0, description="rows below which it counts as not read; 0: it may be empty"
-    )
-    change_max: float | None = Field(
-        default=None,
-        ge=0,
-        description="greatest change of the number of rows since the last time, as a share of it",
-    )
-    skipped_max: int = Field(
-        default=0, ge=0, description="rows that cannot be used, beyond which it counts as not read"
     )
 
 
@@ -148,6 +155,10 @@ class EvidenceSource(_SqlSource):
     kind: _Name
     after_seconds: float = Field(
         default=0.0, ge=0, description="seconds that the effect may take after completion"
+    )
+    complete: bool = Field(
+        default=False,
+        description="all its rows are effects of the kind's items; others are EFFECT_UNRECORDED",
     )
 
 
@@ -266,7 +277,7 @@ def load_sources(path: Path | None) -> ReconcilerSources:
                 source.bytes_max,
                 source.tenant,
                 frozenset(source.kinds),
-                PopulationBounds(source.rows_min, source.change_max, source.skipped_max),
+                source.bounds(),
             )
             for source in file.sources
             if isinstance(source, PopulationSource)
@@ -279,6 +290,10 @@ def load_sources(path: Path | None) -> ReconcilerSources:
                 source.kind,
                 source.evidence,
                 source.after_seconds,
+                source.complete,
+                source.rows_max,
+                source.bytes_max,
+                source.bounds(),
             )
             for source in file.sources
             if isinstance(source, EvidenceSource)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.identity import total_of
@@ -152,6 +153,27 @@ class EvidenceQuery:
     effective_date: date
 
 
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a source has of one item, named by its id, or by business key and what else it gives.
+
+    `count`: how many rows have it, of which `reference` is the least.
+    """
+
+    id: UUID | None
+    business_key: str | None
+    cycle: str | None
+    effective_date: date | None
+    count: int
+    reference: str
+
+    @property
+    def name(self) -> str:
+        """Return what names the item, as a text."""
+        parts = (self.id, self.business_key, self.cycle, self.effective_date)
+        return " ".join(str(part) for part in parts if part is not None)
+
+
 class EvidenceReader(Protocol):
     """Evidence outside the ledger that a completed item had its effect."""
 
@@ -180,8 +202,22 @@ class EvidenceReader(Protocol):
         """Return the digest of its query."""
         ...
 
+    @property
+    def complete(self) -> bool:
+        """Return whether all its rows are effects of items of the kind, so that each has one."""
+        ...
+
+    @property
+    def bounds(self) -> PopulationBounds:
+        """Return what it may have to be believed, where it is complete."""
+        ...
+
     async def find_lacking(
         self, wanted: Sequence[EvidenceQuery], extract: SourceTotals
     ) -> list[EvidenceQuery]:
         """Return those without evidence. Raises SourceFailed."""
+        ...
+
+    def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[Effect]]:
+        """Yield all effects in chunks, each item once. Raises SourceFailed."""
         ...

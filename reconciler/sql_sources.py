@@ -5,8 +5,10 @@ The addresses of sources are secrets: no error, log or report has them.
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Final, cast
 from uuid import UUID
 
@@ -20,6 +22,7 @@ from dueledger.reconciler.population_rows import (
     population_row,
 )
 from dueledger.reconciler.sources import (
+    Effect,
     EvidenceQuery,
     PopulationBounds,
     PopulationRow,
@@ -125,7 +128,8 @@ class SqlEvidence:
 
     Its rows give `reference` (null is no evidence) and either item_id or business_key, the latter
     with cycle and effective_date where one key has several. Only rows of the items in question
-    are read, so an index on that column is used.
+    are read, so an index on that column is used. If it is `complete`, all its rows are also read
+    once a pass, through a cursor: each is the effect of an item that is completed.
     """
 
     dsn: str = field(repr=False)
@@ -134,6 +138,10 @@ class SqlEvidence:
     kind: str
     name: str = "evidence"
     after_seconds: float = 0.0
+    complete: bool = False
+    rows_max: int = ROWS_MAX
+    bytes_max: int = BYTES_MAX
+    bounds: PopulationBounds = field(default_factory=PopulationBounds)
 
     @property
     def digest(self) -> str:
@@ -146,21 +154,14 @@ class SqlEvidence:
         """Return those of `wanted` without evidence."""
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
-            columns = {
-                attribute.name
-                for attribute in (await connection.prepare(self.query)).get_attributes()
-            }
-            if "reference" not in columns or not columns & {"item_id", "business_key"}:
-                raise SourceFailed(
-                    self.name, "its rows lack reference, or both item_id and business_key"
-                )
+            columns = await self._columns(connection)
             by_id = "item_id" in columns
             # The operator's own query, narrowed to the keys asked about, which are a parameter.
             prepared = await connection.prepare(
                 f"select * from ({_inner(self.query)}\n) as evidence "  # noqa: S608
                 f"where evidence.{'item_id' if by_id else 'business_key'} = any($1)"
             )
-            given = tuple(name for name in _EVIDENCE_KEYS if name in columns)
+            given = _given(columns)
             shown: set[EvidenceKey] = set()
             keys = _keys(wanted, by_id=by_id, type_name=prepared.get_parameters()[0].name)
             cursor = await prepared.cursor(keys)
@@ -173,6 +174,44 @@ class SqlEvidence:
                     extract.add(key if isinstance(key, bytes) else _short_hash(key))
                     shown.add(key)
             return [item for item in wanted if _wanted_key(item, given, by_id=by_id) not in shown]
+
+    async def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[Effect]]:
+        """Yield all effects, each item once with the number of its rows, in chunks."""
+        async with _connected(self.name, self.dsn) as connection:
+            extract.extracted_at = await connection.fetchval("select statement_timestamp()")
+            columns = await self._columns(connection)
+            given = ["item_id"] if "item_id" in columns else [*_given(columns)]
+            keys = ", ".join(f"evidence.{name}" for name in given)
+            # The operator's own query, grouped by what names an item.
+            cursor = await (
+                await connection.prepare(
+                    f"select {keys}, count(*) as rows, min(evidence.reference::text) as least "  # noqa: S608
+                    f"from ({_inner(self.query)}\n) as evidence "
+                    f"where evidence.reference is not null group by {keys}"
+                )
+            ).cursor()
+            counted = _ReadBounds(self.name, self.rows_max, self.bytes_max)
+            while records := await cursor.fetch(counted.next_rows):
+                counted.add(records)
+                effects: list[Effect] = []
+                for record in records:
+                    effect = _effect(record, given)
+                    if effect is None:
+                        extract.skipped[f"{' or '.join(given)} is null or of another type"] += 1
+                        continue
+                    extract.add(_short_hash((effect.name,)))
+                    effects.append(effect)
+                yield effects
+
+    async def _columns(self, connection: "asyncpg.Connection[asyncpg.Record]") -> set[str]:
+        """Return the columns of its rows. Raises SourceFailed if some are lacking."""
+        prepared = await connection.prepare(self.query)
+        columns = {attribute.name for attribute in prepared.get_attributes()}
+        if "reference" not in columns or not columns & {"item_id", "business_key"}:
+            raise SourceFailed(
+                self.name, "its rows lack reference, or both item_id and business_key"
+            )
+        return columns
 
 
 @dataclass(slots=True)
@@ -206,6 +245,26 @@ class _ReadBounds:
                 raise SourceFailed(self.name, reason)
         fitting = _BYTES_A_READ * self.rows // self.bytes
         self.next_rows = max(1, min(fitting, _ROWS_A_READ, 2 * self.next_rows))
+
+
+def _given(columns: AbstractSet[str]) -> tuple[str, ...]:
+    return tuple(name for name in _EVIDENCE_KEYS if name in columns)
+
+
+def _effect(record: asyncpg.Record, given: Sequence[str]) -> Effect | None:
+    """Return the effect, or None if its row does not name an item."""
+    values = {name: record[name] for name in given}
+    counts = {"count": record["rows"], "reference": record["least"]}
+    if "item_id" in values:
+        try:
+            identity = UUID(str(values["item_id"]))
+        except ValueError:
+            return None
+        return Effect(identity, None, None, None, **counts)
+    key, cycle, day = (values.get(name) for name in _EVIDENCE_KEYS)
+    if key is None or None in values.values() or not isinstance(day, date | None):
+        return None
+    return Effect(None, str(key), None if cycle is None else str(cycle), day, **counts)
 
 
 def _inner(query: str) -> str:

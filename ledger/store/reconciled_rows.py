@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Final
+from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
@@ -70,6 +71,19 @@ async def digest_open_days(connection: Connection) -> dict[date, str]:
     """Digest, by effective date, which items have not ended."""
     rows = await connection.fetch(statement("digest_open_days"))
     return {row["effective_date"]: row["digest"] for row in rows}
+
+
+async def find_effect_items(
+    connection: Connection,
+    tenant: str,
+    kind: str,
+    effects: Sequence[tuple[UUID | None, str | None, str | None, date | None]],
+) -> list[Record]:
+    """Return, for each effect (id, or business key, cycle and date), what the ledger has of it."""
+    ids, keys, cycles, dates = map(list, zip(*effects, strict=True))
+    return await connection.fetch(
+        statement("find_effect_items"), tenant, kind, ids, keys, cycles, dates
+    )
 
 
 async def list_flow_rules(connection: Connection) -> list[Record]:

@@ -19,10 +19,21 @@ from dueledger.reconciler.find.findings import unowned_ending
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.wrong_terms import find_wrong_terms
 from dueledger.reconciler.pass_result import PassResult
-from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceRead
+from dueledger.reconciler.sources import (
+    EvidenceQuery,
+    EvidenceReader,
+    SourceFailed,
+    SourceRead,
+    SourceTotals,
+)
 from dueledger.reconciler.windows import DateRange
 
 CHUNK_ROWS: Final = 10_000
+EFFECT_TYPES: Final = (
+    FindingType.EFFECT_MISSING,
+    FindingType.EFFECT_UNRECORDED,
+    FindingType.EFFECT_REPEATED,
+)
 STATES: Final = ("waiting", "parked", "handed_out", "ended")
 
 
@@ -42,6 +53,10 @@ class EvidenceChecks:
             self.reads[each.name] = SourceRead(
                 each.name, "evidence", each.digest, kinds=frozenset({(each.tenant, each.kind)})
             )
+
+    def mark_unjudged(self, source: EvidenceReader) -> None:
+        """Note that nothing is concluded from a source, which failed."""
+        self.unjudged |= {(type_, source.tenant, source.kind) for type_ in EFFECT_TYPES}
 
     def checked_kinds(self) -> set[KindKey]:
         """Return the kinds whose sources could all be read."""
@@ -273,13 +288,11 @@ class WindowFindings:
                     EvidenceQuery(item.id, item.business_key, item.cycle, item.effective_date)
                     for item in wanted.values()
                 ],
-                read.extract,
+                SourceTotals() if evidence.complete else read.extract,
             )
         except SourceFailed as failure:
             read.failure = failure.reason
-            self._evidence.unjudged.add(
-                (FindingType.EFFECT_MISSING, evidence.tenant, evidence.kind)
-            )
+            self._evidence.mark_unjudged(evidence)
             return
         finally:
             read.duration_seconds += monotonic() - began

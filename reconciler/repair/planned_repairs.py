@@ -23,6 +23,9 @@ _AFTER: Final[dict[RepairAction, str]] = {
     RepairAction.RELEASE: "its holder has it no more",
     RepairAction.ESCALATE: "a command on due-repairs; no item changes",
 }
+ENDED: Final = frozenset({"cancelled", "skipped", "superseded", "written_off", "none"})
+"""States of an item with an effect outside that only a person can reconcile with it."""
+
 RepairChoice = Mapping[FindingType, RepairAction | None]
 """The repair of a type of finding, where it is not the default."""
 
@@ -154,7 +157,7 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
         case RepairAction.ESCALATE:
             command = f"Ask the domain to repeat the effect of {what}.", _escalation(row)
         case RepairAction.COMPLETE:
-            if row["item_id"] is not None:
+            if row["item_id"] is not None and row["actual"].get("state") not in ENDED:
                 command = (
                     f"Record {what} as completed, with its evidence: it is not run again.",
                     item,

@@ -1,7 +1,7 @@
 """What a pass takes from the partition cache, and what makes it read again."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 import asyncpg
@@ -22,7 +22,7 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.partition_cache import PartitionCache
-from dueledger.reconciler.sources import EvidenceQuery
+from dueledger.reconciler.sources import Effect, EvidenceQuery, PopulationBounds
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
@@ -366,6 +366,8 @@ class Hanging:
     digest = "0" * 64
     after_seconds = 0.0
     tenant = "acme"
+    complete = False
+    bounds = PopulationBounds()
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -378,6 +380,10 @@ class Hanging:
         self.asked.set()
         await asyncio.Event().wait()
         return []
+
+    async def list_effects(self, extract: object) -> AsyncGenerator[Sequence[Effect]]:
+        del extract
+        yield ()
 
 
 async def test_a_pass_that_is_cut_off_caches_nothing(
