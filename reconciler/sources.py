@@ -154,7 +154,7 @@ class EvidenceQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ListedEffect:
     """What a source has of one item, named by its id, or by business key and what else it gives.
 
     `count`: how many rows have it, of which `reference` is the least.
@@ -218,6 +218,6 @@ class EvidenceReader(Protocol):
         """Return those without evidence. Raises SourceFailed."""
         ...
 
-    def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[Effect]]:
+    def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[ListedEffect]]:
         """Yield all effects in chunks, each item once. Raises SourceFailed."""
         ...

@@ -22,8 +22,8 @@ from dueledger.reconciler.population_rows import (
     population_row,
 )
 from dueledger.reconciler.sources import (
-    Effect,
     EvidenceQuery,
+    ListedEffect,
     PopulationBounds,
     PopulationRow,
     SourceFailed,
@@ -175,7 +175,7 @@ class SqlEvidence:
                     shown.add(key)
             return [item for item in wanted if _wanted_key(item, given, by_id=by_id) not in shown]
 
-    async def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[Effect]]:
+    async def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[ListedEffect]]:
         """Yield all effects, each item once with the number of its rows, in chunks."""
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
@@ -193,7 +193,7 @@ class SqlEvidence:
             counted = _ReadBounds(self.name, self.rows_max, self.bytes_max)
             while records := await cursor.fetch(counted.next_rows):
                 counted.add(records)
-                effects: list[Effect] = []
+                effects: list[ListedEffect] = []
                 for record in records:
                     effect = _effect(record, given)
                     if effect is None:
@@ -251,7 +251,7 @@ def _given(columns: AbstractSet[str]) -> tuple[str, ...]:
     return tuple(name for name in _EVIDENCE_KEYS if name in columns)
 
 
-def _effect(record: asyncpg.Record, given: Sequence[str]) -> Effect | None:
+def _effect(record: asyncpg.Record, given: Sequence[str]) -> ListedEffect | None:
     """Return the effect, or None if its row does not name an item."""
     values = {name: record[name] for name in given}
     counts = {"count": record["rows"], "reference": record["least"]}
@@ -260,11 +260,11 @@ def _effect(record: asyncpg.Record, given: Sequence[str]) -> Effect | None:
             identity = UUID(str(values["item_id"]))
         except ValueError:
             return None
-        return Effect(identity, None, None, None, **counts)
+        return ListedEffect(identity, None, None, None, **counts)
     key, cycle, day = (values.get(name) for name in _EVIDENCE_KEYS)
     if key is None or None in values.values() or not isinstance(day, date | None):
         return None
-    return Effect(None, str(key), None if cycle is None else str(cycle), day, **counts)
+    return ListedEffect(None, str(key), None if cycle is None else str(cycle), day, **counts)
 
 
 def _inner(query: str) -> str:

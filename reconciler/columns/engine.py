@@ -9,9 +9,10 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, final
+from typing import Final, final
 
-from dueledger.ledger.errors import Unavailable
+import duckdb
+
 from dueledger.ledger.store.statements import SQL_ROOT
 from dueledger.reconciler.columns.fixed_width import Column, Columns
 
@@ -56,7 +57,7 @@ class Compared:
 class ComparisonEngine:
     """Compares windows of columns, one at a time."""
 
-    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - the library's own
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
     def put(self, table: str, columns: Columns) -> None:
@@ -85,14 +86,6 @@ class ComparisonEngine:
 
 @contextmanager
 def open_engine() -> Generator[ComparisonEngine]:
-    """Open an engine in memory for the length of the block. Raises Unavailable without DuckDB."""
-    try:
-        import duckdb  # noqa: PLC0415 - of the extra `reconcile`
-    except ImportError:
-        raise Unavailable(
-            "The reconciler compares with DuckDB, which is not installed: install "
-            "dueledger[reconcile].",
-            service="duckdb",
-        ) from None
+    """Open an engine in memory for the length of the block."""
     with duckdb.connect(":memory:", config={"memory_limit": MEMORY_MAX}) as connection:
         yield ComparisonEngine(connection)

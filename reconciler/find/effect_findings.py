@@ -9,7 +9,7 @@ from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.find.findings import Finding, FindingSubject
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks
-from dueledger.reconciler.sources import Effect, EvidenceReader, SourceFailed, SourceTotals
+from dueledger.reconciler.sources import EvidenceReader, ListedEffect, SourceFailed, SourceTotals
 
 FOUND_MAX: Final = 100_000
 """A source with more effects of no completed item is of something else, and is not believed."""
@@ -62,7 +62,7 @@ async def _find_effects_of_source(
 
 
 async def _judged(
-    connection: Connection, source: EvidenceReader, effects: Sequence[Effect]
+    connection: Connection, source: EvidenceReader, effects: Sequence[ListedEffect]
 ) -> list[Finding]:
     rows = await reconciled_rows.find_effect_items(
         connection,
@@ -80,7 +80,7 @@ async def _judged(
     ]
 
 
-def _findings_of(source: EvidenceReader, effect: Effect, row: Record) -> list[Finding]:
+def _findings_of(source: EvidenceReader, effect: ListedEffect, row: Record) -> list[Finding]:
     found: list[Finding] = []
     accounted = row["completed"] + row["handed_out"]
     if effect.count > accounted and row["state"] is not None:
@@ -92,7 +92,7 @@ def _findings_of(source: EvidenceReader, effect: Effect, row: Record) -> list[Fi
     return found
 
 
-def _unrecorded(source: EvidenceReader, effect: Effect, row: Record) -> Finding:
+def _unrecorded(source: EvidenceReader, effect: ListedEffect, row: Record) -> Finding:
     """Return the finding that an item had its effect and is not completed."""
     what = f"{source.kind} of {row['business_key']}, effective {row['effective_date']},"
     return Finding(
@@ -113,7 +113,7 @@ def _unrecorded(source: EvidenceReader, effect: Effect, row: Record) -> Finding:
     )
 
 
-def _unowned(source: EvidenceReader, effect: Effect) -> Finding:
+def _unowned(source: EvidenceReader, effect: ListedEffect) -> Finding:
     """Return the finding that there is an effect and no item of it."""
     return Finding(
         FindingType.EFFECT_UNRECORDED,
@@ -131,7 +131,7 @@ def _unowned(source: EvidenceReader, effect: Effect) -> Finding:
     )
 
 
-def _repeated(source: EvidenceReader, effect: Effect, items: int) -> Finding:
+def _repeated(source: EvidenceReader, effect: ListedEffect, items: int) -> Finding:
     """Return the finding that there are more effects than items."""
     return Finding(
         FindingType.EFFECT_REPEATED,

@@ -1,6 +1,9 @@
 """The comparison in columns: what it finds, on two engines, and what it may leave out."""
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -226,3 +229,35 @@ def test_a_copy_of_other_columns_or_with_a_null_is_refused() -> None:
     for wrong in (row[:-1], b"\0\3" + row[2:], absent):
         with pytest.raises(UnexpectedCopy):
             layout.read(begin + wrong + end)
+
+
+WITHOUT: str = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] not in ("duckdb", "numpy"):
+            for finder in finders:
+                if (found := finder.find_spec(name, path, target)) is not None:
+                    return found
+        return None
+
+finders = list(sys.meta_path)
+sys.meta_path[:] = [Hidden()]
+from dueledger.cli import main
+sys.argv = ["dueledger", "reconcile", "--once"]
+sys.exit(main())
+"""
+
+
+def test_without_the_extra_the_command_says_in_one_sentence_what_to_install() -> None:
+    ended = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-c", WITHOUT],
+        env={**os.environ, "DUELEDGER_DSN": "postgresql://nobody@127.0.0.1:1/none"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 3, ended.stderr
+    assert "install dueledger[reconcile]" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -22,7 +22,7 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.partition_cache import PartitionCache
-from dueledger.reconciler.sources import Effect, EvidenceQuery, PopulationBounds
+from dueledger.reconciler.sources import EvidenceQuery, ListedEffect, PopulationBounds
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
@@ -381,7 +381,7 @@ class Hanging:
         await asyncio.Event().wait()
         return []
 
-    async def list_effects(self, extract: object) -> AsyncGenerator[Sequence[Effect]]:
+    async def list_effects(self, extract: object) -> AsyncGenerator[Sequence[ListedEffect]]:
         del extract
         yield ()
 
