@@ -69,7 +69,7 @@ def test_a_normalised_document_says_every_default_and_reads_back_as_equal() -> N
             "run_late": "retry",
         },
         "sla": {},
-        "retry": {"attempt_max": 5, "base": "PT10S", "cap": "PT10M"},
+        "retry": {"attempt_max": 5, "base": "PT10S", "cap": "PT10M", "no_replay": False},
         "dispatch": {
             "kafka": {
                 "topic": "due.CloseDue",

@@ -18,7 +18,9 @@ compared as (
       p.serial is distinct from i.serial or p.overlap is distinct from i.overlap or p.serial_due_at <> i.due_at) as is_other,
     -- An item that was never started waits until it is due, or for its key, or for the backoff of its topic's partition.
     p.starts = 0 and (p.serial is null or p.available_at < 'infinity')
-      and p.available_at > greatest(i.due_at, ledger.now()) + interval '1 minute' as is_postponed
+      -- One that waited for its key has the time at which another writer, by its clock, woke it.
+      and p.available_at > greatest(i.due_at, ledger.now()) + case when p.serial is null then interval '1 minute' else interval '1 day' end
+        as is_postponed
   from place p
   left join ledger.due_item i on i.item_no = p.item_no and i.effective_date = p.effective_date
 )
