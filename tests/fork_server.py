@@ -7,6 +7,7 @@ of a JSON document `{"command", "folder", "environment"}`, beside them the descr
 its output and its errors. The answers are two lines: its process id, and in the end its exit code.
 """
 
+import atexit
 import ctypes
 import gc
 import json
@@ -80,6 +81,7 @@ def run(request: Mapping[str, Any], descriptors: list[int]) -> None:
     for number, descriptor in enumerate(descriptors, 1):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    atexit.register(gc.unfreeze)  # extension modules complain of objects left when Python ends
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
