@@ -64,8 +64,8 @@ BREAKING = {
         update ended set at = at + interval '1 h' where terminal
     """,
     "G4 no key is held by an item that ended": """
-        insert into ledger.held_key select 1, item_no, effective_date, flow_no, now()
-        from ledger.due_item limit 1
+        insert into ledger.held_key select 1, i.item_no, i.effective_date, i.flow_no, now()
+        from ledger.due_item i join ended t using (item_no) where t.terminal limit 1
     """,
     "G4 no item waits for a key that nobody holds": """
         insert into ledger.pending (
