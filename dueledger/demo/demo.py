@@ -86,8 +86,10 @@ def _print_result(result: DemoResult, console: Console) -> None:
         line = visible(f"FAILED: {failure}")
         console.print(line, style="bold red", markup=False, soft_wrap=True)
     if not result.failures:
+        kinds = {type_ for type_, _ in result.injected}
         console.print(
-            f"Everything that was owed is accounted for. {len(result.injected)} faults were "
-            "injected; exactly these were found and repaired.",
+            f"Everything that was owed is accounted for. {len(result.injected)} faults of "
+            f"{len(kinds)} kinds were injected; exactly these were found, and each is repaired or "
+            "explained.",
             style="bold green",
         )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dueledger.demo.progress_view import KindProgress, Progress, ProgressView
 from dueledger.dev.child_processes import process_environment
@@ -50,6 +50,11 @@ class DemoEnvironment:
     async def insurer(self, *arguments: str) -> dict[str, Any]:
         """Run a command of the insurer's own service and return its result."""
         return await insurer(process_environment(self.endpoints), *arguments)
+
+    async def defects(self, command: Literal["make", "mend"]) -> dict[str, Any]:
+        """Damage the ledger and the bookings on purpose, or put back what was there."""
+        environment = process_environment(self.endpoints)
+        return await insurer(environment, command, program="defects")
 
     async def show_progress(self) -> list[KindCounts]:
         """Show the counts of items by state, and return them."""

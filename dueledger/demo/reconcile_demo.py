@@ -13,9 +13,13 @@ from dueledger.demo.environment import DemoEnvironment
 from dueledger.demo.result import DemoResult, injected_findings
 from dueledger.dev.examples import example
 from dueledger.dev.supervisor import ChildSpec
+from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.findings import list_findings, resolve_findings
 from dueledger.reconciler import Reconciler, ReconcilerSettings, load_sources, open_reconciler
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report.build_report import write_report
+from dueledger.reconciler.report.model import ReconciliationReport
 
 _INSURER_DSN: Final = "INSURER_DSN"
 _EFFECT_SECONDS_MAX: Final = 60.0
@@ -28,9 +32,14 @@ _REPAIRS: Final = ChildSpec(
 async def reconcile_demo(
     stage: DemoEnvironment, items_per_second: float, *, report_dir: Path
 ) -> DemoResult:
-    """Reconcile, repair, wait for the effects, and reconcile again."""
+    """Damage rows, reconcile, repair and mend, wait for the effects, and reconcile again."""
     view, endpoints = stage.view, stage.endpoints
-    injected = injected_findings(await stage.insurer("faults"))
+    made = await stage.defects("make")
+    injected = injected_findings(await stage.insurer("faults"), made)
+    view.say(
+        f"rows, bookings and a record in Kafka were damaged in {len(made)} ways; with what the "
+        f"domain lost, {len(injected)} faults are to be found"
+    )
     settings = ReconcilerSettings(
         dsn=endpoints.dsn,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
         bootstrap_servers=endpoints.bootstrap_servers,
@@ -52,6 +61,7 @@ async def reconcile_demo(
         await stage.supervisor.start(_REPAIRS)
         executed = await reconciler.repair(planned)
         view.say(f"{executed:,} repairs were executed; waiting for their effects")
+        await _mend(stage, before)
         passes = await _wait_for_effects(stage, reconciler)
         after = await reconciler.report()
         view.say(f"after {passes} more passes: {after.statement.sentence}")
@@ -62,6 +72,23 @@ async def reconcile_demo(
         repairs=executed,
         items_per_second=items_per_second,
         reports=write_report(after, report_dir),
+    )
+
+
+async def _mend(stage: DemoEnvironment, before: ReconciliationReport) -> None:
+    """Do what no repair does: put back rows and bookings, and explain the record in Kafka."""
+    mended = await stage.defects("mend")
+    person = await register_actor(stage.connection, "person:demo", ActorKind.PERSON)
+    explained = await resolve_findings(
+        stage.connection,
+        [found.id for found in before.findings if found.type is FindingType.ORPHAN_RECORD],
+        resolution=Resolution.EXPLAINED,
+        reason="a tool sent the record again",
+        actor_no=person,
+    )
+    stage.view.say(
+        f"by hand: {mended['rows']} rows were put back as they were, wrong bookings were reversed, "
+        f"and {len(explained)} record in Kafka was explained"
     )
 
 
@@ -85,7 +112,8 @@ async def _wait_for_effects(stage: DemoEnvironment, reconciler: Reconciler) -> i
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         await stage.show_progress()
-        result = await reconciler.run_pass()
+        await reconciler.run_pass()
         passes += 1
-        if result.open_found == 0 or monotonic() > deadline:
+        is_any_open = bool(await list_findings(stage.connection, page_size=1))
+        if not is_any_open or monotonic() > deadline:
             return passes

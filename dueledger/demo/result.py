@@ -12,7 +12,7 @@ FINDING_OF_FAULT: Final = {
     "event_lost": FindingType.MISSING,
     "premium_not_booked": FindingType.EFFECT_MISSING,
 }
-"""The finding type that each injected fault must cause."""
+"""The finding type that each fault of the domain must cause."""
 
 _SHOWN: Final = 5
 
@@ -62,6 +62,7 @@ class DemoResult:
             "superseded": totals.superseded,
             "written_off": totals.written_off,
             "open": totals.open,
+            "fault_kinds": len({type_ for type_, _ in self.injected}),
             "findings_found": self.before.findings_found,
             "findings_open": self.after.findings_open,
             "repairs": self.repairs,
@@ -72,12 +73,13 @@ class DemoResult:
         }
 
 
-def injected_findings(faults: Mapping[str, Sequence[str]]) -> frozenset[FindingKey]:
-    """Return the findings that the injected faults must cause."""
+def injected_findings(
+    faults: Mapping[str, Sequence[str]], defects: Mapping[str, Sequence[str]]
+) -> frozenset[FindingKey]:
+    """Return the findings that the domain's faults and the defects must cause."""
+    found = {(FINDING_OF_FAULT[fault], key) for fault, keys in faults.items() for key in keys}
     return frozenset(
-        (FINDING_OF_FAULT[fault], policy)
-        for fault, policies in faults.items()
-        for policy in policies
+        found | {(FindingType(type_), key) for type_, keys in defects.items() for key in keys}
     )
 
 

@@ -18,12 +18,14 @@ def example(name: str) -> Path:
     return EXAMPLES / name
 
 
-async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    """Run one command of the example insurer's own service and return what it printed, parsed."""
+async def insurer(
+    environment: Mapping[str, str], *arguments: str, program: str = "service"
+) -> dict[str, Any]:
+    """Run one command of a program of the example insurer and return what it printed, parsed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "dueledger.examples.insurer.service",
+        f"dueledger.examples.insurer.{program}",
         *arguments,
         env=environment,
         stdout=asyncio.subprocess.PIPE,
@@ -32,5 +34,5 @@ async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, 
     output, complaints = await process.communicate()
     if process.returncode != 0:
         last = complaints.decode(errors="replace").strip().splitlines()[-1:]
-        raise Conflict(f"The insurer's `{arguments[0]}` failed: {' '.join(last)}")
+        raise Conflict(f"The insurer's `{program} {arguments[0]}` failed: {' '.join(last)}")
     return json.loads(output)

@@ -17,6 +17,7 @@ STABLE_NAMES = {
     "superseded",
     "written_off",
     "open",
+    "fault_kinds",
     "findings_found",
     "findings_open",
     "repairs",
@@ -46,7 +47,9 @@ def test_g11_a_simulated_day_with_a_killed_worker_finds_exactly_the_injected_fau
     document = json.loads(ended.stdout)
     assert set(document) >= STABLE_NAMES
     assert document["failures"] == []
-    assert document["findings_found"] == document["repairs"] == 6
+    assert document["findings_found"] == 29
+    assert document["fault_kinds"] == 14
+    assert document["repairs"] == 6
     assert document["findings_open"] == 0
     assert "was killed with SIGKILL" in ended.stderr
 
