@@ -1,6 +1,7 @@
 """A verb moves its item exactly as it says; items in each other state stay as they are."""
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.claims import reap_claims, reap_runs, release_claims
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import RequestResult, withdraw_items
+from dueledger.ledger.store.prior_work import complete_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
 from tests.claim_ids import claim_ids
 
@@ -60,6 +62,7 @@ async def _read(ledger: Ledger) -> Rows:
     for table in TABLES:
         found = await ledger.connection.fetch(
             f"select to_jsonb(t) as row from ledger.{table} t"  # noqa: S608 - a name above
+            " order by to_jsonb(t) -> 'item_no'"
         )
         rows[table] = [row["row"] for row in found]
     return rows
@@ -315,3 +318,54 @@ async def test_each_item_of_a_batch_is_answered_for_itself(undone_ledger: Ledger
         RequestResult.REQUESTED,
         RequestResult.UNKNOWN,
     ]
+
+
+async def test_g8_completing_with_evidence_ends_due_items_that_wait_and_their_requests_alone(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    placed = await _crowd(ledger)
+    not_due = await ledger.place(State.SCHEDULED, due_at=datetime(2100, 1, 1, tzinfo=UTC))
+    await ledger.connection.execute(  # as if each item was cancelled while it was handed out
+        "insert into ledger.withdrawal"
+        " (item_no, effective_date, event, reason, actor_no, requested_at)"
+        " select item_no, effective_date, 11, 'why', $1, now() from ledger.due_item",
+        ledger.other_worker_no,
+    )
+    waiting = (State.MANUAL_REVIEW, State.RETRYABLE_FAILURE, State.SCHEDULED)
+    done = [placed[state][0] for state in waiting]
+    refused = [not_due, *(placed[state][0] for state in PLACES if state not in waiting)]
+    asked = [*refused, Placed(UUID(int=0)), *done]
+    before = await _read(ledger)
+
+    answers = await complete_items(
+        ledger.connection,
+        {one.id: f'{{"evidence": "{one.id}"}}' for one in asked},
+        actor_no=ledger.other_worker_no,
+    )
+
+    results = [RequestResult.ILLEGAL] * len(refused) + [RequestResult.UNKNOWN]
+    results += [RequestResult.DONE] * len(done)
+    assert [(one.id, one.result) for one in answers] == [*zip(_ids(asked), results, strict=True)]
+    changes = _changes(before, await _read(ledger))
+    assert _shown(ledger, changes) == {
+        "gone pending": [RETRY, FIRST],
+        "gone review": [PARKED],
+        "gone withdrawal": [(CANCELLED, "why", OTHER)] * len(done),
+        "rejected_write": [("complete", "illegal", OTHER)] * len(refused),
+        "transition": [
+            (TransitionEvent.COMPLETED, attempt, OTHER, {"evidence": str(one.id)})
+            for attempt, one in zip((1, 1, 0), done, strict=True)
+        ],
+    }
+    for table, items in {
+        "gone withdrawal": done,
+        "transition": done,
+        "rejected_write": refused,
+    }.items():
+        numbers = [row["item_no"] for row in changes[table]]
+        rows = await ledger.connection.fetch(
+            "select item_no from ledger.due_item where id = any ($1::uuid[]) order by 1",
+            _ids(items),
+        )
+        assert numbers == [row["item_no"] for row in rows], table

@@ -15,7 +15,7 @@ asked as materialized (
 ),
 target as materialized (
   select distinct on (a.item_no) a.item_no, a.effective_date, a.detail
-  from asked a where a.item_no is not null and a.is_due order by a.item_no, a.ord
+  from asked a where a.is_due order by a.item_no, a.ord
 ),
 locked_pending as materialized (
   select p.item_no from target t join ledger.pending p on p.item_no = t.item_no order by p.item_no for update of p
