@@ -1,6 +1,6 @@
 from collections.abc import Mapping, Sequence
 from ssl import SSLContext
-from typing import Any
+from typing import Any, TypeAlias
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
@@ -27,6 +27,12 @@ class _CreateTopicsResponse:
 
 class _DeleteTopicsResponse:
     topic_error_codes: Sequence[tuple[str, int]]
+
+_Member: TypeAlias = tuple[str, str, str, bytes, bytes]  # id, client, host, metadata, assignment
+
+class _DescribeGroupsResponse:
+    # (error code, group, state, protocol type, protocol, members)
+    groups: Sequence[tuple[int, str, str, str, str, Sequence[_Member]]]
 
 class AIOKafkaAdminClient:
     def __init__(
@@ -61,3 +67,9 @@ class AIOKafkaAdminClient:
     async def list_consumer_group_offsets(
         self, group_id: str, group_coordinator_id: int | None = ...
     ) -> dict[TopicPartition, OffsetAndMetadata]: ...
+    async def describe_consumer_groups(
+        self,
+        group_ids: list[str],
+        group_coordinator_id: int | None = ...,
+        include_authorized_operations: bool = ...,
+    ) -> list[_DescribeGroupsResponse]: ...
