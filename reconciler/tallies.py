@@ -12,11 +12,14 @@ from dueledger.reconciler.lateness import Lateness
 class KindTally:
     """Counts of one kind's items. `expected` counts each expected item once.
 
-    `unchecked` counts those of them that no source names and of which none claims to name all.
+    `unchecked` counts those of them that no source names and of which none claims to name all;
+    `undated` those whose due time no source says, `untermed` those whose terms none does.
     """
 
     expected: int = 0
     unchecked: int = 0
+    undated: int = 0
+    untermed: int = 0
     open: int = 0
     not_due: int = 0
     overdue: int = 0
@@ -36,6 +39,8 @@ class KindTally:
         """Add the counts of another part of the ledger, read after this one."""
         self.expected += other.expected
         self.unchecked += other.unchecked
+        self.undated += other.undated
+        self.untermed += other.untermed
         self.open += other.open
         self.not_due += other.not_due
         self.overdue += other.overdue

@@ -104,6 +104,8 @@ def _add_tally(tally: KindTally, counted: FlowTally) -> None:
     completed = counted.items - counted.open
     tally.expected += counted.items
     tally.unchecked += counted.items - counted.owed
+    tally.undated += counted.items - counted.owed
+    tally.untermed += counted.items - counted.termed
     tally.open += counted.open
     tally.not_due += counted.open
     tally.hash_total += counted.hash_total

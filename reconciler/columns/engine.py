@@ -29,13 +29,15 @@ def comparison_statement(name: str) -> str:
 class FlowTally:
     """Counts of the items of a flow that are right: completed in time, or open and not due.
 
-    `owed` of them a source names. `hash_total`: the sum of the ids' last 8 bytes, unsigned.
-    `next_due`: when the first open one is due, in microseconds since 2000. `lateness`: items, and
-    the greatest microseconds, by step of the histogram.
+    `owed` of them a source names, and of `termed` a source says the terms, too. `hash_total`: the
+    sum of the ids' last 8 bytes, unsigned. `next_due`: when the first open one is due, in
+    microseconds since 2000. `lateness`: items, and the greatest microseconds, by step of the
+    histogram.
     """
 
     items: int
     owed: int
+    termed: int
     open: int
     hash_total: int
     next_due: int | None
@@ -73,8 +75,10 @@ class ComparisonEngine:
         for flow, step, items, greatest in run(comparison_statement("lateness")).fetchall():
             lateness.setdefault(flow, {})[step] = (items, greatest)
         tallies = {
-            flow: FlowTally(items, owed, open_, int(hash_total), next_due, lateness.get(flow, {}))
-            for flow, items, owed, open_, hash_total, next_due in run(
+            flow: FlowTally(
+                items, owed, termed, open_, int(hash_total), next_due, lateness.get(flow, {})
+            )
+            for flow, items, owed, termed, open_, hash_total, next_due in run(
                 comparison_statement("tallies")
             ).fetchall()
         }

@@ -25,6 +25,7 @@ _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _LIVE: Final = ExpectedItem._fields.index("is_live")
 _MOMENT: Final = ExpectedItem._fields.index("moment")
+_TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,7 @@ class WindowComparison:
                 result.recorded_later.append(item)
             if row is not None:
                 tally.expected += 1
+                tally.untermed += row[_TERMS] is None
                 self._judge(item, row, flow)
                 if flow.is_single and item.event not in EXPLAINING:
                     self._note_owed(item, row)
@@ -300,6 +302,9 @@ class WindowComparison:
     def _judge_unnamed(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
         """Count an item that no source names, and report it where a source claims to name all."""
         whole, result = self.whole, self.result
+        if item.event not in EXPLAINING:
+            tally.undated += 1
+            tally.untermed += 1
         if not flow.is_claimed(item):
             tally.expected += 1
             tally.unchecked += 1

@@ -12,6 +12,7 @@ from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolutio
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Record, findings, items, reconciled_rows
+from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
@@ -185,11 +186,7 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
             model.AccountingRow(
                 tenant=key[0],
                 kind=key[1],
-                checks=model.KindChecks(
-                    existence=not tally.unchecked,
-                    evidence=key in result.evidenced,
-                    kafka=key in (result.published or ()),
-                ),
+                checks=_checks(result, key, tally),
                 expected=tally.expected,
                 unchecked=tally.unchecked,
                 **ended,
@@ -203,6 +200,18 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
             )
         )
     return rows
+
+
+def _checks(result: PassResult, key: KindKey, tally: KindTally) -> model.KindChecks:
+    is_judged = result.expectation is None or result.expectation.is_judged(*key)
+    return model.KindChecks(
+        existence=is_judged and not tally.unchecked,
+        date=is_judged and not tally.undated,
+        terms=is_judged and not tally.untermed,
+        ending=is_judged,
+        evidence=key in result.evidenced,
+        kafka=key in (result.published or ()),
+    )
 
 
 def _ended(tally: KindTally) -> dict[str, int]:

@@ -67,18 +67,19 @@ class KindChecks(_ReportPart):
     """What this pass checked of a kind's items.
 
     `existence`: a definition, event rule or population names each, or claims to name all that were
-    made as it was; otherwise the ledger's own items count as expected, and as unchecked. `date`,
-    `terms`, `ending`: due time, other terms and what ended them were compared with what is
-    expected. `evidence`: a source outside was asked for each completed item. `kafka`: claims were
-    compared with the records in Kafka.
+    made as it was; otherwise the ledger's own items count as expected, and as unchecked. `date`:
+    one of them says when each is due; `terms`: a definition or event rule says its other terms.
+    `ending`: each ending was compared with runs, events and rules. None of these was checked where
+    a source of the kind could not be read. `evidence`: a source outside was asked for each
+    completed item. `kafka`: claims were compared with the records in Kafka.
     """
 
     existence: bool
-    date: bool = False
-    terms: bool = False
-    ending: bool = False
-    evidence: bool = False
-    kafka: bool = False
+    date: bool
+    terms: bool
+    ending: bool
+    evidence: bool
+    kafka: bool
 
 
 class AccountingRow(_ReportPart):

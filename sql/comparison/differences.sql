@@ -47,7 +47,8 @@ with
     full outer join item i on i.high = x.high and i.low = x.low
   )
 select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow, -1) as flow, coalesce(p.key, 0) as key,
-  coalesce(p.due, p.owed_due) as due, case when p.owed_high is null then 0 else 1 end as is_owed, coalesce(e.event, 0) as ending,
+  coalesce(p.due, p.owed_due) as due, case when p.owed_high is null then 0 else 1 end as is_owed,
+  case when p.naming > 0 then 1 else 0 end as has_terms, coalesce(e.event, 0) as ending,
   coalesce(e.ended_at, -1) as ended,
   case when p.item_no is null then 1 + case when p.is_plain = 0 or p.naming > 1 then 32 else 0 end
   else
@@ -83,7 +84,7 @@ left join flow f on f.flow = p.flow
 left join ended e on e.day = p.day and e.item_no = p.item_no
 left join placed s on s.item_no = p.item_no
 union all
-select 0 as high, 0 as low, e.day, e.item_no, -1 as flow, 0 as key, 0 as due, 0 as is_owed, e.event as ending,
+select 0 as high, 0 as low, e.day, e.item_no, -1 as flow, 0 as key, 0 as due, 0 as is_owed, 0 as has_terms, e.event as ending,
   e.ended_at as ended, 8192 as differences
 from ended e
 where not exists (select 1 from item i where i.day = e.day and i.item_no = e.item_no)

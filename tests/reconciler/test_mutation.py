@@ -42,6 +42,7 @@ EDITS: Final = (*EDITS_OF_ITEMS, *EDITS_OF_STATES, *EDITS_OF_SOURCES)
 CASES: Final = {edit.name: (edit,) for edit in EDITS} | {
     "three removed and three added": THREE_REMOVED_AND_ADDED
 }
+MADE_BY_DEFINITIONS: Final = ("Statement", "Reminder", "Rebate", "Sweep", "Renewal", "Valuation")
 POLICIES: Final = (
     "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
 )
@@ -72,6 +73,16 @@ class Case:
         result = self.reconciler.last
         assert result is not None
         assert {row.difference for row in result.accounting} == {0}
+
+    async def unchecked(self) -> dict[str, set[str]]:
+        """Return what the report says was not checked, by kind."""
+        report = await self.reconciler.report()
+        return {
+            row.kind[:6] if row.kind.startswith("Letter") else row.kind: {
+                name for name, done in row.checks if not done
+            }
+            for row in report.accounting
+        }
 
 
 @dataclass(frozen=True)
@@ -186,6 +197,12 @@ async def test_g11_a_clean_ledger_has_no_finding_and_edits_of_all_kinds_are_foun
         assert items > ITEMS_MIN
         assert await case.found() == set()
         await case.assert_complete()
+        assert await case.unchecked() == {
+            "Letter": {"existence", "date", "terms"},
+            "Notice": {"existence", "date", "terms", "evidence", "kafka"},
+            "Payment": {"existence", "date", "terms", "evidence", "kafka"},
+            "Premium": {"terms", "evidence", "kafka"},
+        } | {kind: {"evidence"} for kind in MADE_BY_DEFINITIONS}
         await _check(case, EDITS, "mixed")
 
 
