@@ -8,6 +8,7 @@ from dueledger.reconciler.process import (
     reconcile_once,
     run_reconciler,
 )
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair, RepairSelection
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources, load_sources
 from dueledger.reconciler.sources import EvidenceReader, PopulationReader, SourceFailed
@@ -18,12 +19,14 @@ __all__ = [
     "PassLimits",
     "PassResult",
     "PassScope",
+    "PlannedRepair",
     "PopulationReader",
     "Reconciler",
     "ReconcilerSettings",
     "ReconcilerSources",
     "ReconciliationReport",
     "ReconciliationResult",
+    "RepairSelection",
     "SourceFailed",
     "SqlEvidence",
     "SqlPopulation",

@@ -11,7 +11,12 @@ from typing import Literal
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.ledger.store.actors import (
+    ActorKind,
+    find_person,
+    incarnation,
+    register_process,
+)
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
@@ -21,11 +26,12 @@ from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_
 from dueledger.reconciler.repair.planned_repairs import (
     PlannedRepair,
     RepairChoice,
+    RepairSelection,
     check_blast_radius,
     plan_repairs,
 )
 from dueledger.reconciler.repair.repairs import RATE_MAX, RepairExecutor
-from dueledger.reconciler.repair.replay_guard import ReplayGuard, annotate
+from dueledger.reconciler.repair.replay_guard import ReplayGuard, annotate, state_after
 from dueledger.reconciler.report.build_report import build_report, write_report
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.second_opinion import SecondOpinion
@@ -59,7 +65,8 @@ class Reconciler:
 
     `since` is the number of its first pass: reports list everything found since then. `cache` is
     what the passes of its loop keep for the next one. A pass outside the loop reads everything.
-    `kafka` compares claims with Kafka; None where there is none.
+    `kafka` compares claims with Kafka; None where there is none. `proposer_no` is the person who
+    runs it: repairs are proposed in that name, and somebody else approves them.
     """
 
     pool: Pool
@@ -70,6 +77,7 @@ class Reconciler:
     mode: RepairMode = "none"
     repair_max: int = 1_000
     repair_rate_max: int = RATE_MAX
+    proposer_no: int | None = None
     record_index: RecordIndex | None = None
     choice: RepairChoice | None = None
     since: int | None = None
@@ -98,8 +106,8 @@ class Reconciler:
         self.last = result
         return result
 
-    async def plan(self) -> list[PlannedRepair]:
-        """Return the repairs of the open findings; nothing is recorded."""
+    async def plan(self, selection: RepairSelection | None = None) -> list[PlannedRepair]:
+        """Return the repairs of the open findings that are meant; nothing is recorded."""
         rows: list[findings.Record] = []
         after: findings.PageAfter | None = None
         async with self.pool.acquire() as connection:
@@ -110,12 +118,18 @@ class Reconciler:
                     break
                 after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])
             planned = plan_repairs(rows, self.choice, self.sources.policies)
+            planned = selection.of(planned) if selection else planned
             judgements = await self._guard().judge(connection, planned)
         witnessed = {(each.tenant, each.kind) for each in self.sources.evidence}
         if self.record_index is not None:
             witnessed |= {(each.tenant, each.kind) for each in planned}
         sentences = annotate(planned, judgements, witnessed)
-        return [replace(each, would=sentences[each.id]) for each in planned]
+        return [
+            replace(
+                each, would=sentences[each.id], after=state_after(each, judgements.get(each.id))
+            )
+            for each in planned
+        ]
 
     def _guard(self) -> ReplayGuard:
         return ReplayGuard(self.sources.evidence, self.record_index)
@@ -127,7 +141,12 @@ class Reconciler:
         """
         check_blast_radius(planned, self.repair_max)
         executor = RepairExecutor(
-            self.pool, self.actor_no, self.publisher, self._guard(), self.repair_rate_max
+            self.pool,
+            self.actor_no,
+            self.publisher,
+            self._guard(),
+            self.repair_rate_max,
+            self.proposer_no,
         )
         return await executor.execute(planned)
 
@@ -181,9 +200,16 @@ class Reconciler:
 
 @asynccontextmanager
 async def open_reconciler(
-    settings: ReconcilerSettings, sources: ReconcilerSources, *, mode: RepairMode | None = None
+    settings: ReconcilerSettings,
+    sources: ReconcilerSources,
+    *,
+    mode: RepairMode | None = None,
+    proposer: str | None = None,
 ) -> AsyncGenerator[Reconciler]:
-    """Open what a reconciler needs. A producer is connected only where repairs may be executed."""
+    """Open what a reconciler needs. A producer is connected only where repairs may be executed.
+
+    Repairs are proposed in the name of the person `proposer`, if the login may name one.
+    """
     wanted = mode or settings.reconcile_repair
     async with open_pool(
         settings.dsn.get_secret_value(),
@@ -208,6 +234,7 @@ async def open_reconciler(
             second_opinion=SecondOpinion(process_time()),
             kafka=kafka,
             record_index=kafka.records if kafka else None,
+            proposer_no=await find_person(pool, proposer) if proposer else None,
         )
         if wanted != "execute":
             yield reconciler
@@ -242,15 +269,17 @@ async def reconcile_once(
     *,
     mode: RepairMode = "none",
     report_directory: Path | None = None,
+    selection: RepairSelection | None = None,
+    proposer: str | None = None,
 ) -> ReconciliationResult:
-    """Make one pass, plan or execute repairs, pass again after executing, and report.
+    """Make one pass, plan or execute the repairs that are meant, pass again, and report.
 
     The effect of some repairs comes later (a redriven item, a command to the domain): their
     findings are still open in the report.
     """
-    async with open_reconciler(settings, sources, mode=mode) as reconciler:
+    async with open_reconciler(settings, sources, mode=mode, proposer=proposer) as reconciler:
         await reconciler.run_pass()
-        planned = [] if mode == "none" else await reconciler.plan()
+        planned = [] if mode == "none" else await reconciler.plan(selection)
         executed = 0
         if mode == "execute" and planned:
             executed = await reconciler.repair(planned)

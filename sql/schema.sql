@@ -3655,6 +3655,8 @@ GRANT INSERT ON TABLE ledger.rejected_write TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.repair TO ledger_approver;
+GRANT SELECT ON TABLE ledger.repair TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.repair TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.repair TO ledger_reconciler;
 
 GRANT UPDATE(status) ON TABLE ledger.repair TO ledger_reconciler;

@@ -83,14 +83,23 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "materialise": "Emit items from schedules, ahead of time.",
         },
     ),
-    "Proof": _entries(
-        "dueledger.cli.reconciliation",
-        {
-            "reconcile": "Compare what was expected with what happened.",
-            "findings": "List what the last reconciliations found.",
-            "repair": "Reconcile and show the repairs, or execute them.",
-        },
-    ),
+    "Proof": {
+        **_entries(
+            "dueledger.cli.reconciliation",
+            {"reconcile": "Compare what was expected with what happened."},
+        ),
+        **_entries(
+            "dueledger.cli.findings",
+            {
+                "findings": "List what the last reconciliations found.",
+                "finding": "Show one finding, explain it, or accept it.",
+            },
+        ),
+        **_entries(
+            "dueledger.cli.repairs",
+            {"repair": "Reconcile and show what repairs change, or execute them."},
+        ),
+    },
     "Operations": {
         **_entries(
             "dueledger.cli.flows",

@@ -60,8 +60,12 @@ async def register_person(connection: "Connection") -> int:
     """Return the number of the person at this terminal, whom the journal names."""
     from dueledger.ledger.store.actors import ActorKind, register_actor
 
-    name = os.environ.get("DUELEDGER_ACTOR") or _system_user()
-    return await register_actor(connection, f"person:{name}", ActorKind.PERSON)
+    return await register_actor(connection, person_name(), ActorKind.PERSON)
+
+
+def person_name() -> str:
+    """Return the name of the person at this terminal, as actors are named."""
+    return f"person:{os.environ.get('DUELEDGER_ACTOR') or _system_user()}"
 
 
 def _system_user() -> str:

@@ -5,6 +5,8 @@ import secrets
 import socket
 from enum import StrEnum
 
+import asyncpg
+
 from dueledger.ledger.store.connection import Connection, Pool, mapped_lost_connection
 from dueledger.ledger.store.statements import statement
 
@@ -29,6 +31,15 @@ def incarnation(kind: ActorKind) -> str:
 async def register_actor(connection: Connection, name: str, kind: ActorKind) -> int:
     """Return the actor's number; create the actor if it is unknown."""
     return await connection.fetchval(statement("register_actor"), name, kind)
+
+
+async def find_person(pool: Pool, name: str) -> int | None:
+    """Return the number of a person; None if the login may not name one."""
+    async with pool.acquire() as connection:
+        try:
+            return await register_actor(connection, name, ActorKind.PERSON)
+        except asyncpg.InsufficientPrivilegeError:
+            return None
 
 
 async def register_process(pool: Pool, name: str, kind: ActorKind) -> int:

@@ -221,12 +221,21 @@ async def list_findings(
     )
 
 
+async def show_finding(connection: Connection, finding: UUID) -> dict[str, Any] | None:
+    """Read one finding, who resolved it, and its repairs; None if the id is unknown."""
+    row = await connection.fetchrow(statement("show_finding"), finding)
+    return dict(row) if row else None
+
+
 async def resolve_findings(
     connection: Connection, ids: Sequence[UUID], *, resolution: str, reason: str, actor_no: int
-) -> set[UUID]:
-    """Record a person's resolution of open findings; return the ids it applied to."""
+) -> dict[UUID, str]:
+    """Record a person's resolution of open findings; return a result by id.
+
+    `done`; its resolution, if it is not open; `own`: the same actor proposed its repair; `unknown`.
+    """
     rows = await connection.fetch(statement("resolve_findings"), ids, resolution, reason, actor_no)
-    return {row["id"] for row in rows}
+    return {row["id"]: row["result"] for row in rows}
 
 
 async def record_repairs(

@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 from uuid import UUID
 
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction
+from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
 from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
@@ -15,14 +16,6 @@ from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 _ASKED: Final = "the policy of its kind: a person approves it"
-_AFTER: Final[dict[RepairAction, str]] = {
-    RepairAction.MATERIALISE: State.SCHEDULED.label,
-    RepairAction.REDRIVE: State.SCHEDULED.label,
-    RepairAction.CANCEL: State.CANCELLED.label,
-    RepairAction.COMPLETE: State.COMPLETED.label,
-    RepairAction.RELEASE: "its holder has it no more",
-    RepairAction.ESCALATE: "a command on due-repairs; no item changes",
-}
 ENDED: Final = frozenset({"cancelled", "skipped", "superseded", "written_off", "none"})
 """States of an item with an effect outside that only a person can reconcile with it."""
 
@@ -65,6 +58,27 @@ class PlannedRepair:
     before: str = ""
     after: str = ""
     asks: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairSelection:
+    """Which of the planned repairs are meant: None is any; at most `limit` of them."""
+
+    type: FindingType | None = None
+    tenant: str | None = None
+    kind: str | None = None
+    limit: int | None = None
+
+    def of(self, planned: Sequence[PlannedRepair]) -> list[PlannedRepair]:
+        """Return the planned repairs that are meant, in their order."""
+        meant = [
+            repair
+            for repair in planned
+            if self.type in {None, repair.finding_type}
+            and self.tenant in {None, repair.tenant}
+            and self.kind in {None, repair.kind}
+        ]
+        return meant[: self.limit]
 
 
 def plan_repairs(
@@ -114,6 +128,7 @@ def plan_repairs(
         if found is None:
             continue
         would, command = found
+        before, after = _change(action, row)
         planned.append(
             PlannedRepair(
                 id=repair_id(row["id"], action, row["opened_count"]),
@@ -126,8 +141,8 @@ def plan_repairs(
                 opened_count=row["opened_count"],
                 would=would,
                 command=command,
-                before=_before(row),
-                after=_AFTER[action],
+                before=before,
+                after=after,
                 asks=_ASKED if treatment is Treatment.PROPOSE else None,
             )
         )
@@ -165,11 +180,27 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
     return command
 
 
-def _before(row: Record) -> str:
-    if row["type"] == FindingType.MISSING:
-        return "no item"
-    state = row["actual"].get("state")
-    return str(state) if state else row["sentence"]
+def _change(action: RepairAction, row: Record) -> tuple[str, str]:
+    """Return what a repair changes: the state before and after it."""
+    state = str(row["actual"].get("state") or "as it is")
+    match action:
+        case RepairAction.MATERIALISE:
+            skipped = row["terms"].get("skip_reason")
+            return "no item", State.SKIPPED.label if skipped else State.SCHEDULED.label
+        case RepairAction.REDRIVE:
+            attempt = row["actual"].get("attempt")
+            return f"{state}, attempt {attempt}", f"{State.SCHEDULED.label}, attempt 0"
+        case RepairAction.CANCEL:
+            return state, State.CANCELLED.label
+        case RepairAction.RELEASE:
+            count = row["actual"].get("open_items")
+            return f"held by {row['subject']}" + (f", {count} items" if count else ""), "released"
+        case RepairAction.ESCALATE:
+            return state, f"{state}, and a command on {REPAIR_TOPIC}"
+        case RepairAction.COMPLETE:
+            return state, State.COMPLETED.label
+        case _:
+            assert_never(action)
 
 
 def _emission(what: str, row: Record) -> str:

@@ -32,7 +32,8 @@ class RepairExecutor:
     """Records repairs and executes those that were not executed yet.
 
     Without a publisher, escalations stay proposed. `rate_max` is repairs a minute, of all
-    reconcilers; those beyond it stay proposed until a later pass.
+    reconcilers; those beyond it stay proposed until a later pass. `proposer_no` proposes them;
+    None: the actor that executes them.
     """
 
     pool: Pool
@@ -40,6 +41,7 @@ class RepairExecutor:
     publisher: RepairPublisher | None = None
     guard: ReplayGuard = field(default_factory=ReplayGuard)
     rate_max: int = RATE_MAX
+    proposer_no: int | None = None
 
     async def execute(self, planned: Sequence[PlannedRepair]) -> int:
         """Record and execute; return how many were executed now. Repeating it is harmless.
@@ -59,11 +61,11 @@ class RepairExecutor:
                             repair.finding_id,
                             repair.action,
                             repair.opened_count,
-                            orjson.dumps({**repair.command, "would": repair.would}).decode(),
+                            orjson.dumps(_recorded_command(repair)).decode(),
                         )
                         for repair in chunk
                     ],
-                    actor_no=self.actor_no,
+                    actor_no=self.proposer_no or self.actor_no,
                 )
                 async with connection.transaction():
                     executed += await self._execute_chunk(connection, chunk)
@@ -255,6 +257,12 @@ class RepairExecutor:
             ]
         )
         return {repair.id: (RepairStatus.EXECUTED, {"published": True}) for repair in repairs}
+
+
+def _recorded_command(repair: PlannedRepair) -> dict[str, Any]:
+    """Return the command with what the dry run says of it."""
+    said = {"would": repair.would, "before": repair.before, "after": repair.after}
+    return {**repair.command, **said}
 
 
 def _held_because(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> str | None:

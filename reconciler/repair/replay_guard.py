@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.finding_types import RepairAction
+from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.kinds import ReplayRule, list_replay_rules
@@ -236,6 +237,17 @@ def annotate(
             addition += f" Not before it is approved: {repair.asks}."
         sentences[repair.id] = repair.would + addition
     return sentences
+
+
+def state_after(repair: PlannedRepair, judgement: Judgement | None) -> str:
+    """Return what the repair makes of `before`, as far as it is known before it is executed."""
+    match judgement:
+        case Judgement(permission=Permission.RECORD):
+            return State.COMPLETED.label
+        case Judgement(permission=Permission.REFUSE):
+            return repair.before
+        case _:
+            return repair.after
 
 
 def _addition(judgement: Judgement, *, is_witnessed: bool) -> str:

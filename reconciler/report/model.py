@@ -162,7 +162,7 @@ class FindingDetail(_ReportPart):
 
 
 class RepairDetail(_ReportPart):
-    """One repair: what it would do or did, who proposed, approved and executed it.
+    """One repair: what it would do or did and changes, who proposed, approved and executed it.
 
     `id` is its idempotency key; `held_because` is why it was not executed yet.
     `status` is None in a dry run that recorded nothing.
@@ -176,6 +176,8 @@ class RepairDetail(_ReportPart):
     subject: str
     action: RepairAction
     would: str
+    before: str
+    after: str
     status: RepairStatus | None
     proposed_by: str | None
     held_because: str | None

@@ -41,9 +41,12 @@ DIRECT: Final = "dueledger.workers.direct"
 """Direct workers claim as allocators do: their login has the roles of both, and of upkeep."""
 
 PROCESS_COMMANDS: Final = frozenset(
-    {"processes", "reconciliation.reconcile", "reconciliation.repair", "roles", "setup"}
+    {"processes", "reconciliation", "repairs.run_repairs", "roles", "setup"}
 )
-"""Commands that run a process, make a ledger or grant roles; all others are an operator's."""
+"""Commands that run a process, make a ledger or grant roles; all others are people's."""
+
+APPROVER_COMMANDS: Final = frozenset({"findings.accept", "findings.explain", "repairs.approve"})
+"""Commands of approvers; all other commands of people are an operator's."""
 
 OWNER_COMMANDS: Final = "dueledger.cli.roles"
 """Commands that need the rights to grant roles. No role has them."""
@@ -52,7 +55,6 @@ NOT_COMMANDS: Final = (Definition("dueledger.doctor", "run_checks"),)
 """Reached by `setup`, and run by operators and auditors."""
 
 NOT_BUILT: Final = {
-    "approver": {"approve_repairs", "resolve_findings"},
     "auditor": {"list_watermarks", "read_progress"},
 }
 """Statements of roles whose commands are not built yet."""
@@ -68,13 +70,19 @@ def statements_by_role() -> dict[str, frozenset[str]]:
     direct = _reached(_all(_modules_below(DIRECT)), frozenset(PROCESSES["upkeep"]), direct=True)
     found["allocator"] |= direct - found["worker"]
     found["owner"] = set(_reached(_all([OWNER_COMMANDS])))
-    commands = [_reached([start]) for start in _commands()]
+    commands = [_reached([start]) for start in _commands(PROCESS_COMMANDS | APPROVER_COMMANDS)]
     found["operator"] = set[str]().union(*commands)
     found["auditor"] = set[str]().union(
         *(reached for reached in commands if "register_actor" not in reached)
     )
     found["auditor"] |= NOT_BUILT["auditor"]
-    found["approver"] = NOT_BUILT["approver"] | {"register_actor"}
+    found["approver"] = set[str]().union(
+        *(
+            _reached([start])
+            for start in _commands(PROCESS_COMMANDS)
+            if _short(start) in APPROVER_COMMANDS
+        )
+    )
     return {role: frozenset(statements) for role, statements in found.items()}
 
 
@@ -128,14 +136,18 @@ def _all(names: Iterable[str]) -> list[Definition]:
     return [Definition(name, each) for name in names for each in _modules()[name].defined]
 
 
-def _commands() -> Iterator[Definition]:
+def _commands(left_out: frozenset[str]) -> Iterator[Definition]:
     yield from NOT_COMMANDS
     for module in _modules_below(CLI):
         short = module.removeprefix(CLI)
         for name, node in _modules()[module].defined.items():
             is_public = isinstance(node, ast.FunctionDef) and not name.startswith("_")
-            if is_public and not {short, f"{short}.{name}"} & PROCESS_COMMANDS:
+            if is_public and not {short, f"{short}.{name}"} & left_out:
                 yield Definition(module, name)
+
+
+def _short(command: Definition) -> str:
+    return f"{command.module.removeprefix(CLI)}.{command.name}"
 
 
 def _reached(

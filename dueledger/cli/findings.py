@@ -1,0 +1,162 @@
+"""Commands for findings: the list, one of them, and what a person decides about it."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.decisions import ReasonOption
+from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
+from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.ledger.finding_types import FindingType, Resolution
+
+app = typer.Typer(rich_markup_mode=None)
+finding = typer.Typer(help="Show one finding, explain it, or accept it.", rich_markup_mode=None)
+app.add_typer(finding, name="finding")
+
+FindingsArgument = Annotated[
+    list[UUID], typer.Argument(help="Ids of findings.", metavar="FINDING…")
+]
+FindingTypeOption = Annotated[
+    str | None, typer.Option("--type", help="Only this type, as MISSING.")
+]
+_REPAIR_COLUMNS: Final = (
+    *("id", "action", "status", "before", "after", "proposed_by", "held_because", "approved_by"),
+)
+
+
+def read_type(text: str | None) -> FindingType | None:
+    """Return the type of findings that an option names."""
+    if text is None or text in FindingType.__members__:
+        return None if text is None else FindingType(text)
+    from dueledger.ledger.errors import InvalidInput, Problem
+
+    problem = Problem("--type", text, "there is no such type of finding", " | ".join(FindingType))
+    raise InvalidInput("The filter cannot be used:", [problem])
+
+
+@app.command()
+def findings(
+    all_: Annotated[bool, typer.Option("--all", help="Include closed findings.")] = False,
+    tenant: TenantOption = None,
+    type_: FindingTypeOption = None,
+    limit: LimitOption = 100,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List what the last reconciliations found, oldest first."""
+    rows = run(_list(dsn, tenant, read_type(type_), limit, open_only=not all_))
+    if json_:
+        print_lines(rows)
+        return
+    print_rows(
+        rows,
+        ("id", "type", "severity", "kind", "business_key", "due_at", "resolution", "sentence"),
+        empty="There is no finding.",
+    )
+
+
+@finding.command()
+def show(
+    finding_id: Annotated[UUID, typer.Argument(help="Id of a finding.", metavar="FINDING")],
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Show one finding with both sides of its evidence, who resolved it, and its repairs."""
+    found = run(_show(dsn, finding_id))
+    if json_:
+        print_document(found)
+        return
+    repairs = found.pop("repairs")
+    print_fields(found)
+    print_rows(repairs, _REPAIR_COLUMNS, empty="It has no repair.")
+
+
+@finding.command()
+def explain(
+    finding_ids: FindingsArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Record why open findings are not wrong. They stay listed as explained."""
+    _resolve(Resolution.EXPLAINED, finding_ids, reason, dsn, as_json=json_)
+
+
+@finding.command()
+def accept(
+    finding_ids: FindingsArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Record that open findings are wrong and stay so. Nothing repairs them any more."""
+    _resolve(Resolution.ACCEPTED, finding_ids, reason, dsn, as_json=json_)
+
+
+async def _list(
+    dsn: str | None, tenant: str | None, type_: FindingType | None, limit: int, *, open_only: bool
+) -> Sequence[dict[str, object]]:
+    from dueledger.ledger.store.findings import list_findings
+
+    async with ledger_connection(dsn) as connection:
+        rows = await list_findings(
+            connection, open_only=open_only, tenant=tenant, type_=type_, page_size=limit
+        )
+    return [dict(row) for row in rows]
+
+
+async def _show(dsn: str | None, finding_id: UUID) -> dict[str, Any]:
+    from dueledger.ledger.errors import NotFound
+    from dueledger.ledger.store.findings import show_finding
+
+    async with ledger_connection(dsn) as connection:
+        found = await show_finding(connection, finding_id)
+    if found is None:
+        message = f"There is no finding {finding_id}. `dueledger findings --all` lists them."
+        raise NotFound(message, finding=str(finding_id))
+    return found
+
+
+def _resolve(
+    resolution: Resolution, ids: Sequence[UUID], reason: str, dsn: str | None, *, as_json: bool
+) -> None:
+    results = run(_record(resolution, ids, reason, dsn))
+    rows = [{"id": identity, "result": results[identity]} for identity in ids]
+    if as_json:
+        print_lines(rows)
+    else:
+        print_rows(rows, ("id", "result"), empty="")
+    refused = {identity: result for identity, result in results.items() if result != "done"}
+    for identity, result in refused.items():
+        say(f"The finding {identity} {_refusal(result)}.")
+    if refused:
+        options.exit_with(ExitCode.FAILED)
+
+
+async def _record(
+    resolution: Resolution, ids: Sequence[UUID], reason: str, dsn: str | None
+) -> dict[UUID, str]:
+    from dueledger.ledger.store.findings import resolve_findings
+
+    async with ledger_connection(dsn) as connection:
+        actor_no = await register_person(connection)
+        return await resolve_findings(
+            connection, ids, resolution=resolution, reason=reason, actor_no=actor_no
+        )
+
+
+def _refusal(result: str) -> str:
+    match result:
+        case "unknown":
+            return "does not exist; `dueledger findings --all` lists them"
+        case "own":
+            return (
+                "has a repair that you proposed: somebody else resolves it, or approves the repair"
+            )
+        case _:
+            return f"is {result.replace('_', ' ')} already"

@@ -1,0 +1,112 @@
+"""Commands for repairs: the dry run, executing them, and approving those that wait."""
+
+from typing import Annotated, Final
+from uuid import UUID
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.decisions import ReasonOption
+from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.findings import FindingTypeOption, read_type
+from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, KindOption, TenantOption
+from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.reconciliation import (
+    RepairOption,
+    ReportOption,
+    SourcesOption,
+    print_result,
+)
+from dueledger.cli.session import ledger_connection, person_name, register_person, run
+
+app = typer.Typer(rich_markup_mode=None)
+repair = typer.Typer(rich_markup_mode=None)
+app.add_typer(repair, name="repair")
+
+_REFUSALS: Final = {
+    "own": "was proposed by you: somebody else approves it",
+    "approved": "is approved already",
+    "finished": "was executed or refused already",
+    "unknown": "does not exist; `dueledger finding show FINDING` lists those of a finding",
+}
+
+
+@repair.callback(invoke_without_command=True)
+def run_repairs(
+    context: typer.Context,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Execute the repairs; default is a dry run.")
+    ] = False,
+    type_: FindingTypeOption = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, max=1_000_000, help="At most so many repairs."),
+    ] = None,
+    sources: SourcesOption = None,
+    report: ReportOption = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+    bootstrap_servers: KafkaOption = None,
+) -> None:
+    """Reconcile and show what repairs change, or execute them.
+
+    With --execute, they are executed and a second pass reconciles their outcome. `dueledger repair
+    approve` approves those that wait for a person.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from dueledger.cli.service_session import read_settings
+    from dueledger.reconciler import (
+        ReconcilerSettings,
+        RepairSelection,
+        load_sources,
+        reconcile_once,
+    )
+
+    settings = read_settings(
+        ReconcilerSettings,
+        dsn=dsn,
+        bootstrap_servers=bootstrap_servers,
+        reconcile_repair=RepairOption.EXECUTE if execute else RepairOption.DRY_RUN,
+    )
+    selection = RepairSelection(read_type(type_), tenant, kind, limit)
+    once_ended = reconcile_once(
+        settings,
+        load_sources(sources),
+        mode=settings.reconcile_repair,
+        report_directory=report,
+        selection=selection,
+        proposer=person_name(),
+    )
+    print_result(run(once_ended), as_json=json_)
+
+
+@repair.command()
+def approve(
+    repairs: Annotated[list[UUID], typer.Argument(help="Ids of repairs.", metavar="REPAIR…")],
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Approve proposed repairs that somebody else proposed. The next pass executes them."""
+    results = run(_approve(repairs, reason, dsn))
+    rows = [{"id": identity, "result": results[identity]} for identity in repairs]
+    if json_:
+        print_lines(rows)
+    else:
+        print_rows(rows, ("id", "result"), empty="")
+    refused = {identity: result for identity, result in results.items() if result != "done"}
+    for identity, result in refused.items():
+        say(f"The repair {identity} {_REFUSALS[result]}.")
+    if refused:
+        options.exit_with(ExitCode.FAILED)
+
+
+async def _approve(repairs: list[UUID], reason: str, dsn: str | None) -> dict[UUID, str]:
+    from dueledger.ledger.store.findings import approve_repairs
+
+    async with ledger_connection(dsn) as connection:
+        actor_no = await register_person(connection)
+        return await approve_repairs(connection, repairs, reason=reason, actor_no=actor_no)

@@ -1,0 +1,109 @@
+"""What people decide about findings and repairs, each in their own name."""
+
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+
+from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from tests.logins import with_login
+
+Command = Callable[..., Any]
+
+OPEN: Final = [UUID(int=number) for number in (1, 2, 3, 4)]
+REPAIR: Final = UUID(int=10)
+UNKNOWN: Final = str(UUID(int=99))
+
+
+def _finding(identity: UUID) -> findings.FindingRecord:
+    return findings.FindingRecord(
+        id=identity,
+        type="MISSING",
+        severity="error",
+        tenant="acme",
+        kind="LetterDue",
+        subject=str(identity),
+        item_id=None,
+        business_key="P-1",
+        effective_date=None,
+        due_at=None,
+        sentence="A letter is missing.",
+        expected="{}",
+        actual="{}",
+        terms=None,
+        resolution="open",
+    )
+
+
+@pytest.fixture
+async def proposed(connection: Connection) -> None:
+    """Open findings, of the first of which ann proposed the repair."""
+    ann = await register_actor(connection, "person:ann", ActorKind.PERSON)
+    opened = await findings.begin_reconciliation(connection, actor_no=ann, scope="{}")
+    await findings.record_findings(
+        connection, opened.reconciliation_no, [_finding(identity) for identity in OPEN]
+    )
+    repair = findings.RepairRecord(REPAIR, OPEN[0], "materialise", 1, '{"would": "Emit it."}')
+    await findings.record_repairs(connection, [repair], actor_no=ann)
+
+
+@pytest.fixture
+def decide(dueledger_on: Command, database: str) -> Command:
+    """Run a command under an approver's login, in somebody's name."""
+
+    def run(name: str, *arguments: str) -> Any:  # noqa: ANN401
+        dsn = with_login(database, "approver")
+        return dueledger_on(*arguments, "--json", DUELEDGER_ACTOR=name, DUELEDGER_DSN=dsn)
+
+    return run
+
+
+@pytest.mark.usefixtures("proposed")
+async def test_g11_a_finding_is_resolved_by_a_named_person_once_and_never_by_who_repairs_it(
+    decide: Command, dueledger_on: Command, connection: Connection
+) -> None:
+    first, second, third, fourth = map(str, OPEN)
+    explained = decide("ann", "finding", "explain", second, third, "--reason", "a bank holiday")
+    assert (explained.code, [line["result"] for line in explained.lines]) == (0, ["done"] * 2)
+
+    refused = decide("bob", "finding", "accept", second, UNKNOWN, "--reason", "fine")
+    assert (refused.code, [line["result"] for line in refused.lines]) == (
+        1,
+        ["explained", "unknown"],
+    )
+    assert "is explained already" in refused.err
+    own = decide("ann", "finding", "accept", first, "--reason", "leave it")
+    assert (own.code, own.lines[0]["result"]) == (1, "own")
+    assert "somebody else" in own.err
+    accepted = decide("bob", "finding", "accept", first, "--reason", "leave it")
+    assert (accepted.code, accepted.lines[0]["result"]) == (0, "done")
+
+    shown = dueledger_on("finding", "show", first, "--json").document
+    assert [shown[name] for name in ("resolution", "reason", "resolved_by")] == [
+        "accepted",
+        "leave it",
+        "person:bob",
+    ]
+    assert [each["proposed_by"] for each in shown["repairs"]] == ["person:ann"]
+    assert [row["id"] for row in await findings.list_findings(connection)] == [OPEN[3]]
+    assert dueledger_on("finding", "show", UNKNOWN, "--json").code == 2
+    assert "A letter is missing." in dueledger_on("finding", "show", fourth).out
+
+
+@pytest.mark.usefixtures("proposed")
+async def test_g11_a_repair_is_approved_by_somebody_else_than_who_proposed_it(
+    decide: Command, connection: Connection
+) -> None:
+    maker = decide("ann", "repair", "approve", str(REPAIR), "--reason", "mine")
+    assert (maker.code, maker.lines[0]["result"]) == (1, "own")
+    assert "somebody else" in maker.err
+
+    checker = decide("bob", "repair", "approve", str(REPAIR), "--reason", "checked")
+    assert (checker.code, checker.lines[0]["result"]) == (0, "done")
+    again = decide("cid", "repair", "approve", str(REPAIR), UNKNOWN, "--reason", "me, too")
+    assert (again.code, [line["result"] for line in again.lines]) == (1, ["approved", "unknown"])
+
+    [row] = await findings.list_repairs(connection)
+    assert (row["status"], row["approved_by"]) == ("proposed", "person:bob")
