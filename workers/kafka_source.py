@@ -27,7 +27,7 @@ from dueledger.workers.start.run_starter import RunStarter
 from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from dueledger.workers.claim_slices import RejectedWorkRecord
     from dueledger.workers.open_run import OpenRun
@@ -162,18 +162,19 @@ class KafkaSource(WorkSource):
         polled = await self._consumer.poll(
             full, timeout_seconds=FULL_SECONDS if full else POLL_SECONDS
         )
+        # At each await below partitions may be revoked. Their queues are then dropped, these too,
+        # and the next member polls the records again.
+        queues = {each: self._queues.setdefault(each, PartitionQueue()) for each in polled}
         count = 0
         for partition, batches in polled.items():
-            queue = self._queues.setdefault(partition, PartitionQueue())
             slicer = ClaimSlicer()
             for batch in batches:
                 for _ in slicer.cut(batch):
                     await self._reject(partition, slicer.take_rejected())
                     await asyncio.sleep(0)  # heartbeats and leases are kept in between
             await self._reject(partition, slicer.take_rejected())
-            # If it was revoked while rejects were sent, the next member polls all of it.
             size_bytes = sum(len(batch.body) for batch in batches)
-            queue.add(slicer.slices, batches[-1].next_offset, size_bytes)
+            queues[partition].add(slicer.slices, batches[-1].next_offset, size_bytes)
             count += sum(batch.size for batch in batches)
         if count:
             self._worker.counts.polled += count
@@ -211,23 +212,22 @@ class KafkaSource(WorkSource):
             for partition, queue in self._queues.items()
             if (offset := queue.committable_offset()) > queue.committed_offset
         }
-        if not offsets or not await self._consumer.commit(offsets):
+        committed = await self._consumer.commit(offsets)
+        if not committed:
             return {"committed": 0}
-        for partition, offset in offsets.items():
+        for partition, offset in committed.items():
             if partition in self._queues:
                 self._queues[partition].committed_offset = offset
         crash_point("worker.committed")
-        self._worker.signals.emit("offsets.committed", offsets)
-        return {"committed": len(offsets)}
+        self._worker.signals.emit("offsets.committed", committed)
+        return {"committed": len(committed)}
 
-    async def _revoke(self, partitions: Collection[TopicPartitionKey]) -> None:
+    async def _revoke(self) -> None:
         """Commit settled offsets, and drop the items that were polled and not started."""
-        if partitions:  # at the first join there are none
-            with suppress(TimeoutError):
-                async with asyncio.timeout(REVOKE_SECONDS):
-                    await self._commit_now()
-        for partition in partitions:
-            self._queues.pop(partition, None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REVOKE_SECONDS):
+                await self._commit_now()
+        self._queues.clear()
         self._credits.wake()
 
     def _topics_read(self) -> set[str]:

@@ -1,7 +1,8 @@
 """Kafka's effects on a worker: bad and repeated records, reassigned partitions, a full buffer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -44,8 +45,8 @@ def completing(kind: str, seen: list[str] | None = None) -> Handlers:
     return handlers
 
 
-async def nothing_revoked(partitions: Collection[TopicPartitionKey]) -> None:
-    del partitions
+async def nothing_revoked() -> None:
+    pass
 
 
 async def rejected_of(
@@ -239,6 +240,65 @@ async def test_partitions_that_move_while_items_run_are_worked_once(
     await site.eventually(all_completed)
     assert len(seen) == len(set(seen)) == 100
     assert not await site.rejected_writes()
+
+
+async def test_a_worker_that_lost_partitions_while_it_cut_their_records_commits_the_others(
+    site: Site,
+    make_drafts: MakeDrafts,
+    producer: AIOKafkaProducer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = envelope.work_topic(site.kind)
+    partitions = [TopicPartition(topic, number) for number in range(4)]
+    polled, gate = asyncio.Event(), asyncio.Event()
+    reject = WorkConsumer.reject
+
+    async def wait_at_the_first(consumer: WorkConsumer, *rejected: Any) -> None:  # noqa: ANN401 - as the original's
+        if not polled.is_set():
+            polled.set()
+            await gate.wait()
+        await reject(consumer, *rejected)
+
+    monkeypatch.setattr(WorkConsumer, "reject", wait_at_the_first)
+    await site.emit(make_drafts(40))
+    await site.allocate()
+    for partition in range(4):  # whichever is polled first has a record to reject
+        await producer.send_and_wait(topic, b"malformed", partition=partition)
+    await site.work(completing(site.kind))
+    await polled.wait()
+    await site.work(completing(site.kind))
+
+    async def both_have_partitions() -> bool:
+        return len(await site.credits()) == 2
+
+    await site.eventually(both_have_partitions)
+    gate.set()
+    async with AIOKafkaConsumer(
+        bootstrap_servers=site.settings.bootstrap_servers,
+        group_id=site.settings.worker_group_id,
+        enable_auto_commit=False,
+    ) as watcher:
+        ends = await watcher.end_offsets(partitions)
+
+        async def all_committed() -> bool:
+            return ends == {each: await watcher.committed(each) for each in partitions}
+
+        await site.eventually(all_committed)
+    assert await site.completed() == 40
+
+
+async def test_a_commit_leaves_out_a_partition_that_is_not_assigned(
+    settings: WorkerSettings, kind: str
+) -> None:
+    assigned, other = TopicPartitionKey(f"due.{kind}", 0), TopicPartitionKey(f"due.{kind}", 9)
+    consumer = WorkConsumer(settings, [assigned.topic], name="test", revoked=nothing_revoked)
+    assert await consumer.commit({assigned: 0}) == {}
+    await consumer.start()
+    try:
+        assert await consumer.commit({assigned: 0, other: 7}) == {assigned: 0}
+        assert await consumer.commit({other: 7}) == {}
+    finally:
+        await consumer.stop()
 
 
 async def test_offsets_are_committed_after_the_ledger_and_stop_at_what_is_unsettled(

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final, final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+from aiokafka.errors import CommitFailedError, KafkaError
 
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.client_arguments import client_arguments, member_arguments
@@ -45,7 +45,8 @@ log = get_logger("worker")
 class WorkConsumer:
     """Consumes the work topics as one member of the group. Only `commit` moves offsets.
 
-    `revoked` is awaited while the partitions are still assigned to this member.
+    `revoked` is awaited while the partitions are still assigned to this member. All of them are
+    revoked at each rebalance.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class WorkConsumer:
         topics: Collection[str],
         *,
         name: str,
-        revoked: Callable[[Collection[TopicPartitionKey]], Awaitable[None]],
+        revoked: Callable[[], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._topics = sorted(topics)
@@ -139,17 +140,23 @@ class WorkConsumer:
         self._failures = 0
         return {TopicPartitionKey(*pair): batches for pair, batches in polled.items()}
 
-    async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> bool:
-        """Commit offsets. Returns False if a partition was assigned to another member meanwhile."""
-        if self._consumer is None:
-            return False
+    async def commit(
+        self, offsets: Mapping[TopicPartitionKey, int]
+    ) -> Mapping[TopicPartitionKey, int]:
+        """Commit the offsets of assigned partitions, and return them.
+
+        Kafka's client would refuse all for one that is not assigned. Returns none if the group
+        rebalances meanwhile.
+        """
+        assigned = self.assigned()
+        offsets = {each: offset for each, offset in offsets.items() if each in assigned}
+        if self._consumer is None or not offsets:
+            return {}
         try:
-            await self._consumer.commit(
-                {TopicPartition(*partition): offset for partition, offset in offsets.items()}
-            )
-        except (CommitFailedError, IllegalStateError):
-            return False
-        return True
+            await self._consumer.commit({TopicPartition(*each): at for each, at in offsets.items()})
+        except CommitFailedError:
+            return {}
+        return offsets
 
     async def reject(
         self, partition: TopicPartitionKey, rejected: Sequence[RejectedWorkRecord]
@@ -174,11 +181,12 @@ class WorkConsumer:
         consumer, self._consumer = self._consumer, None
         self._failures, self._must_rejoin = 0, False
         if consumer is not None:
-            await self._revoke(consumer.assignment())
+            await self._revoked()
             await stop_client(consumer)
 
-    async def _revoke(self, pairs: Collection[TopicPartition]) -> None:
-        await self._revoked([TopicPartitionKey(*pair) for pair in pairs])
+    async def _revoke(self, partitions: Collection[TopicPartition]) -> None:
+        del partitions
+        await self._revoked()
 
     async def _join(self) -> BatchConsumer:
         settings = self._settings
