@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import final
 
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+
+log = get_logger("worker")
+
 
 @final
 @dataclass(slots=True)
@@ -21,9 +25,26 @@ class WorkerCounts:
     settled: int = 0
     settlements_refused: int = 0  # outcomes that the ledger refused as stale
     loop_blocks: int = 0  # times the event loop was blocked for too long
-    stalls: int = 0  # times a partition was not read for longer than its queue deadline
+    stalls: int = 0  # times a partition made no progress for longer than its queue deadline
     lapsed: int = 0  # items whose handlers were stopped because their lease lapsed
 
     def snapshot(self) -> dict[str, int]:
         """Return all counts by name."""
         return asdict(self)
+
+
+@final
+class CountsReport:
+    """Logs the counts of a worker, at each tick that finds them changed."""
+
+    def __init__(self, counts: WorkerCounts) -> None:
+        self._counts = counts
+        self._logged = counts.snapshot()
+
+    async def tick(self) -> dict[str, int]:
+        """Log all counts since the start of the process, if one has changed since the last line."""
+        counts = self._counts.snapshot()
+        if counts != self._logged:
+            self._logged = counts
+            log.info(LogEvent.TICK_COMPLETED, **counts)
+        return {}

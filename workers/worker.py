@@ -21,7 +21,7 @@ from dueledger.ledger.runtime.service import (
 )
 from dueledger.ledger.runtime.waiting import forward_stop, run_unless_stopped, wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
-from dueledger.workers.counts import WorkerCounts
+from dueledger.workers.counts import CountsReport, WorkerCounts
 from dueledger.workers.run.draining import release_unfinished, wait_for_items
 from dueledger.workers.run.handler_pools import HandlerPools
 from dueledger.workers.run.isolated_messages import Program
@@ -46,6 +46,7 @@ CHECK_SECONDS: Final = 0.25
 CLOSE_SECONDS: Final = 5.0
 PASS_CHECK_SECONDS: Final = 0.1
 STUCK_CHECK_SECONDS: Final = 1.0
+REPORT_SECONDS: Final = 60.0
 
 
 @final
@@ -179,6 +180,7 @@ class Worker:
             ),
             Service("worker.report_overruns", self._leases.report_overruns),
             Service("worker.check_pools", stuck.tick, STUCK_CHECK_SECONDS),
+            Service("worker.report_counts", CountsReport(self.counts).tick, REPORT_SECONDS),
             *self._source.background_services(),
         ]
         if self._isolated is not None:

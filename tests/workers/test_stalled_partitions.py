@@ -8,13 +8,16 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.doctor import Health, run_checks
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store.items import show_item
 from dueledger.ledger.store.topic_partitions import find_stalled_partition, list_stalled_partitions
 from dueledger.why import explain
+from dueledger.workers import worker
 from dueledger.workers.poll.work_consumer import WorkConsumer
 
 from .conftest import Site
@@ -47,6 +50,7 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
 ) -> None:
     [draft] = make_drafts(1)
     hung = HungFetches(monkeypatch)
+    monkeypatch.setattr(worker, "REPORT_SECONDS", 0.05)
     await site.emit([draft])
     await site.set_kind(queue_seconds=2)
     await site.work(completing(site.kind))
@@ -70,7 +74,14 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
         stalled = await site.connection.fetchval("select count(*) from ledger.stalled_partition")
         return await site.completed() == 1 and stalled == 0
 
-    await site.eventually(completed_and_not_stalled)
+    with capture_logs() as logged:
+        await site.eventually(completed_and_not_stalled)
+
+        async def is_counted() -> bool:
+            lines = [line for line in logged if line["event"] == LogEvent.TICK_COMPLETED]
+            return any(line.get("stalls") and line["settled"] == 1 for line in lines)
+
+        await site.eventually(is_counted)
 
 
 async def test_a_partition_whose_handlers_hang_is_reported_and_not_taken_anew(
@@ -104,7 +115,8 @@ async def test_a_partition_whose_handlers_hang_is_reported_and_not_taken_anew(
     as_owner = site.settings.model_copy(update={"dsn": SecretStr(database)})
     checks = {check.name: check async for check in run_checks(as_owner)}
     assert checks["workers"].health is Health.WARN
-    assert f" of due.{site.kind} since " in checks["workers"].text
+    counted, _, named = checks["workers"].text.partition(": ")
+    assert counted == f"{named.count(f' of due.{site.kind} since ')} partitions are stalled"
     gate.set()
 
     async def none_stalled() -> bool:
