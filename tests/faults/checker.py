@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from pydantic import SecretStr
 
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store.findings import list_findings
+from dueledger.reconciler import ReconcilerSettings, ReconcilerSources, open_reconciler
 
 from .rules import DERIVE, PREPARE, RULES
 from .serve import POISON
@@ -74,6 +78,26 @@ async def broken_rules(site: Site, connection: Connection) -> list[str]:
             shown = [dict(row) for row in rows[:SHOWN_MAX]]
             found.append(f"{rule}: {len(rows)} break it, such as {shown}")
     return found
+
+
+async def open_findings(site: Site) -> list[str]:
+    """Return a line for each finding that a reconciliation with Kafka has; none if all is right.
+
+    Poison that is parked is overdue, as it should be.
+    """
+    settings = ReconcilerSettings(
+        dsn=SecretStr(site.dsn), bootstrap_servers=site.bootstrap_servers, reconcile_kafka=True
+    )
+    async with open_reconciler(settings, ReconcilerSources()) as reconciler:
+        await reconciler.run_pass()
+    async with site.connected() as connection:
+        rows = await list_findings(connection)
+    poison = {id_ for id_, draft in site.emitted.items() if draft.business_key.startswith(POISON)}
+    return [
+        f"{row['type']}: {row['sentence']}"
+        for row in rows
+        if row["type"] != FindingType.OVERDUE or row["item_id"] not in poison
+    ]
 
 
 async def _load(site: Site, connection: Connection) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dueledger.ledger.states import TransitionEvent
 
-from .checker import violations
+from .checker import open_findings, violations
 from .random_faults import RandomFaults
 from .site import Site
 from .storm import Storm, chosen_seed
@@ -36,6 +36,7 @@ async def _run_for(site: Site, seconds: float) -> None:
         assert faults.surprises == []
         assert await site.end_all() == {}
         assert await violations(site) == []
+        assert await open_findings(site) == []
         assert await site.completed_kinds() | {faults.poisoned} == site.kinds.keys()
         assert await site.recorded_events() >= HAPPENED
     finally:
