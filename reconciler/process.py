@@ -120,10 +120,7 @@ class Reconciler:
             planned = plan_repairs(rows, self.choice, self.sources.policies)
             planned = selection.of(planned) if selection else planned
             judgements = await self._guard().judge(connection, planned)
-        witnessed = {(each.tenant, each.kind) for each in self.sources.evidence}
-        if self.record_index is not None:
-            witnessed |= {(each.tenant, each.kind) for each in planned}
-        sentences = annotate(planned, judgements, witnessed)
+        sentences = annotate(planned, judgements)
         return [
             replace(
                 each, would=sentences[each.id], after=state_after(each, judgements.get(each.id))

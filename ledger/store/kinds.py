@@ -59,10 +59,14 @@ class HttpKind:
 
 @dataclass(frozen=True, slots=True)
 class ReplayRule:
-    """The topic of a kind, and whether no item of it may be worked twice."""
+    """The topic of a kind, and whether no item of it may be worked twice.
+
+    `is_direct`: its items never go through Kafka.
+    """
 
     topic: str | None = None
     no_replay: bool = False
+    is_direct: bool = False
 
 
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
@@ -115,10 +119,11 @@ async def list_kind_policies(
 
 
 async def list_replay_rules(connection: Connection) -> dict[tuple[str, str], ReplayRule]:
-    """List each kind's topic, and whether no item of it may be worked twice."""
+    """List the replay rule of each kind."""
     rows = await connection.fetch(statement("list_replay_rules"))
     return {
-        (row["tenant"], row["kind"]): ReplayRule(row["topic"], row["no_replay"]) for row in rows
+        (row["tenant"], row["kind"]): ReplayRule(row["topic"], row["no_replay"], row["is_direct"])
+        for row in rows
     }
 
 

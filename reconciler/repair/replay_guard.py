@@ -4,7 +4,7 @@ The evidence outside, the ledger's own claims and runs, and the records in Kafka
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -66,7 +66,10 @@ class Effect(NamedTuple):
 
 
 class PriorWork(NamedTuple):
-    """What ledger and Kafka say of an item: whether it was handed out, or may have been."""
+    """What ledger and Kafka say of an item: whether it was handed out, or may have been.
+
+    Neither: it was not, as its claims say, and Kafka as far as its kind is sent there.
+    """
 
     handed_out: str | None = None
     in_flight: bool = False
@@ -166,6 +169,8 @@ class ReplayGuard:
                     f"{lost.items:,} items of its date were handed out and are in the ledger no "
                     "more"
                 )
+            elif rules.get(each.key, ReplayRule()).is_direct:
+                pass  # its claims are all that there is of it, and none is without its item
             elif sighting is None:
                 unclear = "no record in Kafka was read"
             elif sighting.state is SightingState.UNKNOWN:
@@ -181,8 +186,8 @@ def judge_item(
 ) -> Judgement:
     """Return what may be done with a repair of one item. Pure.
 
-    Evidence decides where it answers. Without an answer, what was handed out before is asked
-    about, and of a kind with `no_replay` also what may have been.
+    Evidence decides where it answers. Without an answer, what was handed out before, or may have
+    been, is asked about. Of a kind with `no_replay` no evidence allows it.
     """
     named = ", ".join(effect.sources)
     if effect.unclear:
@@ -198,41 +203,36 @@ def judge_item(
     elif prior.handed_out and no_replay:
         found = Judgement(Permission.REFUSE, f"no_replay: {prior.handed_out}")
     elif prior.handed_out:
-        found = _judge_handed_out(action, effect, prior.handed_out, due_in)
-    elif prior.unclear and no_replay and due_in <= timedelta():
-        found = Judgement(Permission.ASK, f"unknown: {prior.unclear}")
+        found = _judge_worked(effect, prior.handed_out, due_in)
+    elif prior.unclear and due_in <= timedelta():
+        asked = Judgement(Permission.ASK, f"unknown: {prior.unclear}")
+        found = asked if no_replay else _judge_worked(effect, prior.unclear, due_in)
     else:
         found = RUNS
     return found
 
 
-def _judge_handed_out(
-    action: RepairAction, effect: Effect, handed_out: str, due_in: timedelta
-) -> Judgement:
-    """Judge an item that was handed out before, and whose effect no source has."""
-    if effect.sources and due_in + effect.shows_after > timedelta():
+def _judge_worked(effect: Effect, why: str, due_in: timedelta) -> Judgement:
+    """Judge an item that was handed out before, or may have been, and whose effect is not seen.
+
+    It is worked again only if a source was asked that would have the effect by now.
+    """
+    if not effect.sources:
+        return Judgement(Permission.ASK, f"unknown: {why}")
+    if due_in + effect.shows_after > timedelta():
         named = ", ".join(effect.sources)
         return Judgement(Permission.ASK, f"unknown: its effect may still show in {named}")
-    if action is RepairAction.MATERIALISE and not effect.sources:
-        return Judgement(Permission.ASK, f"unknown: {handed_out}")
     return RUNS
 
 
 def annotate(
-    repairs: Sequence[PlannedRepair],
-    judgements: Mapping[UUID, Judgement],
-    witnessed: Collection[KindKey],
+    repairs: Sequence[PlannedRepair], judgements: Mapping[UUID, Judgement]
 ) -> dict[UUID, str]:
-    """Return the sentences of repairs with what their judgement adds to them.
-
-    `witnessed` are the kinds of which something outside the ledger says what was done.
-    """
+    """Return the sentences of repairs with what their judgement adds to them."""
     sentences: dict[UUID, str] = {}
     for repair in repairs:
         judgement = judgements.get(repair.id)
-        addition = ""
-        if judgement is not None:
-            addition = _addition(judgement, is_witnessed=(repair.tenant, repair.kind) in witnessed)
+        addition = "" if judgement is None else _addition(judgement)
         if repair.asks:
             addition += f" Not before it is approved: {repair.asks}."
         sentences[repair.id] = repair.would + addition
@@ -250,12 +250,10 @@ def state_after(repair: PlannedRepair, judgement: Judgement | None) -> str:
             return repair.after
 
 
-def _addition(judgement: Judgement, *, is_witnessed: bool) -> str:
+def _addition(judgement: Judgement) -> str:
     match judgement.permission:
         case Permission.RUN:
-            if is_witnessed:
-                return ""
-            return " No evidence and no record in Kafka says whether it was done before."
+            return ""
         case Permission.RECORD:
             return f" It is recorded as completed and not worked: {judgement.reason}."
         case Permission.ASK:

@@ -39,6 +39,7 @@ from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_
 from dueledger.reconciler import Reconciler, ReconcilerSources
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
+from tests.published_records import nothing_published
 
 SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -361,4 +362,4 @@ async def read_states(connection: Connection) -> Callable[[], Awaitable[dict[str
 async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Reconciler]:
     actor_no = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
     async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        yield Reconciler(pool, ReconcilerSources(), actor_no)
+        yield Reconciler(pool, ReconcilerSources(), actor_no, record_index=nothing_published())

@@ -15,6 +15,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import read_accounting
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
 from tests.databases import DatabasePool, MakeDatabase
+from tests.published_records import nothing_published
 
 from .conftest import Take, renewal
 
@@ -87,7 +88,13 @@ async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Re
     await clock.set_clock(connection, NOW, 0, database=True)
     actor_no = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
     async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        yield Reconciler(pool, ReconcilerSources(), actor_no, limits=PassLimits(stuck_seconds=0))
+        yield Reconciler(
+            pool,
+            ReconcilerSources(),
+            actor_no,
+            limits=PassLimits(stuck_seconds=0),
+            record_index=nothing_published(),
+        )
 
 
 @pytest.fixture

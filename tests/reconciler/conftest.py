@@ -26,6 +26,7 @@ from dueledger.reconciler.repair.command_publisher import RepairPublisher
 from tests.claim_ids import claim_ids
 from tests.databases import DatabasePool, MakeDatabase
 from tests.logins import with_login
+from tests.published_records import nothing_published
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 """Business time in these tests; it is fixed until a test advances it."""
@@ -91,6 +92,7 @@ def make_reconciler(analytic: Pool, reconciler_no: int) -> Callable[..., Reconci
             limits=limits or PassLimits(stuck_seconds=0),
             publisher=publisher,
             repair_max=repair_max,
+            record_index=nothing_published(),
         )
 
     return make

@@ -20,6 +20,7 @@ from dueledger.reconciler import (
     PassLimits,
     Reconciler,
     ReconcilerSources,
+    SqlEvidence,
     SqlPopulation,
 )
 
@@ -170,12 +171,15 @@ async def test_g11_a_parked_item_past_its_grace_is_overdue_until_redriven_and_do
     make_reconciler: Make,
     make_drafts: Drafts,
     complete_all: Settle,
+    domain: asyncpg.Connection,
+    bookings: SqlEvidence,
     actor_no: int,
 ) -> None:
+    """The domain's own table says that nothing was booked, so nothing is done twice."""
     drafts = make_drafts(3, due_at=NOON - timedelta(hours=1))
     await emit_items(frozen, drafts, actor_no=actor_no)
     await complete_all(TransitionEvent.PARKED)
-    reconciler = make_reconciler()
+    reconciler = make_reconciler(ReconcilerSources((), (bookings,)))
 
     assert (await reconciler.run_pass()).found == {FindingType.OVERDUE: 3}
     (row, *_) = await findings.list_findings(frozen)
@@ -184,6 +188,7 @@ async def test_g11_a_parked_item_past_its_grace_is_overdue_until_redriven_and_do
     assert (await reconciler.run_pass()).found == {FindingType.OVERDUE: 3}
     assert await mend(reconciler) == 0
     await complete_all()
+    await domain.execute("insert into booking select id, '', '', 'B' from ledger.due_item")
 
     result = await reconciler.run_pass()
     assert result.found == {FindingType.LATE: 3}

@@ -30,8 +30,10 @@ from dueledger.reconciler import (
 from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
 from dueledger.reconciler.repair.planned_repairs import BlastRadiusExceeded
 from dueledger.reconciler.repair.repairs import RepairExecutor
+from dueledger.reconciler.repair.replay_guard import ReplayGuard
 from tests.forks import ForkServer
 from tests.logins import with_login
+from tests.published_records import nothing_published
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]
@@ -93,7 +95,8 @@ async def test_g11_two_reconcilers_at_once_apply_each_repair_once(
     reconciler = make_reconciler(ReconcilerSources((policies,)))
     await reconciler.run_pass()
     planned = await reconciler.plan()
-    executors = [RepairExecutor(analytic, reconciler_no) for _ in range(2)]
+    guard = ReplayGuard(record_index=nothing_published())
+    executors = [RepairExecutor(analytic, reconciler_no, guard=guard) for _ in range(2)]
 
     executed = await asyncio.gather(*(executor.execute(planned) for executor in executors))
 

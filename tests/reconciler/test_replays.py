@@ -249,14 +249,15 @@ LATER: Final = NOON + timedelta(days=1)
 
 @pytest.mark.damages
 @pytest.mark.parametrize(
-    ("index", "reason"),
+    ("index", "dispatch", "reason"),
     [
-        (None, "unknown: no record in Kafka was read"),
-        (ReadRecords(failed=True), "unknown: not all records in Kafka could be read"),
-        (ReadRecords(since=LATER), "unknown: it was owed before what Kafka retains"),
-        (ReadRecords(since=None), "unknown: it was owed before what Kafka retains"),
-        (ReadRecords([ITEM]), "no_replay: Kafka has a record of it (due.test/0/7)"),
-        (ReadRecords(), None),
+        (None, "kafka", "unknown: no record in Kafka was read"),
+        (ReadRecords(failed=True), "kafka", "unknown: not all records in Kafka could be read"),
+        (ReadRecords(since=LATER), "kafka", "unknown: it was owed before what Kafka retains"),
+        (ReadRecords(since=None), "kafka", "unknown: it was owed before what Kafka retains"),
+        (ReadRecords([ITEM]), "kafka", "no_replay: Kafka has a record of it (due.test/0/7)"),
+        (ReadRecords(), "kafka", None),
+        (None, "direct", None),
     ],
 )
 async def test_g11_no_replay_emits_an_item_only_where_it_was_never_handed_out(
@@ -269,13 +270,14 @@ async def test_g11_no_replay_emits_an_item_only_where_it_was_never_handed_out(
     work: Work,
     actor_no: int,
     index: ReadRecords | None,
+    dispatch: str,
     reason: str | None,
 ) -> None:
     """The ledger has no trace of it any more: only Kafka could know."""
     drafts = make_drafts(2, due_at=NOON)
     await owe(drafts)
     await emit(frozen, drafts, actor_no)
-    await put_kind_policy(frozen, KindPolicy("acme", kind, no_replay=True))
+    await put_kind_policy(frozen, KindPolicy("acme", kind, dispatch=dispatch, no_replay=True))
     await work()
     removed = await remove(frozen, forget_claims=True)
     reconciler = make_reconciler(ReconcilerSources((policies,)))
@@ -310,18 +312,20 @@ RUN, RECORD, ASK, REFUSE = Permission
         (EMIT, SEEN, OUT, (RECORD, RECORD)),
         (EMIT, ABSENT, NEVER, (RUN, RUN)),
         (EMIT, ABSENT, UNREAD, (RUN, ASK)),
+        (EMIT, LAGGING, UNREAD, (ASK, ASK)),
         (EMIT, ABSENT, OUT, (RUN, REFUSE)),
         (EMIT, ABSENT, RUNNING, (ASK, ASK)),
         (EMIT, LAGGING, OUT, (ASK, REFUSE)),
         (EMIT, FAILED, NEVER, (ASK, ASK)),
         (EMIT, NO_SOURCE, NEVER, (RUN, RUN)),
-        (EMIT, NO_SOURCE, UNREAD, (RUN, ASK)),
+        (EMIT, NO_SOURCE, UNREAD, (ASK, ASK)),
         (EMIT, NO_SOURCE, OUT, (ASK, REFUSE)),
         (REDRIVE, SEEN, OUT, (RECORD, RECORD)),
         (REDRIVE, ABSENT, OUT, (RUN, REFUSE)),
         (REDRIVE, LAGGING, OUT, (ASK, REFUSE)),
         (REDRIVE, FAILED, OUT, (ASK, ASK)),
-        (REDRIVE, NO_SOURCE, OUT, (RUN, REFUSE)),
+        (REDRIVE, NO_SOURCE, OUT, (ASK, REFUSE)),
+        (REDRIVE, NO_SOURCE, UNREAD, (ASK, ASK)),
         (COMPLETE, SEEN, OUT, (RECORD, RECORD)),
         (COMPLETE, ABSENT, OUT, (REFUSE, REFUSE)),
         (COMPLETE, NO_SOURCE, OUT, (REFUSE, REFUSE)),
@@ -345,4 +349,6 @@ def test_g11_a_repair_repeats_no_work_that_was_done_or_may_have_been(
 def test_an_effect_before_its_item_is_due_is_a_question_and_an_item_to_come_is_none() -> None:
     later = timedelta(hours=1)
     assert judge_item(EMIT, SEEN, NEVER, due_in=later, no_replay=False).permission is ASK
-    assert judge_item(EMIT, NO_SOURCE, UNREAD, due_in=later, no_replay=True).permission is RUN
+    for no_replay in (False, True):
+        found = judge_item(EMIT, NO_SOURCE, UNREAD, due_in=later, no_replay=no_replay)
+        assert found.permission is RUN

@@ -1,7 +1,7 @@
--- List every kind with its topic, and whether no item of it may be worked twice.
+-- List every kind with its topic, whether no item of it may be worked twice, and whether its items never go through Kafka.
 -- returns: zero or more
 -- roles: reconciler
 -- index: none
 -- locks: none
-select k.tenant, k.name as kind, k.topic, k.no_replay
+select k.tenant, k.name as kind, k.topic, k.no_replay, k.dispatch = 'direct' as is_direct
 from ledger.kind k
