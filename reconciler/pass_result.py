@@ -92,10 +92,11 @@ class PassResult:
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
     their type and kind; `evidenced` are the kinds of which each completed item was looked up,
     `published` those of which claims were compared with Kafka; None where Kafka was not read.
-    `witness_credit_seconds` is the CPU time that the witness may take.
+    `witness_credit_seconds` is the CPU time that the witness may take. A pass that is not recorded
+    has no number.
     """
 
-    reconciliation_no: int
+    reconciliation_no: int | None
     as_of: datetime
     started_at: datetime
     comparison: Comparison

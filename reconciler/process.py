@@ -10,7 +10,7 @@ from typing import Literal
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
-from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
+from dueledger.ledger.store import PlanProfile, Pool, open_pool
 from dueledger.ledger.store.actors import (
     ActorKind,
     find_person,
@@ -18,6 +18,7 @@ from dueledger.ledger.store.actors import (
     register_process,
 )
 from dueledger.reconciler.kafka_check import KafkaCheck
+from dueledger.reconciler.ledger_record import LedgerRecord
 from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.reconciliation_pass import ReconciliationPass
@@ -38,7 +39,6 @@ from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources
 
 ROLE = "reconciler"
-OPEN_PAGE = 1_000
 
 RepairMode = Literal["none", "dry_run", "execute"]
 
@@ -94,7 +94,7 @@ class Reconciler:
         result = await ReconciliationPass(
             self.pool,
             self.sources,
-            actor_no=self.actor_no,
+            record=LedgerRecord(self.actor_no),
             scope=scope or PassScope(),
             limits=self.limits,
             cache=cache,
@@ -108,15 +108,9 @@ class Reconciler:
 
     async def plan(self, selection: RepairSelection | None = None) -> list[PlannedRepair]:
         """Return the repairs of the open findings that are meant; nothing is recorded."""
-        rows: list[findings.Record] = []
-        after: findings.PageAfter | None = None
         async with self.pool.acquire() as connection:
-            while True:
-                page = await findings.list_findings(connection, after=after, page_size=OPEN_PAGE)
-                rows += page
-                if len(page) < OPEN_PAGE:
-                    break
-                after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])
+            pages = LedgerRecord(self.actor_no).list_open(connection)
+            rows = [row async for page in pages for row in page]
             planned = plan_repairs(rows, self.choice, self.sources.policies)
             planned = selection.of(planned) if selection else planned
             judgements = await self._guard().judge(connection, planned)

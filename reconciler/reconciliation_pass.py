@@ -4,13 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from time import monotonic, process_time
 from typing import Final
-from uuid import UUID
 
-import orjson
-
-from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.store import Connection, Pool, findings, items, reconciled_rows
+from dueledger.ledger.store import Connection, Pool, items, reconciled_rows
 from dueledger.reconciler.columns.engine import open_engine
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import KindKey
@@ -30,7 +27,7 @@ from dueledger.reconciler.find.findings import (
     unbalanced,
 )
 from dueledger.reconciler.find.place_findings import unfit_place
-from dueledger.reconciler.find.recorder import FindingRecorder, population_record
+from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.partition_cache import (
@@ -39,20 +36,14 @@ from dueledger.reconciler.partition_cache import (
     PartitionResult,
     merged_tallies,
 )
-from dueledger.reconciler.pass_result import (
-    EXPECTATION_TYPES,
-    JUDGED,
-    RECORD_TYPES,
-    PassLimits,
-    PassResult,
-    PassScope,
-)
+from dueledger.reconciler.pass_end import counts_of, end_pass
+from dueledger.reconciler.pass_record import PassRecord
+from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.read.accounting import read_accounting_beside_cache
 from dueledger.reconciler.read.day_digests import read_marks
 from dueledger.reconciler.read.item_rows import count_items_in_windows
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSources
-from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
@@ -65,8 +56,8 @@ class ReconciliationPass:
 
     `cache` has the results of an earlier pass of the same process. A partition that cannot have
     changed since is taken from it. It is used only where the scope is the whole ledger.
-    `second_opinion` asks the witness. `kafka` compares claims with Kafka in a pass over the whole
-    ledger.
+    `record` keeps what is found. `second_opinion` asks the witness. `kafka` compares claims with
+    Kafka in a pass over the whole ledger.
     """
 
     def __init__(
@@ -74,7 +65,7 @@ class ReconciliationPass:
         pool: Pool,
         sources: ReconcilerSources,
         *,
-        actor_no: int,
+        record: PassRecord,
         scope: PassScope,
         limits: PassLimits,
         cache: PartitionCache | None = None,
@@ -84,7 +75,7 @@ class ReconciliationPass:
         self._pool = pool
         self._second_opinion = second_opinion or SecondOpinion()
         self._sources = sources
-        self._actor_no = actor_no
+        self._record = record
         self._scope = scope
         self._limits = limits
         self._evidence = EvidenceChecks(sources.evidence)
@@ -100,13 +91,7 @@ class ReconciliationPass:
         """Read, compare, record and close findings; return the counts."""
         began, self._cpu_began = monotonic(), process_time()
         async with self._pool.acquire() as connection:
-            opened = await findings.begin_reconciliation(
-                connection,
-                actor_no=self._actor_no,
-                scope=orjson.dumps(
-                    {"from_date": self._scope.from_date, "to_date": self._scope.to_date}
-                ).decode(),
-            )
+            opened = await self._record.begin(connection, self._scope)
             async with build_expectation(
                 connection, self._sources.populations, opened.as_of
             ) as expectation:
@@ -115,7 +100,7 @@ class ReconciliationPass:
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
                 result.latest_as_of = opened.latest_as_of
-                self._recorder = FindingRecorder(result, self._limits.findings_max)
+                self._recorder = FindingRecorder(result, self._limits.findings_max, self._record)
                 result.witness_credit_seconds = opened.witness_credit_seconds
                 result.expectation = expectation
                 result.sources = [*expectation.reads, *self._evidence.reads.values()]
@@ -137,12 +122,18 @@ class ReconciliationPass:
                 await self._check_whole_ledger(connection, expectation, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
-                await self._close(connection, expectation, result)
-                result.duration_seconds = monotonic() - began
-                await findings.finish_reconciliation(
+                await end_pass(
                     connection,
-                    opened.reconciliation_no,
-                    _counts(result),
+                    self._record,
+                    self._scope,
+                    expectation,
+                    result,
+                    unjudged=self._evidence.unjudged,
+                )
+                result.duration_seconds = monotonic() - began
+                await self._record.finish(
+                    connection,
+                    counts_of(result),
                     witness_credit_seconds=result.witness_credit_seconds,
                 )
                 self._update_cache(expectation, result)
@@ -329,6 +320,7 @@ class ReconciliationPass:
             connection,
             expectation.versions,
             result.as_of,
+            record=self._record,
             credit_seconds=result.witness_credit_seconds,
             pass_cpu_seconds=cpu_seconds,
         )
@@ -353,65 +345,6 @@ class ReconciliationPass:
             full_pass_at = None if self._cached else result.started_at
             self._cache.replace(self._results, expectation, full_pass_at=full_pass_at)
 
-    async def _close(
-        self, connection: Connection, expectation: Expectation, result: PassResult
-    ) -> None:
-        """Close findings that no longer hold, move watermarks, record the sources read."""
-        closable = set(JUDGED)
-        if result.published is not None:
-            closable |= RECORD_TYPES
-        failed_kinds = expectation.failed_kinds
-        if failed_kinds is None:
-            closable -= EXPECTATION_TYPES
-        unjudged = {*self._evidence.unjudged, *result.omitted}
-        unjudged |= {(type_, *key) for key in failed_kinds or () for type_ in EXPECTATION_TYPES}
-        unjudged |= {
-            (type_, failed.tenant, failed.kind)
-            for failed in expectation.failures
-            for type_ in (*EXPECTATION_TYPES, FindingType.DISAGREES)
-        }
-        if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
-            closable.discard(FindingType.STUCK)
-        closed = await findings.close_findings(
-            connection,
-            result.reconciliation_no,
-            sorted(closable),
-            sorted(unjudged),
-            (self._scope.from_date, self._scope.to_date),
-        )
-        result.closed.update(Resolution(row["resolution"]) for row in closed)
-        if self._scope.whole:
-            result.watermarks = self._watermarks(expectation, result)
-            await findings.record_watermarks(connection, result.watermarks)
-        await findings.record_populations(
-            connection,
-            result.reconciliation_no,
-            [population_record(read, result) for read in result.sources],
-        )
-
-    def _watermarks(
-        self, expectation: Expectation, result: PassResult
-    ) -> list[findings.WatermarkRecord]:
-        unknown = expectation.unknown_since(result.as_of)
-        tallies = result.comparison.tallies
-        records: list[findings.WatermarkRecord] = []
-        for key in sorted({*tallies, *unknown}):
-            tally = tallies.get(key, KindTally())
-            before: datetime | None = result.as_of
-            blocked_by: str | None = None
-            if tally.blocked_at is not None and tally.blocked_by is not None:
-                before = tally.blocked_at
-                blocked_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
-            if key in unknown and unknown[key][0] < before:
-                before, name = unknown[key]
-                blocked_by = f"the schedule {name}, which is materialised up to there"
-            if failed := [read.name for read in expectation.failed_reads(*key)]:
-                before, blocked_by = None, f"{', '.join(failed)} could not be read"
-            if omitted := result.omitted_open[key]:
-                before, blocked_by = None, f"{omitted:,} findings beyond what one pass lists"
-            records.append(findings.WatermarkRecord(*key, before, blocked_by))
-        return records
-
 
 def _failed_once(expectation: Expectation) -> Iterable[FailedVersion]:
     """Return one failure of each definition: in this pass, or else in the materialiser."""
@@ -429,16 +362,3 @@ def _places(row: items.Accounting) -> dict[str, int]:
         "reviews": row.reviews,
         "ended": row.items - row.open - row.difference,
     }
-
-
-def _counts(result: PassResult) -> str:
-    return orjson.dumps(
-        {
-            "expected": result.expected_count,
-            "found": {type_.value: count for type_, count in result.found.items()},
-            "created": result.created,
-            "closed": {resolution.value: count for resolution, count in result.closed.items()},
-            "omitted": result.omitted.total(),
-            "cached": result.cached_items,
-        }
-    ).decode()

@@ -7,10 +7,11 @@ from math import inf
 from typing import Final, NamedTuple, final
 
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.witnessed import VersionKey, list_witnessed, record_witnessed
+from dueledger.ledger.store.witnessed import VersionKey
 from dueledger.ledger.witness import Agreement, Witness, WitnessedTimes, is_witnessed
 from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.find.findings import Finding, disagrees
+from dueledger.reconciler.pass_record import PassRecord
 
 CPU_SHARE: Final = 0.05
 """How much of the CPU time of passes the witness may take."""
@@ -60,12 +61,13 @@ class SecondOpinion:
         versions: Sequence[DefinitionSpan],
         as_of: datetime,
         *,
+        record: PassRecord,
         credit_seconds: float,
         pass_cpu_seconds: float,
     ) -> Opinions:
         """Ask about some versions, and return a finding for each that is known to differ.
 
-        `credit_seconds` is what earlier passes have left.
+        `record` keeps what the witness said; `credit_seconds` is what earlier passes have left.
         """
         counted, self._uncounted = self._uncounted + pass_cpu_seconds, 0.0
         credit = min(credit_seconds + CPU_SHARE * counted, self._credit_max)
@@ -76,7 +78,7 @@ class SecondOpinion:
             and not version.definition.ended
             and (version.superseded_at is None or version.superseded_at > as_of)
         ]
-        known = await list_witnessed(connection)
+        known = await record.list_witnessed(connection)
         ages = {each.definition_no: each.age_seconds for each in known}
         due = sorted(
             (each for each in current if ages.get(each.definition_no, inf) >= _AGAIN_SECONDS),
@@ -85,8 +87,9 @@ class SecondOpinion:
         if due and credit >= self._start_cpu_seconds:
             asked, cpu_seconds = await asyncio.to_thread(_ask, due[:_ASKED_MAX], as_of, credit)
             credit -= cpu_seconds
-            await record_witnessed(connection, [(_key(version), times) for version, times in asked])
-            known = await list_witnessed(connection)
+            witnessed = [(_key(version), times) for version, times in asked]
+            await record.record_witnessed(connection, witnessed)
+            known = await record.list_witnessed(connection)
         found = {each.definition_no: each.witnessed for each in known}
         differing = [
             disagrees(*version.key, version.name, version.number, times)

@@ -1,6 +1,6 @@
 """What the reconciler records: passes, populations, findings, repairs, watermarks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -11,18 +11,18 @@ from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciliation:
+class PassStart:
     """One pass. `as_of` is the business clock at its start, `latest_as_of` at any pass before.
 
     `witness_credit_seconds` is the CPU time of the witness that earlier passes have left, and a
-    tenth of a second for each day since the last one.
+    tenth of a second for each day since the last one. A pass that is not recorded has no number.
     """
 
-    reconciliation_no: int
     started_at: datetime
     as_of: datetime
     witness_credit_seconds: float
     latest_as_of: datetime | None
+    reconciliation_no: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,25 @@ class PageAfter:
     id: UUID
 
 
+async def read_pass_start(connection: Connection) -> PassStart:
+    """Read the moment of a pass that begins now, and what those before it left."""
+    (row,) = await connection.fetch(statement("read_pass_start"))
+    return PassStart(**row)
+
+
 async def begin_reconciliation(
-    connection: Connection, *, actor_no: int, scope: str
-) -> Reconciliation:
-    """Open the record of one pass; `scope` is JSON text."""
-    (row,) = await connection.fetch(statement("begin_reconciliation"), actor_no, scope)
-    return Reconciliation(**row)
+    connection: Connection, start: PassStart, *, actor_no: int, scope: str
+) -> int:
+    """Open the record of one pass and return its number; `scope` is JSON text."""
+    (row,) = await connection.fetch(
+        statement("begin_reconciliation"),
+        start.started_at,
+        start.as_of,
+        actor_no,
+        scope,
+        start.witness_credit_seconds,
+    )
+    return row["reconciliation_no"]
 
 
 async def finish_reconciliation(
@@ -175,27 +188,40 @@ async def record_findings(
     return [RecordedFinding(**row) for row in rows]
 
 
-async def close_findings(
+async def list_cleared_findings(
     connection: Connection,
-    reconciliation_no: int,
-    judged_types: Sequence[str],
-    unjudged: Sequence[tuple[str, str, str]],
+    reconciliation_no: int | None,
+    judged_types: Collection[str],
+    unjudged: Collection[tuple[str, str, str]],
     dates: tuple[date, date],
-) -> list[Record]:
-    """Close open findings of `judged_types` that this pass did not see again.
+) -> dict[UUID, str]:
+    """List open findings of `judged_types` that no pass from this number on saw, to be closed.
 
-    `unjudged` has each (type, tenant, kind) that could not be checked; `dates` is the half-open
-    range of effective dates that was checked. Returns the closed findings with their resolution.
+    None is a pass after all that are recorded. `unjudged` has each (type, tenant, kind)
+    that could not be checked; `dates` is the half-open range of effective dates that was checked.
+    Returns the resolution of each: repaired if a repair was executed, else explained.
     """
-    return await connection.fetch(
-        statement("close_findings"),
+    rows = await connection.fetch(
+        statement("list_cleared_findings"),
         reconciliation_no,
-        judged_types,
-        [type_ for type_, _, _ in unjudged],
-        [tenant for _, tenant, _ in unjudged],
-        [kind for _, _, kind in unjudged],
+        sorted(judged_types),
+        *map(list, zip(*sorted(unjudged), strict=True)) if unjudged else ([], [], []),
         *dates,
     )
+    return {row["id"]: row["resolution"] for row in rows}
+
+
+async def close_findings(
+    connection: Connection, reconciliation_no: int, cleared: Mapping[UUID, str]
+) -> list[str]:
+    """Close findings, given with their resolution, unless a pass from this number on saw them.
+
+    Returns the resolutions of those that were closed now.
+    """
+    rows = await connection.fetch(
+        statement("close_findings"), reconciliation_no, list(cleared), list(cleared.values())
+    )
+    return [row["resolution"] for row in rows]
 
 
 async def list_findings(

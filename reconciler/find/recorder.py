@@ -10,6 +10,7 @@ from dueledger.ledger.finding_types import FindingType, Resolution, Severity
 from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import Finding
+from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import SourceRead
 
@@ -19,8 +20,9 @@ RECORDED_ROWS: Final = 1_000
 class FindingRecorder:
     """Counts every finding in the pass's result and records those within the cap."""
 
-    def __init__(self, result: PassResult, findings_max: int) -> None:
+    def __init__(self, result: PassResult, findings_max: int, record: PassRecord) -> None:
         self._result = result
+        self._record = record
         self._findings_max = findings_max
         self._waiting: list[Finding] = []
         self._listed: Counter[tuple[FindingType, str, str]] = Counter()
@@ -57,12 +59,10 @@ class FindingRecorder:
         unique = list({finding.id: finding for finding in self._waiting}.values())
         self._waiting = []
         for begin in range(0, len(unique), RECORDED_ROWS):
-            results = await findings.record_findings(
+            self._result.created += await self._record.record_findings(
                 connection,
-                self._result.reconciliation_no,
                 [finding_record(finding) for finding in unique[begin : begin + RECORDED_ROWS]],
             )
-            self._result.created += sum(result.created for result in results)
 
 
 def finding_record(finding: Finding) -> findings.FindingRecord:

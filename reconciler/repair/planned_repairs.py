@@ -10,8 +10,8 @@ from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction
 from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
-from dueledger.ledger.store import Record
 from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
+from dueledger.reconciler.pass_record import FindingRow
 from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
@@ -82,7 +82,7 @@ class RepairSelection:
 
 
 def plan_repairs(
-    rows: Sequence[Record],
+    rows: Sequence[FindingRow],
     choice: RepairChoice | None = None,
     policies: RepairPolicies | None = None,
 ) -> list[PlannedRepair]:
@@ -149,7 +149,7 @@ def plan_repairs(
     return planned
 
 
-def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | None:
+def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]] | None:
     """Return the sentence and the command of one repair, or None where it cannot apply."""
     what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
     item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
@@ -180,7 +180,7 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
     return command
 
 
-def _change(action: RepairAction, row: Record) -> tuple[str, str]:
+def _change(action: RepairAction, row: FindingRow) -> tuple[str, str]:
     """Return what a repair changes: the state before and after it."""
     state = str(row["actual"].get("state") or "as it is")
     match action:
@@ -203,14 +203,14 @@ def _change(action: RepairAction, row: Record) -> tuple[str, str]:
             assert_never(action)
 
 
-def _emission(what: str, row: Record) -> str:
+def _emission(what: str, row: FindingRow) -> str:
     due = f"due {row['due_at']:%Y-%m-%d %H:%M} UTC"
     if reason := row["terms"].get("skip_reason"):
         return f"Record {what}, {due}, as skipped: {reason}."
     return f"Emit {what}, {due}."
 
 
-def _escalation(row: Record) -> dict[str, Any]:
+def _escalation(row: FindingRow) -> dict[str, Any]:
     return {
         "finding": str(row["id"]),
         "type": row["type"],

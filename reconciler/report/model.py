@@ -251,11 +251,11 @@ class RejectedWrites(_ReportPart):
 
 
 class ReconciliationReport(_ReportPart):
-    """The report of one reconciliation."""
+    """The report of one reconciliation; one that was not recorded has no number."""
 
     schema_version: str = SCHEMA_VERSION
     software_version: str
-    reconciliation_no: int
+    reconciliation_no: int | None
     since_reconciliation_no: int
     as_of: datetime
     started_at: datetime

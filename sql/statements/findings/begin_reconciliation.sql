@@ -1,14 +1,13 @@
--- Open the record of one pass and fix its moment on business time, with the latest moment and the credit of those before.
+-- Open the record of one pass.
 -- returns: one
 -- roles: reconciler
--- $1 actor_no bigint
--- $2 scope text
--- index: reconciliation_as_of_idx, reconciliation_pkey
+-- $1 started_at timestamptz
+-- $2 as_of timestamptz
+-- $3 actor_no bigint
+-- $4 scope text
+-- $5 witness_credit_seconds double precision
+-- index: none
 -- locks: none
 insert into ledger.reconciliation (started_at, as_of, actor_no, scope, witness_credit_seconds)
-values (ledger.machine_now(), ledger.now(), $1::bigint, $2::text::jsonb, coalesce((
-  -- And a tenth of a second a day, so that a few short passes ask as well.
-  select r.witness_credit_seconds + 0.1 * greatest(extract(epoch from ledger.machine_now() - r.started_at)::float8 / 86400, 0)
-  from ledger.reconciliation r order by r.reconciliation_no desc limit 1), 0))
-returning reconciliation_no, started_at, as_of, witness_credit_seconds,
-  (select max(r.as_of) from ledger.reconciliation r) as latest_as_of
+values ($1::timestamptz, $2::timestamptz, $3::bigint, $4::text::jsonb, $5::double precision)
+returning reconciliation_no

@@ -1,34 +1,20 @@
--- Close the open findings that a pass checked and did not find again: repaired if a repair was executed, else explained.
+-- Close open findings that no pass from this number on found, each with its resolution.
 -- returns: zero or more
 -- roles: reconciler
 -- $1 reconciliation_no bigint
--- $2 judged_types text[]
--- $3 unjudged_types text[]
--- $4 unjudged_tenants text[]
--- $5 unjudged_kinds text[]
--- $6 from_date date
--- $7 to_date date
+-- $2 ids uuid[]
+-- $3 resolutions text[]
 -- index: finding_pkey
 -- locks: finding rows (for update, id ascending)
 with cleared as materialized (
-  select f.id
-  from ledger.finding f
-  where f.closed_at is null and f.type = any($2::text[]) and f.reconciliation_no < $1::bigint
-    and (f.effective_date is null or f.effective_date >= $6::date and f.effective_date < $7::date)
-    and not exists (
-      select from unnest($3::text[], $4::text[], $5::text[]) u (type, tenant, kind)
-      where u.type = f.type and u.tenant = f.tenant and u.kind = f.kind)
+  select f.id, u.resolution
+  from unnest($2::uuid[], $3::text[]) u (id, resolution)
+  join ledger.finding f on f.id = u.id
+  where f.closed_at is null and f.reconciliation_no < $1::bigint
   order by f.id
-  for update
+  for update of f
 )
-update ledger.finding f set
-  closed_at = ledger.now(),
-  resolution = case
-    when exists (
-      select from ledger.repair r
-      where r.finding_id = f.id and r.opened_count = f.opened_count and r.status = 'executed')
-    then 'repaired' else 'explained' end,
-  reason = 'cleared'
+update ledger.finding f set closed_at = ledger.now(), resolution = c.resolution, reason = 'cleared'
 from cleared c
 where f.id = c.id
-returning f.id, f.type, f.tenant, f.kind, f.resolution
+returning f.id, f.resolution

@@ -1,0 +1,106 @@
+"""What passes record in the ledger."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Sequence
+from dataclasses import replace
+from typing import Final, final
+
+import orjson
+
+from dueledger.ledger.finding_types import Resolution
+from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.witnessed import (
+    VersionKey,
+    WitnessedVersion,
+    list_witnessed,
+    record_witnessed,
+)
+from dueledger.ledger.witness import WitnessedTimes
+from dueledger.reconciler.pass_record import FindingRow, PassRecord
+from dueledger.reconciler.pass_result import PassScope
+
+PAGE_ROWS: Final = 1_000
+
+
+@final
+class LedgerRecord(PassRecord):
+    """Records passes in the ledger, in the name of an actor."""
+
+    def __init__(self, actor_no: int) -> None:
+        self._actor_no = actor_no
+        self._reconciliation_no = 0
+
+    async def begin(self, connection: Connection, scope: PassScope) -> findings.PassStart:
+        """Open the record of the next pass."""
+        dates = {"from_date": scope.from_date, "to_date": scope.to_date}
+        start = await findings.read_pass_start(connection)
+        self._reconciliation_no = await findings.begin_reconciliation(
+            connection, start, actor_no=self._actor_no, scope=orjson.dumps(dates).decode()
+        )
+        return replace(start, reconciliation_no=self._reconciliation_no)
+
+    async def list_witnessed(self, connection: Connection) -> list[WitnessedVersion]:
+        """List what the witness said about versions."""
+        return await list_witnessed(connection)
+
+    async def record_witnessed(
+        self,
+        connection: Connection,
+        witnessed: Sequence[tuple[VersionKey, WitnessedTimes]],
+    ) -> None:
+        """Record what the witness said now."""
+        await record_witnessed(connection, witnessed)
+
+    async def record_findings(
+        self, connection: Connection, found: Sequence[findings.FindingRecord]
+    ) -> int:
+        """Record findings, each id once; return how many are new."""
+        recorded = await findings.record_findings(connection, self._reconciliation_no, found)
+        return sum(each.created for each in recorded)
+
+    async def close_findings(
+        self,
+        connection: Connection,
+        judged_types: Collection[str],
+        unjudged: Collection[tuple[str, str, str]],
+        scope: PassScope,
+    ) -> Counter[Resolution]:
+        """Close open findings that the pass judged and did not record; count the resolutions."""
+        number, dates = self._reconciliation_no, (scope.from_date, scope.to_date)
+        cleared = await findings.list_cleared_findings(
+            connection, number, judged_types, unjudged, dates
+        )
+        return Counter(map(Resolution, await findings.close_findings(connection, number, cleared)))
+
+    async def record_watermarks(
+        self, connection: Connection, watermarks: Sequence[findings.WatermarkRecord]
+    ) -> None:
+        """Record how far each kind is complete."""
+        await findings.record_watermarks(connection, watermarks)
+
+    async def record_populations(
+        self, connection: Connection, populations: Sequence[findings.PopulationRecord]
+    ) -> None:
+        """Record how each source was read."""
+        await findings.record_populations(connection, self._reconciliation_no, populations)
+
+    async def finish(
+        self, connection: Connection, counts: str, *, witness_credit_seconds: float
+    ) -> None:
+        """Close the record of the pass."""
+        await findings.finish_reconciliation(
+            connection,
+            self._reconciliation_no,
+            counts,
+            witness_credit_seconds=witness_credit_seconds,
+        )
+
+    async def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
+        """Yield the open findings, oldest first, by page."""
+        after: findings.PageAfter | None = None
+        while True:
+            page = await findings.list_findings(connection, after=after, page_size=PAGE_ROWS)
+            yield page
+            if len(page) < PAGE_ROWS:
+                break
+            after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])

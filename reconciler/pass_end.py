@@ -1,0 +1,91 @@
+"""The end of a pass: findings that no longer hold are closed, watermarks and sources recorded."""
+
+from uuid import UUID
+
+import orjson
+
+from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.find.recorder import population_record
+from dueledger.reconciler.pass_record import PassRecord
+from dueledger.reconciler.pass_result import (
+    EXPECTATION_TYPES,
+    JUDGED,
+    RECORD_TYPES,
+    PassResult,
+    PassScope,
+)
+from dueledger.reconciler.tallies import KindTally
+
+
+async def end_pass(
+    connection: Connection,
+    record: PassRecord,
+    scope: PassScope,
+    expectation: Expectation,
+    result: PassResult,
+    *,
+    unjudged: set[tuple[str, str, str]],
+) -> None:
+    """Close findings that no longer hold, move watermarks, record the sources read.
+
+    `unjudged` are the type, tenant and kind of findings that the evidence could not check.
+    """
+    closable = set(JUDGED)
+    if result.published is not None:
+        closable |= RECORD_TYPES
+    failed_kinds = expectation.failed_kinds
+    if failed_kinds is None:
+        closable -= EXPECTATION_TYPES
+    unjudged = {*unjudged, *result.omitted}
+    unjudged |= {(type_, *key) for key in failed_kinds or () for type_ in EXPECTATION_TYPES}
+    unjudged |= {
+        (type_, failed.tenant, failed.kind)
+        for failed in expectation.failures
+        for type_ in (*EXPECTATION_TYPES, FindingType.DISAGREES)
+    }
+    if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
+        closable.discard(FindingType.STUCK)
+    result.closed = await record.close_findings(connection, closable, unjudged, scope)
+    if scope.whole:
+        result.watermarks = _watermarks(expectation, result)
+        await record.record_watermarks(connection, result.watermarks)
+    await record.record_populations(
+        connection, [population_record(read, result) for read in result.sources]
+    )
+
+
+def _watermarks(expectation: Expectation, result: PassResult) -> list[findings.WatermarkRecord]:
+    unknown = expectation.unknown_since(result.as_of)
+    tallies = result.comparison.tallies
+    records: list[findings.WatermarkRecord] = []
+    for key in sorted({*tallies, *unknown}):
+        tally = tallies.get(key, KindTally())
+        before, blocked_by = result.as_of, None
+        if tally.blocked_at is not None and tally.blocked_by is not None:
+            before = tally.blocked_at
+            blocked_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
+        if key in unknown and unknown[key][0] < before:
+            before, name = unknown[key]
+            blocked_by = f"the schedule {name}, which is materialised up to there"
+        if failed := [read.name for read in expectation.failed_reads(*key)]:
+            before, blocked_by = None, f"{', '.join(failed)} could not be read"
+        if omitted := result.omitted_open[key]:
+            before, blocked_by = None, f"{omitted:,} findings beyond what one pass lists"
+        records.append(findings.WatermarkRecord(*key, before, blocked_by))
+    return records
+
+
+def counts_of(result: PassResult) -> str:
+    """Return the counts of a pass as JSON text."""
+    return orjson.dumps(
+        {
+            "expected": result.expected_count,
+            "found": {type_.value: count for type_, count in result.found.items()},
+            "created": result.created,
+            "closed": {resolution.value: count for resolution, count in result.closed.items()},
+            "omitted": result.omitted.total(),
+            "cached": result.cached_items,
+        }
+    ).decode()

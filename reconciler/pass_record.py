@@ -1,0 +1,81 @@
+"""What a pass records, and what it asks of earlier ones: the interface, without a ledger."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Sequence
+from typing import Any, Protocol
+
+from dueledger.ledger.finding_types import Resolution
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.findings import (
+    FindingRecord,
+    PassStart,
+    PopulationRecord,
+    WatermarkRecord,
+)
+from dueledger.ledger.store.witnessed import VersionKey, WitnessedVersion
+from dueledger.ledger.witness import WitnessedTimes
+from dueledger.reconciler.pass_result import PassScope
+
+
+class FindingRow(Protocol):
+    """A finding by column, as `list_findings` has it."""
+
+    def __getitem__(self, name: str, /) -> Any:  # noqa: ANN401 - values of a row
+        ...
+
+
+class PassRecord(Protocol):
+    """Records passes, one after another, and knows the findings as the last one left them."""
+
+    async def begin(self, connection: Connection, scope: PassScope) -> PassStart:
+        """Begin the next pass."""
+        ...
+
+    async def list_witnessed(self, connection: Connection) -> list[WitnessedVersion]:
+        """List what the witness said about versions."""
+        ...
+
+    async def record_witnessed(
+        self, connection: Connection, witnessed: Sequence[tuple[VersionKey, WitnessedTimes]]
+    ) -> None:
+        """Record what the witness said now."""
+        ...
+
+    async def record_findings(self, connection: Connection, found: Sequence[FindingRecord]) -> int:
+        """Record findings, each id once; return how many are new."""
+        ...
+
+    async def close_findings(
+        self,
+        connection: Connection,
+        judged_types: Collection[str],
+        unjudged: Collection[tuple[str, str, str]],
+        scope: PassScope,
+    ) -> Counter[Resolution]:
+        """Close open findings that the pass judged and did not record; count the resolutions.
+
+        `unjudged` are the type, tenant and kind of findings that could not be checked.
+        """
+        ...
+
+    async def record_watermarks(
+        self, connection: Connection, watermarks: Sequence[WatermarkRecord]
+    ) -> None:
+        """Record how far each kind is complete."""
+        ...
+
+    async def record_populations(
+        self, connection: Connection, populations: Sequence[PopulationRecord]
+    ) -> None:
+        """Record how each source was read."""
+        ...
+
+    async def finish(
+        self, connection: Connection, counts: str, *, witness_credit_seconds: float
+    ) -> None:
+        """End the pass; `counts` is JSON text."""
+        ...
+
+    def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
+        """Yield the open findings, oldest first, by page."""
+        ...
