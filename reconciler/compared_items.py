@@ -41,7 +41,7 @@ class ExpectedItem(NamedTuple):
     later: tuple[tuple[Any, ...], ...] = ()
     is_tolerated: bool = False
     reinstates: bool = True
-    terms_digest: bytes | None = None
+    terms_digest: int | None = None
     is_asserted: bool = False
 
 
@@ -72,7 +72,7 @@ def expected_row(
     later: tuple[tuple[Any, ...], ...] = (),
     is_tolerated: bool = False,
     reinstates: bool = True,
-    terms_digest: bytes | None = None,
+    terms_digest: int | None = None,
     is_asserted: bool = False,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
@@ -102,7 +102,7 @@ def expected_row(
 
 
 class ActualItem(NamedTuple):
-    """One item of the ledger and what ended it; the columns of ``list_outcomes_of_items``.
+    """One item of the ledger and what ended it, as ``list_outcomes_of_items`` lists them.
 
     `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason.
     `places`: in how many of `pending` and `review` it is.
@@ -119,7 +119,7 @@ class ActualItem(NamedTuple):
     definition_no: int | None
     event_no: int | None
     emitted_at: datetime
-    terms_digest: bytes
+    terms_digest: int
     event: int | None
     ended_at: datetime | None
     ended_by: str | None

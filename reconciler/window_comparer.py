@@ -7,14 +7,15 @@ from typing import Final, final
 import numpy as np
 
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.ledger.store import Connection
 from dueledger.reconciler.columns.engine import Compared, ComparisonEngine, FlowTally
 from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns
 from dueledger.reconciler.columns.fixed_width import Columns
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules, WindowResult
-from dueledger.reconciler.compared_items import ID, LATER, ActualItem, KindKey
+from dueledger.reconciler.compared_items import ID, LATER, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.item_columns import read_columns, read_places
+from dueledger.reconciler.read.item_rows import read_outcomes
 from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange
 
@@ -76,8 +77,7 @@ class WindowComparer:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
         judged.result.unowned_endings = int((compared.candidates["differences"] == UNOWNED).sum())
         for chunk in _chunks_of(compared):
-            outcomes = await reconciled_rows.list_outcomes_of_items(connection, chunk)
-            judged.add([ActualItem._make(row) for row in outcomes])
+            judged.add(await read_outcomes(connection, chunk))
         return judged.finish(), count
 
     def _put_flows(self) -> None:

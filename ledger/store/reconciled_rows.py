@@ -13,29 +13,29 @@ MISSED_RANGES_PAGE: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def copy_item_columns(connection: Connection, from_date: date, to_date: date) -> bytearray:
+async def copy_item_columns(connection: Connection, from_date: date, to_date: date) -> bytes:
     """Copy the items of a range of effective dates in binary form."""
     return await _copied(connection, statement("copy_item_columns"), from_date, to_date)
 
 
-async def copy_ending_columns(connection: Connection, from_date: date, to_date: date) -> bytearray:
+async def copy_ending_columns(connection: Connection, from_date: date, to_date: date) -> bytes:
     """Copy what ended the items of a range of effective dates in binary form."""
     return await _copied(connection, statement("copy_ending_columns"), from_date, to_date)
 
 
-async def copy_places(connection: Connection) -> bytearray:
+async def copy_places(connection: Connection) -> bytes:
     """Copy the numbers of all items that have not ended in binary form."""
     return await _copied(connection, statement("copy_places"))
 
 
-async def _copied(connection: Connection, query: str, *arguments: date) -> bytearray:
-    copied = bytearray()
+async def _copied(connection: Connection, query: str, *arguments: date) -> bytes:
+    copied: list[bytes] = []
 
     async def keep(data: bytes) -> None:
-        copied.extend(data)
+        copied.append(data)
 
     await connection.copy_from_query(query, *arguments, output=keep, format="binary")
-    return copied
+    return b"".join(copied)
 
 
 async def list_outcomes_of_items(

@@ -17,7 +17,6 @@ EPOCH_MICROSECONDS: Final = microseconds_of(datetime(2000, 1, 1, tzinfo=UTC))
 _FIELDS: Final = {name: place for place, name in enumerate(ExpectedItem._fields)}
 _SUBJECT: Final = slice(_FIELDS["tenant"], _FIELDS["business_key"] + 1)
 _KIND: Final = slice(_FIELDS["tenant"], _FIELDS["kind"] + 1)
-_NO_TERMS: Final = bytes(8)
 
 
 def expected_columns(
@@ -32,7 +31,6 @@ def expected_columns(
     """
     fields = list(zip(*rows, strict=True)) or [()] * len(_FIELDS)
     halves = np.frombuffer(b"".join(fields[_FIELDS["id"]]), dtype=">i8").reshape(-1, 2)
-    terms = b"".join(digest or _NO_TERMS for digest in fields[_FIELDS["terms_digest"]])
     plain = np.array(fields[_FIELDS["is_live"]], dtype=bool)
     if is_withdrawn is not None:
         reference = _FIELDS["reference"]
@@ -48,7 +46,7 @@ def expected_columns(
         "day": np.array(fields[_FIELDS["day"]], dtype=np.int64) - EPOCH_DAY,
         "kind": np.array([kind_numbers.get(row[_KIND], ABSENT) for row in rows], dtype=np.int64),
         "due": np.array(fields[_FIELDS["due_microseconds"]], dtype=np.int64) - EPOCH_MICROSECONDS,
-        "terms": np.frombuffer(terms, dtype=">i8").astype(np.int64),
+        "terms": _numbers(fields[_FIELDS["terms_digest"]]),
         "definition": _numbers(fields[_FIELDS["definition_no"]]),
         "event": _numbers(fields[_FIELDS["reference"]]),
         "is_asserted": asserted,

@@ -1,4 +1,7 @@
-"""Rows that PostgreSQL copies in binary form, as arrays: each column has one width and no nulls."""
+"""Rows that PostgreSQL copies in binary form, as arrays. There are no nulls.
+
+Each column has one width, except for a text at the end, of which only the hash is kept.
+"""
 
 from typing import Final, final
 
@@ -10,6 +13,7 @@ Columns = dict[str, Column]
 
 _HEADER_BYTES: Final = 19
 _TRAILER_BYTES: Final = 2
+_SIZE_BYTES: Final = 4
 _FORMATS: Final = {
     "bool": ("i1", 1),
     "smallint": (">i2", 2),
@@ -17,7 +21,7 @@ _FORMATS: Final = {
     "integer": (">i4", 4),
     "bigint": (">i8", 8),
     "instant": (">i8", 8),
-    "digest": (">i8", 8),
+    "double": (">i8", 8),
 }
 
 
@@ -29,16 +33,22 @@ class UnexpectedCopy(ValueError):
 class RowLayout:
     """The columns of a statement that is copied, in its order, with their types.
 
-    A `uuid` gives two columns, its halves. Dates are days and instants microseconds since
-    2000-01-01 UTC, as PostgreSQL stores them.
+    A `uuid` gives two columns, its halves, a `double` its bits, and a `text`, which can only be the
+    last, its hash in this process. Dates are days and instants microseconds since 2000-01-01 UTC,
+    as PostgreSQL stores them.
     """
 
     def __init__(self, **types: str) -> None:
         fields: list[tuple[str, str]] = [("fields", ">i2")]
         self._sizes: dict[str, int] = {}
         self._names: list[str] = []
+        self._text: str | None = None
         for name, type_ in types.items():
             size = f"size of {name}"
+            if type_ == "text":
+                fields.append((size, ">i4"))
+                self._text = name
+                continue
             halves = [("high", ">i8"), ("low", ">i8")]
             width = 16 if type_ == "uuid" else _FORMATS[type_][1]
             own = halves if type_ == "uuid" else [(name, _FORMATS[type_][0])]
@@ -48,16 +58,39 @@ class RowLayout:
         self._count = len(types)
         self._dtype = np.dtype(fields)
 
-    def read(self, copied: bytes | bytearray) -> Columns:
+    def read(self, copied: bytes) -> Columns:
         """Return the columns of a whole copy. Raises UnexpectedCopy."""
-        body = len(copied) - _HEADER_BYTES - _TRAILER_BYTES
-        if body < 0 or body % self._dtype.itemsize:
+        end = len(copied) - _TRAILER_BYTES
+        hashes: list[int] = []
+        if self._text is None:
+            rows = self._rows(copied[_HEADER_BYTES : max(end, _HEADER_BYTES)])
+        else:
+            rows = self._rows(_split_off_texts(copied, end, self._dtype.itemsize, hashes))
+        columns = {name: rows[name].astype(np.int64) for name in self._names}
+        if self._text is not None:
+            columns[self._text] = np.array(hashes, dtype=np.int64)
+        return columns
+
+    def _rows(self, body: bytes) -> npt.NDArray[np.void]:
+        if len(body) % self._dtype.itemsize:
             raise UnexpectedCopy("rows of another width")
-        count = body // self._dtype.itemsize
-        rows = np.frombuffer(copied, self._dtype, count, _HEADER_BYTES)
-        if count and not (
+        rows = np.frombuffer(body, self._dtype)
+        if not (
             (rows["fields"] == self._count).all()
             and all((rows[size] == width).all() for size, width in self._sizes.items())
         ):
             raise UnexpectedCopy("another number of columns, or a null")
-        return {name: rows[name].astype(np.int64) for name in self._names}
+        return rows
+
+
+def _split_off_texts(copied: bytes, end: int, width: int, hashes: list[int]) -> bytes:
+    """Return the rows without their texts, whose hashes are added to `hashes`."""
+    place, heads = _HEADER_BYTES, list[bytes]()
+    while place < end:
+        text = place + width
+        heads.append(copied[place:text])
+        place = text + int.from_bytes(copied[text - _SIZE_BYTES : text])
+        hashes.append(hash(copied[text:place]))
+    if place != end:
+        raise UnexpectedCopy("a text of another length, or a null")
+    return b"".join(heads)

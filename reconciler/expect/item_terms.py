@@ -1,21 +1,24 @@
 """The terms of a missing item, kept as JSON until a repair emits it."""
 
-import struct
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, Final
 
 import orjson
 
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.reconciler.columns.terms import (
+    ABSENT,
+    NO_INSTANT,
+    NO_SMEAR,
+    SEPARATOR,
+    double_bits,
+    mixed,
+)
 from dueledger.reconciler.compared_items import ExpectedItem
 
 _NOTHING: Final = "{}"
-_INSTANTS: Final = struct.Struct(">qqd")
-_NO_INSTANT: Final = -(2**63)
 _POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_ABSENT: Final = "\x1e"
 _BESIDE_THE_DRAFT: Final = frozenset({"definition_no", "event_no", "skip_reason"})
 
 
@@ -25,34 +28,36 @@ def instant_of(microseconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
 
 
-def terms_digest(draft: ItemDraft) -> bytes:
-    """Return a digest, 8 bytes, of what an item says beside its date and its due time.
+def terms_digest(draft: ItemDraft) -> int:
+    """Return a digest of what an item says beside its date and its due time.
 
     Those are the SLA's times, smear, business key, cycle, partition key, labels, nominal time,
-    zone, decision and payload. The statements `copy_item_columns` and
-    `list_outcomes_of_items` compute the same of a row.
+    zone, decision and payload. The statements `copy_item_columns` and `list_outcomes_of_items`
+    give the same of a row.
     """
     texts = (
         draft.business_key,
         draft.cycle,
-        draft.partition_key or _ABSENT,
-        stored_labels(draft.labels) if draft.labels else _ABSENT,
-        draft.nominal or _ABSENT,
-        draft.zone or _ABSENT,
-        draft.decision or _ABSENT,
+        draft.partition_key or ABSENT,
+        stored_labels(draft.labels) if draft.labels else ABSENT,
+        draft.nominal or ABSENT,
+        draft.zone or ABSENT,
+        draft.decision or ABSENT,
         draft.payload,
     )
-    times = _INSTANTS.pack(
-        _postgres_microseconds(draft.start_by),
-        _postgres_microseconds(draft.complete_by),
-        -1 if draft.smear_seconds is None else draft.smear_seconds,
+    smear = NO_SMEAR if draft.smear_seconds is None else draft.smear_seconds
+    return mixed(
+        hash(SEPARATOR.join(texts).encode()),
+        postgres_microseconds(draft.start_by),
+        postgres_microseconds(draft.complete_by),
+        double_bits(smear),
     )
-    return sha256(times + "\x1f".join(texts).encode()).digest()[:8]
 
 
-def _postgres_microseconds(instant: datetime | None) -> int:
+def postgres_microseconds(instant: datetime | None) -> int:
+    """Return an instant as PostgreSQL stores it; what `-infinity` is where there is none."""
     if instant is None:
-        return _NO_INSTANT
+        return NO_INSTANT
     since = instant - _POSTGRES_EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 

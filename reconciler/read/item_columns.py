@@ -4,6 +4,7 @@ from typing import Final, NamedTuple
 
 from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.columns.fixed_width import Columns, RowLayout
+from dueledger.reconciler.columns.terms import all_mixed
 from dueledger.reconciler.windows import DateRange
 
 _ITEM: Final = RowLayout(
@@ -12,13 +13,15 @@ _ITEM: Final = RowLayout(
     id="uuid",
     flow="integer",
     due="instant",
+    start_by="instant",
     complete_by="instant",
     emitted="instant",
     definition="bigint",
     event="bigint",
     key="bigint",
-    terms="digest",
+    smear="double",
     is_named="bool",
+    terms="text",
 )
 _ENDING: Final = RowLayout(day="date", item_no="bigint", event="smallint", ended_at="instant")
 _PLACE: Final = RowLayout(item_no="bigint")
@@ -35,6 +38,8 @@ async def read_columns(connection: Connection, window: DateRange) -> WindowColum
     """Read a window. An item that ends in between seems to have no state: it is read again."""
     dates = (window.from_date, window.to_date)
     items = _ITEM.read(await reconciled_rows.copy_item_columns(connection, *dates))
+    start_by, smear = items.pop("start_by"), items.pop("smear")
+    items["terms"] = all_mixed(items["terms"], start_by, items["complete_by"], smear)
     return WindowColumns(
         items, _ENDING.read(await reconciled_rows.copy_ending_columns(connection, *dates))
     )

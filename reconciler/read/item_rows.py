@@ -1,10 +1,18 @@
-"""How many items the ledger has, a day at a time."""
+"""Items of the ledger: how many there are, a day at a time, and what those are that differ."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import date
+from struct import Struct
+from typing import Final
 
 from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.reconciler.columns.terms import mixed
+from dueledger.reconciler.compared_items import ActualItem
 from dueledger.reconciler.windows import DateRange
+
+_TIMES: Final = Struct(">qqq")
+_TERMS: Final = ActualItem._fields.index("terms_digest")
 
 
 async def count_items_in_windows(
@@ -18,3 +26,20 @@ async def count_items_in_windows(
         )
         counts.update({day.toordinal(): count for day, count in counted.items()})
     return counts
+
+
+async def read_outcomes(
+    connection: Connection, places: Sequence[tuple[date, int]]
+) -> list[ActualItem]:
+    """Read items with what ended each, by effective date and number, in that order."""
+    rows = await reconciled_rows.list_outcomes_of_items(connection, places)
+    return [
+        ActualItem._make(
+            (
+                *row[:_TERMS],
+                mixed(hash(row["terms"].encode()), *_TIMES.unpack(row["times"])),
+                *row[_TERMS + 2 :],
+            )
+        )
+        for row in rows
+    ]

@@ -15,6 +15,7 @@ from datafusion import SessionContext
 
 from dueledger.reconciler.columns.engine import comparison_statement
 from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy
+from dueledger.reconciler.columns.terms import NO_INSTANT, all_mixed, double_bits, mixed
 
 TABLES = {
     "expected": "high low day kind due terms definition event is_asserted is_plain",
@@ -229,6 +230,26 @@ def test_a_copy_of_other_columns_or_with_a_null_is_refused() -> None:
     for wrong in (row[:-1], b"\0\3" + row[2:], absent):
         with pytest.raises(UnexpectedCopy):
             layout.read(begin + wrong + end)
+
+
+def test_texts_at_the_end_of_rows_give_the_hashes_by_which_drafts_are_compared() -> None:
+    layout = RowLayout(item_no="bigint", terms="text")
+    texts = ["key-1\x1f2027", "Prämie", ""]
+    begin, end = b"PGCOPY\n\xff\r\n\0" + bytes(8), b"\xff\xff"
+    rows = [
+        b"\0\2" + b"\0\0\0\10" + number.to_bytes(8, "big") + len(text).to_bytes(4, "big") + text
+        for number, text in enumerate(text.encode() for text in texts)
+    ]
+    read = layout.read(begin + b"".join(rows) + end)
+    assert read["item_no"].tolist() == [0, 1, 2]
+    assert read["terms"].tolist() == [hash(text.encode()) for text in texts]
+    numbers = [1, NO_INSTANT, double_bits(-1.0)]
+    mixed_rows = all_mixed(read["terms"], *(np.array([number] * 3) for number in numbers))
+    assert mixed_rows.tolist() == [mixed(hash(text.encode()), *numbers) for text in texts]
+    assert mixed(7, 1, 2) != mixed(7, 2, 1)
+    absent = b"\0\2" + b"\0\0\0\10" + bytes(8) + b"\xff\xff\xff\xff"
+    with pytest.raises(UnexpectedCopy):
+        layout.read(begin + rows[0] + absent + end)
 
 
 WITHOUT: str = """

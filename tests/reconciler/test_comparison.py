@@ -64,7 +64,7 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
         None,
         None,
         AS_OF - timedelta(days=1),
-        b"",
+        0,
         None if event is None else int(event),
         None if event is None else AS_OF,
         None if event in (None, TransitionEvent.COMPLETED) else "person",

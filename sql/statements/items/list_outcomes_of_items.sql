@@ -8,15 +8,12 @@
 with locked_default as (select from ledger.due_item_default)
 select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
   i.definition_no, i.event_no, i.emitted_at,
-  -- As reconciler.expect.item_terms.terms_digest computes it of what is expected.
-  substr(sha256(
-    timestamptz_send(coalesce(i.start_by, '-infinity')) || timestamptz_send(coalesce(i.complete_by, '-infinity'))
-    || float8send(coalesce(i.smear_seconds, -1))
-    || convert_to(
-      concat_ws(
-        chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
-        coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text),
-      'UTF8')), 1, 8) as terms_digest,
+  -- With the text, what reconciler.expect.item_terms.terms_digest digests of a draft.
+  timestamptz_send(coalesce(i.start_by, '-infinity')) || timestamptz_send(coalesce(i.complete_by, '-infinity'))
+    || float8send(coalesce(i.smear_seconds, -1)) as times,
+  concat_ws(
+    chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
+    coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text) as terms,
   t.event, t.at as ended_at, a.kind as ended_by, case when a.kind is not null then t.detail ->> 'reason' end as ended_for,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
