@@ -557,6 +557,27 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_published_claim(fence bigint, claimed_at timestamp with time zone, OUT allocator_no bigint, OUT item_no bigint[], OUT attempt smallint[], OUT topic text, OUT partition integer, OUT base_offset bigint, OUT published_at timestamp with time zone) IS 'The items of a claim and where they were published; nulls where there is no such claim. Its token is for workers alone.';
 
+CREATE FUNCTION ledger.find_retired(ids uuid[]) RETURNS SETOF uuid
+    LANGUAGE plpgsql STABLE ROWS 10
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_hashjoin TO 'on'
+    AS $$
+begin
+  return query
+  with gone as materialized (
+    select d.effective_date
+    from (select distinct ledger.effective_date_of(u.id) as effective_date from unnest(ids) u (id)) d
+    left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = ledger.partition_start(d.effective_date)
+    where pg_relation_size(p.leaf, 'init') is null
+  )
+  select r.id
+  from gone g
+  join unnest(ids) u (id) on ledger.effective_date_of(u.id) = g.effective_date
+  cross join lateral (select k.id from ledger.retired_key k where k.id = u.id offset 0) r;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_retired(ids uuid[]) IS 'Which of these ids are of items whose partition was dropped. It asks only for dates that have no partition.';
+
 CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no bigint, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3625,6 +3646,7 @@ GRANT SELECT ON TABLE ledger.partition_span TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_intake;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_operator;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_upkeep;
 
 GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_upkeep;

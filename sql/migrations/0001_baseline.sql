@@ -47,6 +47,7 @@
 \ir ../schema/functions/find_claim.sql
 \ir ../schema/functions/calling_role.sql
 \ir ../schema/functions/find_items.sql
+\ir ../schema/functions/find_retired.sql
 \ir ../schema/functions/register_actor.sql
 \ir ../schema/functions/emitting_actor.sql
 \ir ../schema/functions/ensure_flows.sql

@@ -28,6 +28,17 @@ from pg_partition_tree('ledger.due_item') p
 where p.isleaf
 """
 
+RETIRED_KEY_SCANS = """
+select pg_stat_get_xact_numscans('ledger.retired_key'::regclass)
+  + pg_stat_get_xact_numscans('ledger.retired_key_pkey'::regclass)
+"""
+
+KNOWN: dict[str, Callable[[UUID, int], tuple[Any, ...]]] = {
+    "find_issues": lambda item, _: ([item],),
+    "find_known_ids": lambda item, _: ([item],),
+}
+"""What also knows items whose table partition was dropped."""
+
 ARGUMENTS: dict[str, Callable[[UUID, int], tuple[Any, ...]]] = {
     "park_items": lambda item, actor: ([item], "test", actor),
     "redrive_items": lambda item, actor: ([item], "test", actor),
@@ -42,8 +53,7 @@ ARGUMENTS: dict[str, Callable[[UUID, int], tuple[Any, ...]]] = {
     ),
     "show_item": lambda item, _: (item,),
     "item_timeline": lambda item, _: (item,),
-    "find_issues": lambda item, _: ([item],),
-    "find_known_ids": lambda item, _: ([item],),
+    **KNOWN,
     "begin_chains": lambda item, _: ([item], [1], [60.0]),
 }
 
@@ -79,3 +89,33 @@ async def test_a_search_by_id_reads_one_partition(
         await connection.fetch(statement(name), *ARGUMENTS[name](drafts[1].id, actor_no))
         after = await connection.fetch(SCANS)
     assert [row["name"] for row in after if row not in before] == ["ledger.due_item_202612"]
+
+
+@pytest.mark.parametrize("name", [*KNOWN, "find_effect_items"])
+async def test_g10_only_a_search_for_a_date_without_a_partition_asks_for_retired_keys(
+    connection: Connection, make_drafts: MakeDrafts, kind: str, name: str
+) -> None:
+    kept, gone = (
+        make_drafts(2, effective_date=day) for day in (date(2027, 3, 1), date(2100, 1, 1))
+    )
+    retired = [kept[0].id, gone[0].id]
+    await connection.execute(
+        "insert into ledger.retired_key select id, now() from unnest($1::uuid[]) id", retired
+    )
+
+    async def known(*drafts: ItemDraft) -> list[bool]:
+        ids = [draft.id for draft in drafts]
+        if name == "find_effect_items":
+            nothing = [None] * len(ids)
+            arguments = ("acme", kind, ids, nothing, nothing, nothing)
+            return [
+                row["is_retired"] for row in await connection.fetch(statement(name), *arguments)
+            ]
+        rows = await connection.fetch(statement(name), ids)
+        return [draft.id.bytes in {row["id"] for row in rows} for draft in drafts]
+
+    async with connection.transaction():
+        before = await connection.fetchval(RETIRED_KEY_SCANS)
+        assert await known(*kept) == [False, False]
+        assert await connection.fetchval(RETIRED_KEY_SCANS) == before
+    assert await known(*kept, *gone) == [False, False, True, False]

@@ -45,6 +45,7 @@ CALLER_FUNCTIONS: Final = {
     "find_items": "select * from ledger.find_items(array[row("
     "'2027-03-01', array[1], 1, 1, null)::ledger.item_group])",
     "find_published_claim": "select * from ledger.find_published_claim(1, now())",
+    "find_retired": "select ledger.find_retired(array[gen_random_uuid()])",
     "find_topic_run": "select * from ledger.find_topic_run(1, now(), 1)",
     "list_runs": "select * from ledger.list_runs(array[1], now(), now())",
     "not_before": "select ledger.not_before(1, now())",

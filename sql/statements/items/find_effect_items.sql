@@ -53,7 +53,8 @@ stated as materialized (
 )
 select u.place, count(s.item_no)::integer as items, count(*) filter (where s.state = 'completed')::integer as completed,
   count(*) filter (where s.state = 'handed_out')::integer as handed_out,
-  exists (select from ledger.retired_key r where r.id = u.id) as is_retired, o.state, o.id, o.business_key, o.effective_date, o.due_at
+  coalesce(u.id in (select r.id from ledger.find_retired($3::uuid[]) r (id)), false) as is_retired,
+  o.state, o.id, o.business_key, o.effective_date, o.due_at
 from asked u
 left join stated s on s.place = u.place
 left join lateral (

@@ -11,4 +11,4 @@ from unnest($1::uuid[]) u (id)
 left join ledger.due_item i on i.id = u.id and i.effective_date = ledger.effective_date_of(u.id)
 left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
   and t.event in (12 /* superseded */, 13 /* skipped */)
-where i.item_no is not null or exists (select from ledger.retired_key r where r.id = u.id)
+where i.item_no is not null or u.id in (select r.id from ledger.find_retired($1::uuid[]) r (id))

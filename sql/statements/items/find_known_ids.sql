@@ -8,4 +8,4 @@ with locked_default as (select from ledger.due_item_default)
 select uuid_send(u.id) as id
 from unnest($1::uuid[]) u (id)
 where exists (select from ledger.due_item i where i.id = u.id and i.effective_date = ledger.effective_date_of(u.id))
-  or exists (select from ledger.retired_key r where r.id = u.id)
+  or u.id in (select r.id from ledger.find_retired($1::uuid[]) r (id))
