@@ -8,8 +8,12 @@ from typing import Final
 from dueledger.stack import free_ports
 from dueledger.stack.endpoints import Endpoints, StackError
 
-POSTGRES_IMAGE: Final = "postgres:18"
-KAFKA_IMAGE: Final = "apache/kafka:4.3.1"
+POSTGRES_IMAGE: Final = (
+    "postgres:18.6-trixie@sha256:5a5a84b19854a9ffaa54082c166ff4ec27473a361e496e5ea167f298f2da9722"
+)
+KAFKA_IMAGE: Final = (
+    "apache/kafka:4.3.1@sha256:77e3df9054047a88b520d0cc46e16696d3b22022e1d580aeccd2632df6532837"
+)
 
 _START_SECONDS: Final = 120
 _POSTGRES_PORT: Final = 5432

@@ -12,6 +12,7 @@ import yaml
 
 import dueledger
 from dueledger.cli.app import app
+from dueledger.stack.containers import KAFKA_IMAGE, POSTGRES_IMAGE
 
 COMPOSE = Path(dueledger.__file__).resolve().parents[1] / "compose.yaml"
 SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
@@ -42,6 +43,15 @@ def test_the_image_installs_only_what_the_lock_names_by_its_hash() -> None:
             assert f"\n{head} " in f"\n{locked}"
             assert all(each in locked for each in hashes)
     assert set(re.findall(r"^FROM (\S+)", image, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+
+
+def test_each_image_of_others_is_named_by_its_digest_the_same_wherever_it_is_used() -> None:
+    dockerfile = (COMPOSE.parent / "deploy" / "Dockerfile").read_text("utf-8")
+    images = {name: service["image"] for name, service in SERVICES.items() if name not in OURS}
+    assert images == {"postgres": POSTGRES_IMAGE, "kafka": KAFKA_IMAGE}
+    (python,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", dockerfile, re.MULTILINE)
+    for image in (python, *images.values()):
+        assert re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}", image), image
 
 
 def test_compose_has_every_process() -> None:
