@@ -146,7 +146,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         "A lease or deadline lapsed and nothing acted",
     ),
     FindingType.HELD_KEY: FindingRule(
-        _PLATFORM, _ERROR, RepairAction.RELEASE, "An item has ended and has its key"
+        _PLATFORM,
+        _ERROR,
+        RepairAction.RELEASE,
+        "A key is held for no item that may have it, or not for one that is handed out",
     ),
     FindingType.PUBLISHED_NO_OUTCOME: FindingRule(
         _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and no outcome came within the window"

@@ -19,14 +19,13 @@ from dueledger.reconciler.find.findings import (
     clock_set_back,
     definition_changed,
     definition_failed,
-    held_key,
     outcome_rejected,
     source_failed,
     stuck_claim,
     stuck_run,
     unbalanced,
 )
-from dueledger.reconciler.find.place_findings import unfit_place
+from dueledger.reconciler.find.place_findings import unfit_key, unfit_place
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
@@ -277,13 +276,7 @@ class ReconciliationPass:
                 )
             )
         self._recorder.add(
-            held_key(
-                item_id=row["id"],
-                business_key=row["business_key"],
-                held_at=row["held_at"],
-                ended_at=row["ended_at"],
-            )
-            for row in await reconciled_rows.list_ended_keys(connection, HELD_KEYS_MAX)
+            map(unfit_key, await reconciled_rows.list_unfit_keys(connection, HELD_KEYS_MAX))
         )
         flows = result.comparison.flows
         for row in await reconciled_rows.list_unfit_places(connection, self._limits.findings_max):

@@ -105,9 +105,12 @@ async def list_stuck_claims(
     return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
 
 
-async def list_ended_keys(connection: Connection, key_max: int) -> list[Record]:
-    """List held keys whose items have ended, of `key_max` keys."""
-    return await connection.fetch(statement("list_ended_keys"), key_max)
+async def list_unfit_keys(connection: Connection, key_max: int) -> list[Record]:
+    """List held keys and handed out items that do not have each other, of `key_max` keys.
+
+    Each was read twice, both times in one snapshot, and was so both times.
+    """
+    return await _still_so(connection, statement("list_unfit_keys"), key_max)
 
 
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:
@@ -195,8 +198,19 @@ async def list_unowned_endings(
 
 
 async def list_unfit_places(connection: Connection, row_max: int) -> list[Record]:
-    """List waiting and parked rows that are not as their item has them."""
-    return await connection.fetch(statement("list_unfit_places"), row_max)
+    """List places of items that no item has, or that are not as their item has them.
+
+    Each was read twice, both times in one snapshot, and was so both times.
+    """
+    return await _still_so(connection, statement("list_unfit_places"), row_max)
+
+
+async def _still_so(connection: Connection, query: str, row_max: int) -> list[Record]:
+    """Return what a statement finds once more of those items of which it finds something."""
+    seen = await connection.fetch(query, row_max, None)
+    if not seen:
+        return []
+    return await connection.fetch(query, row_max, [row["item_no"] for row in seen])
 
 
 async def list_contradicted_endings(

@@ -209,24 +209,6 @@ def outcome_rejected(verb: str, reason: str, count: int) -> Finding:
     )
 
 
-def held_key(*, item_id: UUID, business_key: str, held_at: datetime, ended_at: datetime) -> Finding:
-    """Return the finding that an item ended and its key is held, so that others wait for it."""
-    return Finding(
-        FindingType.HELD_KEY,
-        FindingSubject(
-            WHOLE_LEDGER,
-            WHOLE_LEDGER,
-            f"key:{item_id}",
-            item_id=item_id,
-            business_key=business_key,
-        ),
-        f"The item {item_id} of {business_key} ended at {ended_at.isoformat()} and "
-        f"still has its key, so that other items of the key wait or are skipped.",
-        expected={"held": False},
-        actual={"held": True, "held_at": held_at.isoformat(), "ended_at": ended_at.isoformat()},
-    )
-
-
 def span(seconds: float) -> str:
     """Return a length of time in the largest unit that fits, as in ``3 h``."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):

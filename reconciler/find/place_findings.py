@@ -1,11 +1,47 @@
-"""Findings about the rows that say where an item is: waiting or parked."""
+"""Findings about the rows that say where an item is, and which item has a key."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Record
 from dueledger.reconciler.compare.comparison import FlowRules
 from dueledger.reconciler.find.findings import WHOLE_LEDGER, Finding, FindingSubject
+
+_KEY_FAULTS: Final = {
+    "no_item": "is held for it, and the ledger has no such item",
+    "ended": "is still held for it, although it has ended",
+    "other": "is not the one that is held for it, or is held for it in another flow",
+    "early": "is held for it, although it is not due and was never started",
+    "not_held": "is not held for it, although it is handed out",
+}
+
+
+def unfit_key(row: Record) -> Finding:
+    """Return the finding about a row of `list_unfit_keys`."""
+    fault, item = row["fault"], row["id"] or row["item_no"]
+    of_key = f" of {row['business_key']}" if row["business_key"] else ""
+    may_others = "may be worked beside it" if fault == "not_held" else "wait or are skipped"
+    ended_at = row["ended_at"]
+    return Finding(
+        FindingType.HELD_KEY,
+        FindingSubject(
+            WHOLE_LEDGER,
+            WHOLE_LEDGER,
+            f"key:{item}",
+            row["id"],
+            row["business_key"],
+            row["effective_date"],
+        ),
+        f"The item {item}{of_key}: its key {_KEY_FAULTS[fault]}. Other items of the key "
+        f"{may_others}.",
+        expected={"held": fault == "not_held"},
+        actual={
+            "held": fault != "not_held",
+            "held_at": row["held_at"].isoformat() if row["held_at"] else None,
+            "ended_at": ended_at.isoformat() if ended_at else None,
+        },
+    )
 
 
 def unfit_place(row: Record, flows: Mapping[int, FlowRules]) -> Finding:
@@ -40,10 +76,11 @@ def unfit_place(row: Record, flows: Mapping[int, FlowRules]) -> Finding:
 def _unowned(row: Record) -> Finding:
     """Return the finding that a row says where an item is, and there is no such item."""
     number, day, state = row["item_no"], row["effective_date"], row["state"]
+    is_ = state.replace("_", " ")
     return Finding(
         FindingType.UNBALANCED,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"{state}:{number}", effective_date=day),
-        f"Item {number}, effective {day}, is {state}, and the ledger has no such item.",
+        f"Item {number}, effective {day}, is {is_}, and the ledger has no such item.",
         expected={"item_no": number},
         actual={"item_no": None, "state": state},
     )

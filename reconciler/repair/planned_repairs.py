@@ -164,11 +164,7 @@ def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]
         case RepairAction.CANCEL:
             command = f"Cancel {what}.", item
         case RepairAction.RELEASE:
-            holder = row["subject"]
-            command = (
-                f"Release what {holder} still has, although its time is over.",
-                {"holder": holder},
-            )
+            command = _release(row)
         case RepairAction.ESCALATE:
             command = f"Ask the domain to repeat the effect of {what}.", _escalation(row)
         case RepairAction.COMPLETE:
@@ -178,6 +174,14 @@ def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]
                     item,
                 )
     return command
+
+
+def _release(row: FindingRow) -> tuple[str, dict[str, Any]] | None:
+    """Return the release of a holder; whose a key is that no ended item has, a person decides."""
+    if row["type"] == FindingType.HELD_KEY and row["actual"]["ended_at"] is None:
+        return None
+    holder = row["subject"]
+    return f"Release what {holder} still has, although its time is over.", {"holder": holder}
 
 
 def _change(action: RepairAction, row: FindingRow) -> tuple[str, str]:

@@ -87,6 +87,13 @@ WAITING_EDITS: Final = (
     (OF_PENDING.format("available_at = available_at + interval '2 minutes'"), WRONG_DATE),
     (OF_PENDING.format("available_at = 'infinity'"), WRONG_DATE),
     (ADD_REVIEW_ELSEWHERE, TAMPERED),
+    (HOLD_KEY.replace("7", "8"), FindingType.HELD_KEY),
+)
+CLAIMED_EDITS: Final = (
+    ("update ledger.due_item set serial = 9 where item_no = $1", FindingType.HELD_KEY),
+)
+HOLD_FOR_NONE: Final = (
+    "insert into ledger.held_key values (10, 1000000000, current_date, 1, ledger.now())"
 )
 
 
@@ -104,6 +111,7 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
     make_reconciler: Make,
     make_drafts: Drafts,
     complete_all: Settle,
+    claim_all: Callable[..., Awaitable[list[int]]],
     actor_no: int,
 ) -> None:
     await emit_items(
@@ -116,12 +124,19 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
     await complete_all(TransitionEvent.COMPLETED)
     waiting = make_drafts(20, prefix="waiting", due_at=NOON + timedelta(hours=1))
     await emit_items(frozen, waiting, actor_no=actor_no)
+    claimed = make_drafts(3, prefix="claimed", due_at=NOON)
+    await emit_items(frozen, claimed, actor_no=actor_no)
+    await claim_all(queue_seconds=600)
     reconciler = make_reconciler()
     assert {*(await reconciler.run_pass()).found} <= {FindingType.LATE}
 
     await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
     wrong: set[tuple[str, str]] = set()
-    for prefix, edits in (("done", DONE_EDITS), ("waiting", WAITING_EDITS)):
+    for prefix, edits in (
+        ("done", DONE_EDITS),
+        ("waiting", WAITING_EDITS),
+        ("claimed", CLAIMED_EDITS),
+    ):
         numbers = await _numbers(frozen, prefix)
         # The first item of the run is for the edit of the run.
         for number, (edit, type_) in zip(numbers[1:], edits, strict=False):
@@ -132,7 +147,9 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
             )
             wrong.add((type_, id_))
     unowned, waits = (await _numbers(frozen, "other"))[:2]
-    for number in (unowned, waits):
+    held = (await _numbers(frozen, "claimed"))[0]
+    await frozen.execute(HOLD_FOR_NONE)
+    for number in (unowned, waits, held):
         await frozen.execute("delete from ledger.due_item where item_no = $1", number)
     await frozen.execute("delete from ledger.transition where item_no = $1", waits)
     await frozen.execute(
@@ -149,6 +166,8 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
     assert found - wrong == {
         (UNBALANCED, f"ending:{unowned}"),
         (UNBALANCED, f"waiting:{waits}"),
+        (UNBALANCED, f"handed_out:{held}"),
+        (FindingType.HELD_KEY, "key:1000000000"),
     }
 
 

@@ -162,17 +162,8 @@ async def _check(case: Case, edits: Sequence[Edit], seed: str) -> None:
     reconciler = case.reconciler
     await reconciler.repair(await reconciler.plan())
     await damaged.undo([edit for edit in edits if edit.mending is Mending.PERSON])
-    # What could not be known while rows were missing is known now.
-    repaired = {
-        finding
-        for edit in edits
-        if edit.mending is Mending.REPAIR
-        for finding in damaged.expected[edit.name]
-    }
-    planned = await reconciler.plan()
-    await reconciler.repair(
-        [each for each in planned if (each.finding_type, each.subject) in repaired]
-    )
+    if await case.found():  # what could not be known while rows were edited is known now
+        await reconciler.repair(await reconciler.plan())
     assert await case.found() == set()
     resolutions: defaultdict[str, set[str]] = defaultdict(set)
     for subject, resolution in (await case.resolutions()).items():

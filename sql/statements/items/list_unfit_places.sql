@@ -1,7 +1,8 @@
--- List waiting and parked rows that no item has, that differ from their item, or that wait for longer than it has to, up to a limit.
+-- List places (waiting, parked, handed out) of no item, unlike their item, or where it waits for longer than it has to, up to a limit.
 -- returns: zero or more
 -- roles: reconciler
 -- $1 limit integer
+-- $2 item_nos bigint[]
 -- index: due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -10,6 +11,8 @@ place as (
   from ledger.pending p
   union all
   select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null from ledger.review r
+  union all
+  select 'handed_out', o.item_no, o.effective_date, null, null, null, null, null, null from ledger.open_item o
 ),
 compared as (
   select p.state, p.item_no, p.effective_date, p.available_at, p.flow_no as place_flow_no, i.id, i.flow_no, i.business_key, i.due_at,
@@ -23,6 +26,7 @@ compared as (
         as is_postponed
   from place p
   left join ledger.due_item i on i.item_no = p.item_no and i.effective_date = p.effective_date
+  where $2::bigint[] is null or p.item_no = any ($2::bigint[])
 )
 select c.*
 from compared c

@@ -35,6 +35,15 @@ HOLD_KEY: Final = """
 insert into ledger.held_key select -item_no, item_no, effective_date, flow_no, ledger.now()
 from ledger.due_item where item_no = $1
 """
+HOLD_OTHER_KEY: Final = """
+insert into ledger.held_key
+select i.serial + i.item_no, i.item_no, i.effective_date, i.flow_no, ledger.now()
+from ledger.due_item i where i.item_no = $1
+"""
+HOLD_FOR_NONE: Final = """
+insert into ledger.held_key
+select 1000000000 + $1::bigint, 1000000000 + $1::bigint, current_date, 1, ledger.now()
+"""
 DELETE_ENDING: Final = (
     "delete from ledger.transition where item_no = $1 and event in (5, 11, 12, 13, 14)"
 )
@@ -122,6 +131,20 @@ EDITS_OF_STATES: Final = (
         FindingType.HELD_KEY,
         KEY,
         mending=Mending.REPAIR,
+    ),
+    edit(
+        "another key held for an item that waits",
+        "kind = 'Sweep' and state = 'waiting'",
+        HOLD_OTHER_KEY,
+        FindingType.HELD_KEY,
+        KEY,
+    ),
+    edit(
+        "a key held for an item that does not exist",
+        PREMIUMS,
+        HOLD_FOR_NONE,
+        FindingType.HELD_KEY,
+        "select 'key:' || 1000000000 + $1::bigint",
     ),
     edit(
         "available in 2199",
