@@ -174,10 +174,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     ),
     FindingType.LATE: FindingRule(_OPERATOR, _INFORMATION, None, "Completed after its SLA"),
     FindingType.LATE_ARRIVING: FindingRule(
-        _DOMAIN, _WARNING, None, "Received after the close of its period"
+        _DOMAIN, _INFORMATION, None, "Its event was received after its due time was complete"
     ),
     FindingType.EVENT_UNMATCHED: FindingRule(
-        _DOMAIN, _WARNING, None, "A domain event without effect, and no rule says so"
+        _DOMAIN, _WARNING, None, "Domain events of a type that no rule read and nobody ignores"
     ),
     FindingType.UNBALANCED: FindingRule(
         _PLATFORM, _CRITICAL, None, "An item has no state or two, or a state has no item"

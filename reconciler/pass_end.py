@@ -7,6 +7,7 @@ import orjson
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.find.findings import WHOLE_LEDGER
 from dueledger.reconciler.find.recorder import population_record
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import (
@@ -44,6 +45,10 @@ async def end_pass(
         (type_, failed.tenant, failed.kind)
         for failed in expectation.failures
         for type_ in (*EXPECTATION_TYPES, FindingType.DISAGREES)
+    }
+    unjudged |= {
+        (FindingType.EVENT_UNMATCHED, failed.tenant, WHOLE_LEDGER)
+        for failed in expectation.failures
     }
     if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
         closable.discard(FindingType.STUCK)

@@ -33,6 +33,7 @@ JUDGED: Final = frozenset(
         FindingType.EFFECT_MISSING,
         FindingType.EFFECT_UNRECORDED,
         FindingType.EFFECT_REPEATED,
+        FindingType.EVENT_UNMATCHED,
         FindingType.UNBALANCED,
         FindingType.SOURCE_FAILED,
         FindingType.DEFINITION_FAILED,

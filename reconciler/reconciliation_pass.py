@@ -15,6 +15,7 @@ from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.versions import FailedVersion
 from dueledger.reconciler.find.effect_findings import find_effects
+from dueledger.reconciler.find.event_findings import find_event_findings
 from dueledger.reconciler.find.findings import (
     clock_set_back,
     definition_changed,
@@ -283,6 +284,11 @@ class ReconciliationPass:
             self._recorder.add((unfit_place(row, flows),))
             places = (flows.get(row[name]) for name in ("flow_no", "place_flow_no"))
             self._window_findings.unbalanced.update(flow.key for flow in places if flow)
+        self._recorder.add(
+            await find_event_findings(
+                connection, expectation, self._sources.ignored_events, self._limits.findings_max
+            )
+        )
         self._recorder.add(
             outcome_rejected(row["verb"], row["reason"], row["refused_count"])
             for row in await reconciled_rows.count_rejected_writes(connection)

@@ -36,6 +36,7 @@ _UNKNOWN_FIELD: Final = frozenset({"extra_forbidden", "invalid_key"})
 _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=100, strict=True)]
+_EventType = Annotated[str, StringConstraints(min_length=1, max_length=1_024, strict=True)]
 
 
 class ReconcilerSettings(Settings):
@@ -192,6 +193,17 @@ class RepairPolicy(BaseModel):
     )
 
 
+class IgnoredEvents(BaseModel):
+    """Types of events of a tenant that no rule has to read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    tenant: _Name
+    ignore: Annotated[tuple[_EventType, ...], Field(min_length=1)] = Field(
+        description="types of events, as in their attribute `type`"
+    )
+
+
 class SourcesFile(BaseModel):
     """The file given by `--sources`."""
 
@@ -199,24 +211,37 @@ class SourcesFile(BaseModel):
 
     sources: tuple[_Source, ...] = ()
     repairs: tuple[RepairPolicy, ...] = ()
+    events: tuple[IgnoredEvents, ...] = ()
+
+    def ignored_events(self) -> frozenset[tuple[str, str]]:
+        """Return tenant and type of the events that no rule has to read."""
+        return frozenset((each.tenant, type_) for each in self.events for type_ in each.ignore)
 
     def policies(self) -> RepairPolicies:
         """Return the treatment of findings by kind and type."""
         return RepairPolicies({(each.tenant, each.kind): each.findings for each in self.repairs})
 
 
+_PARTS: Final[dict[str, type[BaseModel]]] = {"repairs": RepairPolicy, "events": IgnoredEvents}
+
+
 class ReconcilerSources:
-    """The sources outside the ledger that a reconciler reads, and what it may repair of kinds."""
+    """The sources outside the ledger that a reconciler reads, and what it may repair of kinds.
+
+    `ignored_events` are tenant and type of events that no rule has to read.
+    """
 
     def __init__(
         self,
         populations: tuple[PopulationReader, ...] = (),
         evidence: tuple[EvidenceReader, ...] = (),
         policies: RepairPolicies | None = None,
+        ignored_events: frozenset[tuple[str, str]] = frozenset(),
     ) -> None:
         self.populations = populations
         self.evidence = evidence
         self.policies = policies or RepairPolicies()
+        self.ignored_events = ignored_events
 
 
 def _unreadable(path: Path, reason: str) -> InvalidSetting:
@@ -229,8 +254,8 @@ def _problem(found: ErrorDetails) -> Problem:
     """Return a problem without the name of an unknown field, which may be an address."""
     location = found["loc"]
     names: list[str] = sorted(SourcesFile.model_fields)
-    if location and location[0] == "repairs":
-        names = sorted(RepairPolicy.model_fields) if len(location) > _AT_KIND else names
+    if location and (part := _PARTS.get(str(location[0]))):
+        names = sorted(part.model_fields) if len(location) > _AT_KIND else names
     elif len(location) > _AT_KIND:
         names = sorted(_KINDS[str(location[_AT_KIND])].model_fields)
         location = (*location[:_AT_KIND], *location[_AT_KIND + 1 :])
@@ -299,4 +324,5 @@ def load_sources(path: Path | None) -> ReconcilerSources:
             if isinstance(source, EvidenceSource)
         ),
         file.policies(),
+        file.ignored_events(),
     )

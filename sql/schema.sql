@@ -2893,6 +2893,8 @@ CREATE INDEX event_key_received_at_idx ON ledger.event_key USING btree (received
 
 CREATE INDEX event_type_idx ON ONLY ledger.event USING btree (tenant, type, occurred_at);
 
+CREATE INDEX event_unmatched_idx ON ONLY ledger.event USING btree (tenant, type, received_at, event_no) WHERE (matched IS NOT TRUE);
+
 CREATE INDEX failure_streak_unjudged_idx ON ledger.failure_streak USING btree (failures) WHERE ((judged_at IS NULL) OR (last_at > judged_at));
 
 CREATE INDEX finding_item_idx ON ledger.finding USING btree (item_id) WHERE (item_id IS NOT NULL);
@@ -3529,11 +3531,13 @@ GRANT SELECT,INSERT ON TABLE ledger.event TO ledger_intake;
 GRANT SELECT ON TABLE ledger.event TO ledger_reconciler;
 
 GRANT SELECT,INSERT ON TABLE ledger.event_key TO ledger_intake;
+GRANT SELECT ON TABLE ledger.event_key TO ledger_reconciler;
 GRANT SELECT,DELETE ON TABLE ledger.event_key TO ledger_upkeep;
 
 GRANT UPDATE(received_at) ON TABLE ledger.event_key TO ledger_upkeep;
 
 GRANT SELECT,INSERT ON TABLE ledger.event_other_key TO ledger_intake;
+GRANT SELECT ON TABLE ledger.event_other_key TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_operator;

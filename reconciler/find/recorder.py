@@ -15,6 +15,8 @@ from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import SourceRead
 
 RECORDED_ROWS: Final = 1_000
+_INFORMATION: Final = {FindingType.LATE_ARRIVING: Resolution.CARRIED_FORWARD}
+"""How information is recorded where not as explained."""
 
 
 class FindingRecorder:
@@ -66,7 +68,7 @@ class FindingRecorder:
 
 
 def finding_record(finding: Finding) -> findings.FindingRecord:
-    """Return the record of a finding: one that is information only is explained at once."""
+    """Return the record of a finding: one that is information only is never open."""
     subject = finding.subject
     informative = finding.severity is Severity.INFORMATION
     return findings.FindingRecord(
@@ -84,7 +86,9 @@ def finding_record(finding: Finding) -> findings.FindingRecord:
         expected=orjson.dumps(finding.expected).decode(),
         actual=orjson.dumps(finding.actual).decode(),
         terms=finding.terms,
-        resolution=Resolution.EXPLAINED if informative else Resolution.OPEN,
+        resolution=_INFORMATION.get(finding.type, Resolution.EXPLAINED)
+        if informative
+        else Resolution.OPEN,
     )
 
 

@@ -51,3 +51,4 @@ comment on table ledger.event_other_key is
 
 create index event_key_idx on ledger.event (tenant, business_key, occurred_at);
 create index event_type_idx on ledger.event (tenant, type, occurred_at);
+create index event_unmatched_idx on ledger.event (tenant, type, received_at, event_no) where matched is not true;

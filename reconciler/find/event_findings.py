@@ -1,0 +1,72 @@
+"""Findings about received events: types that no rule read, and events that came late."""
+
+from collections.abc import Collection
+from typing import Final
+
+from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.store import Connection, Record, reconciled_rows
+from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.find.findings import WHOLE_LEDGER, Finding, FindingSubject
+
+LATE_EVENTS_MAX: Final = 100_000
+"""Events since the watermarks that are looked up, the newest."""
+
+
+async def find_event_findings(
+    connection: Connection,
+    expectation: Expectation,
+    ignored: Collection[tuple[str, str]],
+    findings_max: int,
+) -> list[Finding]:
+    """Return the types of events that nobody read, and the items whose events came late.
+
+    `ignored` are tenant and type of events that no rule has to read. Of a tenant of which a
+    definition failed it is not known what its rules read.
+    """
+    spans = [
+        (version.definition.tenant, type_, version.effective_from, version.superseded_at)
+        for version in expectation.versions
+        if not version.definition.ended
+        for type_ in version.definition.event_types
+    ]
+    spans += [(tenant, type_, None, None) for tenant, type_ in ignored]
+    unknown = {failed.tenant for failed in expectation.failures}
+    unmatched = await reconciled_rows.list_unmatched_events(connection, spans, findings_max + 1)
+    late = await reconciled_rows.list_late_arrivals(connection, LATE_EVENTS_MAX, findings_max + 1)
+    found = [_unmatched(row) for row in unmatched if row["tenant"] not in unknown]
+    return found + [_late_arriving(row) for row in late]
+
+
+def _unmatched(row: Record) -> Finding:
+    count, type_ = row["event_count"], row["type"]
+    events = "event was" if count == 1 else "events were"
+    return Finding(
+        FindingType.EVENT_UNMATCHED,
+        FindingSubject(row["tenant"], WHOLE_LEDGER, type_),
+        f"{count:,} {events} received of type {type_} for {row['tenant']}, which no rule in force "
+        "read. Define a rule for it, or name the type under `events` in the file of sources.",
+        expected={"read_by_a_rule": True},
+        actual={
+            "count": count,
+            "first_received_at": row["first_at"].isoformat(),
+            "last_received_at": row["last_at"].isoformat(),
+            "last_source": row["source"],
+            "last_id": row["id"],
+        },
+    )
+
+
+def _late_arriving(row: Record) -> Finding:
+    identity, day, due_at = row["id"], row["effective_date"], row["due_at"]
+    return Finding(
+        FindingType.LATE_ARRIVING,
+        FindingSubject(
+            row["tenant"], row["kind"], str(identity), identity, row["business_key"], day, due_at
+        ),
+        f"The event {row['event_id']} of {row['source']} was received "
+        f"{row['received_at']:%Y-%m-%d %H:%M:%S} UTC, and its {row['kind']} of "
+        f"{row['business_key']}, effective {day}, was due {due_at:%Y-%m-%d %H:%M} UTC: the kind "
+        "had been found complete beyond that. It counts from now on.",
+        expected={"received_before": row["complete_before"].isoformat()},
+        actual={"received_at": row["received_at"].isoformat(), "event": row["event_no"]},
+    )

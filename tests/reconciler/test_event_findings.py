@@ -1,0 +1,123 @@
+"""Received events that no rule read, and events that came after their kind was found complete."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.store.definitions import define
+from dueledger.reconciler import Reconciler, ReconcilerSources, load_sources
+
+from .conftest import NOON, mend, resolutions
+
+Make = Callable[..., Reconciler]
+Land = Callable[..., Awaitable[None]]
+
+EVENT_RULE: Final = """
+definition: renewal
+tenant: acme
+kind: {kind}
+event: PolicyActivated
+business_key: data.policy
+cycle: data.term
+effective_date: data.expires_on
+when: {{relative: P0D, to: effective_date, at: "09:00", timezone: UTC}}
+cancel_on: [{{event: PolicyCancelled, business_key: data.policy}}]
+"""
+BODY: Final = '{{"policy":"{}","term":"1","expires_on":"{}"}}'
+
+
+async def _define(connection: Connection, kind: str, actor_no: int) -> None:
+    (rule,) = load_definitions(EVENT_RULE.format(kind=kind), source="test")
+    await define(
+        connection,
+        dict(rule.normalised()),
+        tenant=rule.tenant,
+        name=rule.definition,
+        kind=rule.kind,
+        event_type=rule.event,
+        effective_from=NOON - timedelta(hours=1),
+        actor_no=actor_no,
+    )
+
+
+async def test_g11_events_that_no_rule_read_are_one_finding_by_tenant_and_type(
+    frozen: Connection,
+    make_reconciler: Make,
+    kind: str,
+    land: Land,
+    actor_no: int,
+    tmp_path: Path,
+) -> None:
+    await _define(frozen, kind, actor_no)
+    await clock.set_clock(frozen, NOON - timedelta(hours=2), 0)
+    await land("PolicyActivated", BODY.format("P-1", "2027-06-01"))  # before the rule
+    await clock.set_clock(frozen, NOON, 0)
+    await land("PolicyCancelled", BODY.format("P-2", "2027-06-01"))  # read by the rule
+    await land("PolicyTouched", "{}", "{}", "{}")
+    await land("PolicyTouched", "{}", tenant="umbra")
+    await land("ClaimOpened", "{}")
+    file = tmp_path / "sources.yaml"
+    file.write_text("events: [{tenant: acme, ignore: [ClaimOpened]}]")
+    reconciler = make_reconciler(load_sources(file))
+
+    result = await reconciler.run_pass()
+
+    assert (result.found, result.open_found) == ({FindingType.EVENT_UNMATCHED: 3}, 3)
+    rows = await findings.list_findings(frozen)
+    assert {(row["tenant"], row["subject"], row["actual"]["count"]) for row in rows} == {
+        ("acme", "PolicyActivated", 1),
+        ("acme", "PolicyTouched", 3),
+        ("umbra", "PolicyTouched", 1),
+    }
+    assert {row["actual"]["last_id"] for row in rows if row["tenant"] == "umbra"} == {"event-5"}
+
+    # What it no longer concerns closes; of a tenant with a failed definition nothing is said.
+    ignored = frozenset({("acme", "ClaimOpened"), ("umbra", "PolicyTouched")})
+    await frozen.execute("update ledger.definition set document = document || '{\"event\": 1}'")
+    await make_reconciler(ReconcilerSources(ignored_events=ignored)).run_pass()
+
+    closed = {
+        (row["tenant"], row["subject"]): row["resolution"]
+        for row in await findings.list_findings(
+            frozen, open_only=False, type_=FindingType.EVENT_UNMATCHED
+        )
+    }
+    assert closed == {
+        ("acme", "PolicyActivated"): Resolution.OPEN,
+        ("acme", "PolicyTouched"): Resolution.OPEN,
+        ("umbra", "PolicyTouched"): Resolution.EXPLAINED,
+    }
+
+
+async def test_g11_an_event_after_its_due_time_was_complete_is_carried_and_never_open(
+    frozen: Connection, make_reconciler: Make, kind: str, land: Land, actor_no: int
+) -> None:
+    await _define(frozen, kind, actor_no)
+    reconciler = make_reconciler()
+    await land("PolicyActivated", BODY.format("P-1", "2027-03-02"))
+    await reconciler.run_pass()
+    await mend(reconciler)
+    assert [mark.complete_before for mark in (await reconciler.run_pass()).watermarks] == [NOON]
+    await clock.set_clock(frozen, NOON + timedelta(hours=1), 0)
+    await land(
+        "PolicyActivated", BODY.format("P-2", "2027-03-01"), BODY.format("P-3", "2027-03-02")
+    )
+    await frozen.execute("update ledger.event set business_key = body ->> 'policy'")
+
+    await reconciler.run_pass()
+    assert await mend(reconciler) == 2
+    result = await reconciler.run_pass()
+
+    assert result.found == {FindingType.LATE_ARRIVING: 1, FindingType.OVERDUE: 1}
+    assert result.open_found == 1  # it was due at nine and waits
+    assert await resolutions(frozen, FindingType.LATE_ARRIVING) == [Resolution.CARRIED_FORWARD]
+    [finding] = await findings.list_findings(
+        frozen, open_only=False, type_=FindingType.LATE_ARRIVING
+    )
+    assert finding["business_key"] == "P-2"
+    assert finding["actual"]["received_at"] == (NOON + timedelta(hours=1)).isoformat()
+    assert await reconciler.plan() == []
