@@ -31,6 +31,7 @@ class Breakpoint:
     def __init__(self, label: str, *, answered: bool) -> None:
         self.label, self.is_of_answer = label, answered
         loop = asyncio.get_running_loop()
+        self.is_taken = False  # by a connection that sent the message
         self.reached: asyncio.Future[None] = loop.create_future()
         self._passes: asyncio.Future[bool] = loop.create_future()
 
@@ -137,8 +138,10 @@ class Proxy:
     ) -> None:
         while chunk := await reader.read(CHUNK_BYTES):
             labels = tap.heard(chunk)
-            for held in [each for each in self._breakpoints if each.label in labels]:
-                self._breakpoints.remove(held)
+            for held in self._breakpoints:
+                if held.is_taken or held.label not in labels:
+                    continue
+                held.is_taken = True
                 if held.is_of_answer:
                     answers.append(held)
                 else:
