@@ -208,7 +208,7 @@ class Upkeep:
         counts["pauses"] += await reapply_pauses(connection)
 
     async def _free_ended_keys(self, connection: Connection, counts: Counter[str]) -> None:
-        """Free keys of items that ended; the next step wakes the items that wait for them."""
+        """Free keys of ended and missing items; the next step wakes items that wait for them."""
         freed, self._held_after = await free_ended_keys(connection, self._held_after, HELD_KEYS_MAX)
         if freed:
             counts["freed"] += freed

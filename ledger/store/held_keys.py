@@ -1,4 +1,4 @@
-"""Keys that serial items hold: free those of ended items, and unblock the items that wait."""
+"""Keys of serial items: free those of ended or missing items, and unblock the items that wait."""
 
 from dataclasses import dataclass
 
@@ -24,9 +24,10 @@ async def release_keys(connection: Connection, after_serial: int | None, limit: 
 async def free_ended_keys(
     connection: Connection, after_serial: int | None, limit: int
 ) -> tuple[int, int | None]:
-    """Free keys whose items have ended, of `limit` keys after `after_serial`.
+    """Free keys whose items have ended or are missing, of `limit` keys after `after_serial`.
 
-    Returns how many, and the key to continue after; None if all keys were visited.
+    A missing item that waits, is open or in review keeps its key. Returns how many were freed, and
+    the key to continue after; None if all keys were visited.
     """
     start = -(2**63) if after_serial is None else after_serial
     row = await connection.fetchrow(statement("free_ended_keys"), start, limit)

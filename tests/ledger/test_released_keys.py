@@ -1,18 +1,18 @@
-"""Upkeep of keys: it frees those of ended items, and unblocks the first item that waits for one."""
+"""Upkeep of keys: it frees those of ended and missing items, and unblocks their next items."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from dueledger.ledger.rules.drafts import Overlap
-from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.held_keys import WokenItems, free_ended_keys, release_keys
 
 from .conftest import Ledger
-from .keyed_items import Item, holder, make_items, names_of
+from .keyed_items import DELETE, Item, holder, make_items, names_of
 
 WAIT, BUFFER = Overlap.WAIT, Overlap.BUFFER_ONE
 WAITING: Final = "ledger.pending where available_at = 'infinity'"
@@ -105,6 +105,36 @@ async def test_g2_upkeep_frees_the_keys_of_ended_items_and_no_other_some_at_a_ti
     assert await names_of(ledger, "ledger.held_key") == {"runs", "parked", "completed"}
     assert await free_ended_keys(ledger.connection, 2, 3) == (1, None)
     assert await names_of(ledger, "ledger.held_key") == {"runs", "parked"}
+
+
+async def test_g2_upkeep_frees_the_key_of_a_missing_item_that_is_not_waiting_open_or_in_review(
+    undone_ledger: Ledger, noon: datetime
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, noon, 0)
+    states = (
+        State.CLAIMED,
+        State.RUNNING,
+        State.MANUAL_REVIEW,
+        State.RETRYABLE_FAILURE,
+        State.SCHEDULED,
+    )
+    keeping = [(await ledger.place(state, due_at=noon)).id for state in states]
+    (gone,) = await ledger.emit()
+    await ledger.connection.execute(DELETE, gone)
+    await ledger.connection.execute(
+        "insert into ledger.held_key select item_no, item_no, effective_date, flow_no, $1"
+        " from ledger.due_item",
+        noon,
+    )
+    await ledger.connection.execute("create temporary table item as table ledger.due_item")
+
+    assert await free_ended_keys(ledger.connection, None, 10) == (0, None)
+    await ledger.connection.execute("delete from ledger.due_item")
+    assert await free_ended_keys(ledger.connection, None, 10) == (1, None)
+
+    held = "select id from item join ledger.held_key using (item_no)"
+    assert {row["id"] for row in await ledger.connection.fetch(held)} == set(keeping)
 
 
 async def test_upkeep_frees_no_item_that_another_has_locked(
