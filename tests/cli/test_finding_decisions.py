@@ -8,6 +8,8 @@ import pytest
 
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.reconciler.ledger_record import LedgerRecord
+from dueledger.reconciler.pass_result import PassScope
 from tests.logins import with_login
 
 Command = Callable[..., Any]
@@ -41,10 +43,9 @@ def _finding(identity: UUID) -> findings.FindingRecord:
 async def proposed(connection: Connection) -> None:
     """Open findings, of the first of which ann proposed the repair."""
     ann = await register_actor(connection, "person:ann", ActorKind.PERSON)
-    opened = await findings.begin_reconciliation(connection, actor_no=ann, scope="{}")
-    await findings.record_findings(
-        connection, opened.reconciliation_no, [_finding(identity) for identity in OPEN]
-    )
+    record = LedgerRecord(ann)
+    await record.begin(connection, PassScope())
+    await record.record_findings(connection, [_finding(identity) for identity in OPEN])
     repair = findings.RepairRecord(REPAIR, OPEN[0], "materialise", 1, '{"would": "Emit it."}')
     await findings.record_repairs(connection, [repair], actor_no=ann)
 
