@@ -10,6 +10,7 @@ from dueledger.reconciler.process import (
 )
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, RepairSelection
 from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.report_period import ReportDates
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources, load_sources
 from dueledger.reconciler.sources import EvidenceReader, PopulationReader, SourceFailed
 from dueledger.reconciler.sql_sources import SqlEvidence, SqlPopulation
@@ -27,6 +28,7 @@ __all__ = [
     "ReconciliationReport",
     "ReconciliationResult",
     "RepairSelection",
+    "ReportDates",
     "SourceFailed",
     "SqlEvidence",
     "SqlPopulation",

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
-from typing import Final, final
+from typing import final
 
 import orjson
 
@@ -18,8 +18,8 @@ from dueledger.ledger.store.witnessed import (
 from dueledger.ledger.witness import WitnessedTimes
 from dueledger.reconciler.pass_record import FindingRow, PassRecord
 from dueledger.reconciler.pass_result import PassScope
-
-PAGE_ROWS: Final = 1_000
+from dueledger.reconciler.read.finding_pages import findings_of_period, open_findings
+from dueledger.reconciler.report_period import ReportPeriod
 
 
 @final
@@ -95,12 +95,12 @@ class LedgerRecord(PassRecord):
             witness_credit_seconds=witness_credit_seconds,
         )
 
-    async def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
+    def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
         """Yield the open findings, oldest first, by page."""
-        after: findings.PageAfter | None = None
-        while True:
-            page = await findings.list_findings(connection, after=after, page_size=PAGE_ROWS)
-            yield page
-            if len(page) < PAGE_ROWS:
-                break
-            after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])
+        return open_findings(connection)
+
+    def list_of_period(
+        self, connection: Connection, period: ReportPeriod
+    ) -> AsyncIterator[Sequence[FindingRow]]:
+        """Yield the findings of a period, oldest first, by page."""
+        return findings_of_period(connection, period)

@@ -15,6 +15,7 @@ from dueledger.ledger.store.findings import (
 from dueledger.ledger.store.witnessed import VersionKey, WitnessedVersion
 from dueledger.ledger.witness import WitnessedTimes
 from dueledger.reconciler.pass_result import PassScope
+from dueledger.reconciler.report_period import ReportPeriod
 
 
 class FindingRow(Protocol):
@@ -78,4 +79,10 @@ class PassRecord(Protocol):
 
     def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
         """Yield the open findings, oldest first, by page."""
+        ...
+
+    def list_of_period(
+        self, connection: Connection, period: ReportPeriod
+    ) -> AsyncIterator[Sequence[FindingRow]]:
+        """Yield the findings of a period, oldest first, by page."""
         ...

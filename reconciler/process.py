@@ -1,7 +1,7 @@
 """The reconciler process: a loop of passes, or one pass with repairs and a report."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,8 +33,9 @@ from dueledger.reconciler.repair.planned_repairs import (
 )
 from dueledger.reconciler.repair.repairs import RATE_MAX, RepairExecutor
 from dueledger.reconciler.repair.replay_guard import ReplayGuard, annotate, state_after
-from dueledger.reconciler.report.build_report import build_report, write_report
+from dueledger.reconciler.report.files import ReportFiles, make_report
 from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.report_period import ReportDates, ReportPeriod
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources
 
@@ -55,18 +56,16 @@ class ReconciliationResult:
     findings_open: int
     planned: list[PlannedRepair]
     repairs_executed: int
-    json_path: Path | None = None
-    html_path: Path | None = None
+    files: ReportFiles | None = None
 
 
 @dataclass(slots=True)
 class Reconciler:
     """Makes passes over a ledger and executes repairs.
 
-    `since` is the number of its first pass: reports list everything found since then. `cache` is
-    what the passes of its loop keep for the next one. A pass outside the loop reads everything.
-    `kafka` compares claims with Kafka; None where there is none. `proposer_no` is the person who
-    runs it: repairs are proposed in that name, and somebody else approves them.
+    `cache` is what the passes of its loop keep for the next one. A pass outside the loop reads
+    everything. `kafka` compares claims with Kafka; None where there is none. `proposer_no` is the
+    person who runs it: repairs are proposed in that name, and somebody else approves them.
     """
 
     pool: Pool
@@ -80,7 +79,6 @@ class Reconciler:
     proposer_no: int | None = None
     record_index: RecordIndex | None = None
     choice: RepairChoice | None = None
-    since: int | None = None
     last: PassResult | None = None
     cache: PartitionCache = field(default_factory=PartitionCache)
     second_opinion: SecondOpinion = field(default_factory=SecondOpinion)
@@ -101,8 +99,6 @@ class Reconciler:
             second_opinion=self.second_opinion,
             kafka=self.kafka,
         ).run()
-        if self.since is None:
-            self.since = result.reconciliation_no
         self.last = result
         return result
 
@@ -179,13 +175,21 @@ class Reconciler:
         )
         return counts
 
-    async def report(self, planned: list[PlannedRepair] | None = None) -> ReconciliationReport:
-        """Return the report of everything found since the first pass, as of the last."""
-        if self.last is None or self.since is None:
+    async def report(
+        self,
+        planned: Sequence[PlannedRepair] = (),
+        *,
+        dates: ReportDates = (None, None),
+        directory: Path | None = None,
+    ) -> ReconciliationReport:
+        """Return the report of the last pass, written to a directory if one is given."""
+        if self.last is None:
             raise RuntimeError("there is no report before the first pass: call run_pass first")
+        record = LedgerRecord(self.actor_no)
+        period = ReportPeriod.of(self.last.as_of, *dates)
         async with self.pool.acquire() as connection:
-            return await build_report(
-                connection, self.last, since=self.since, dry_run=planned or ()
+            return await make_report(
+                connection, record, self.last, period, planned, directory=directory
             )
 
 
@@ -259,6 +263,7 @@ async def reconcile_once(
     sources: ReconcilerSources,
     *,
     mode: RepairMode = "none",
+    dates: ReportDates = (None, None),
     report_directory: Path | None = None,
     selection: RepairSelection | None = None,
     proposer: str | None = None,
@@ -275,14 +280,12 @@ async def reconcile_once(
         if mode == "execute" and planned:
             executed = await reconciler.repair(planned)
             await reconciler.run_pass()
-        report = await reconciler.report(planned)
-    paths = write_report(report, report_directory) if report_directory else (None, None)
+        report = await reconciler.report(planned, dates=dates, directory=report_directory)
     return ReconciliationResult(
         report=report,
         findings_found=report.findings_found,
         findings_open=report.findings_open,
         planned=planned,
         repairs_executed=executed,
-        json_path=paths[0],
-        html_path=paths[1],
+        files=ReportFiles.of(report_directory, report) if report_directory else None,
     )

@@ -18,7 +18,12 @@ from dueledger.cli.output import print_document, print_rows, say
 from dueledger.cli.session import run
 
 if TYPE_CHECKING:
-    from dueledger.reconciler import PlannedRepair, ReconcilerSettings, ReconciliationResult
+    from dueledger.reconciler import (
+        PlannedRepair,
+        ReconcilerSettings,
+        ReconciliationResult,
+        ReportDates,
+    )
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -27,7 +32,21 @@ SourcesOption = Annotated[
     typer.Option("--sources", help="YAML of populations and evidence outside the ledger."),
 ]
 ReportOption = Annotated[
-    Path | None, typer.Option("--report", help="Folder for the report, as HTML and JSON.")
+    Path | None, typer.Option("--report", help="Folder for the report, as HTML, JSON and CSV.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        help="First day of the report's period, in UTC; default is 35 days before its end.",
+        metavar="DATE",
+    ),
+]
+ToOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to", help="End of the report's period, not included; default is now.", metavar="DATE"
+    ),
 ]
 
 
@@ -48,6 +67,8 @@ def reconcile(
         typer.Option("--repairs", help="Treatment of findings that have a default repair."),
     ] = None,
     report: ReportOption = None,
+    from_: FromOption = None,
+    to: ToOption = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
@@ -59,7 +80,11 @@ def reconcile(
     settings = read_settings(
         ReconcilerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers, reconcile_repair=repairs
     )
+    dates = read_dates(from_, to)
     if not once:
+        for option, given in (("--report", report), ("--from", from_), ("--to", to)):
+            if given is not None:
+                raise typer.BadParameter("it needs --once", param_hint=option)
         run(_loop(settings, sources))
         return
     from dueledger.reconciler import load_sources, reconcile_once
@@ -68,9 +93,19 @@ def reconcile(
         settings,
         load_sources(sources),
         mode=settings.reconcile_repair,
+        dates=dates,
         report_directory=report,
     )
     print_result(run(once_ended), as_json=json_)
+
+
+def read_dates(from_: str | None, to: str | None) -> "ReportDates":
+    """Read the first date of a period and the date after its last, each where it is given."""
+    first = None if from_ is None else options.read_date(from_, "--from")
+    end = None if to is None else options.read_date(to, "--to")
+    if first and end and end <= first:
+        raise typer.BadParameter(f"{to} is not after --from, {from_}", param_hint="--to")
+    return first, end
 
 
 async def _loop(settings: "ReconcilerSettings", sources: Path | None) -> None:
@@ -95,7 +130,7 @@ def print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
                 "planned": [_planned(repair) for repair in result.planned],
                 "repairs": result.repairs_executed,
                 "stale_writes": report.stale_writes,
-                "report": [str(path) for path in (result.html_path, result.json_path) if path],
+                "report": [str(path) for path in result.files or ()],
             }
         )
     else:
@@ -107,8 +142,8 @@ def print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
         if result.repairs_executed:
             say(f"{result.repairs_executed} repairs were executed")
         say(report.statement.sentence)
-        if result.html_path:
-            say(f"report: {result.html_path}")
+        if result.files:
+            say(f"report: {result.files.html}")
     options.exit_with(ExitCode.FINDINGS if result.findings_open else ExitCode.DONE)
 
 

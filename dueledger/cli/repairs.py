@@ -12,10 +12,13 @@ from dueledger.cli.findings import FindingTypeOption, read_type
 from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, KindOption, TenantOption
 from dueledger.cli.output import print_lines, print_rows, say
 from dueledger.cli.reconciliation import (
+    FromOption,
     RepairOption,
     ReportOption,
     SourcesOption,
+    ToOption,
     print_result,
+    read_dates,
 )
 from dueledger.cli.session import ledger_connection, person_name, register_person, run
 
@@ -46,6 +49,8 @@ def run_repairs(
     ] = None,
     sources: SourcesOption = None,
     report: ReportOption = None,
+    from_: FromOption = None,
+    to: ToOption = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
@@ -76,6 +81,7 @@ def run_repairs(
         settings,
         load_sources(sources),
         mode=settings.reconcile_repair,
+        dates=read_dates(from_, to),
         report_directory=report,
         selection=selection,
         proposer=person_name(),

@@ -18,7 +18,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.findings import list_findings, resolve_findings
 from dueledger.reconciler import Reconciler, ReconcilerSettings, load_sources, open_reconciler
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
-from dueledger.reconciler.report.build_report import write_report
+from dueledger.reconciler.report.files import ReportFiles
 from dueledger.reconciler.report.model import ReconciliationReport
 
 _INSURER_DSN: Final = "INSURER_DSN"
@@ -63,7 +63,7 @@ async def reconcile_demo(
         view.say(f"{executed:,} repairs were executed; waiting for their effects")
         await _mend(stage, before)
         passes = await _wait_for_effects(stage, reconciler)
-        after = await reconciler.report()
+        after = await reconciler.report(directory=report_dir)
         view.say(f"after {passes} more passes: {after.statement.sentence}")
     return DemoResult(
         injected=injected,
@@ -71,7 +71,7 @@ async def reconcile_demo(
         after=after,
         repairs=executed,
         items_per_second=items_per_second,
-        reports=write_report(after, report_dir),
+        reports=ReportFiles.of(report_dir, after),
     )
 
 

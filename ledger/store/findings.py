@@ -230,7 +230,6 @@ async def list_findings(
     open_only: bool = True,
     tenant: str | None = None,
     type_: str | None = None,
-    since_reconciliation_no: int | None = None,
     after: PageAfter | None = None,
     page_size: int = 1_000,
 ) -> list[Record]:
@@ -240,7 +239,28 @@ async def list_findings(
         open_only,
         tenant,
         type_,
-        since_reconciliation_no,
+        after.at if after else None,
+        after.id if after else None,
+        page_size,
+    )
+
+
+async def list_findings_of_period(
+    connection: Connection,
+    from_at: datetime,
+    to_at: datetime | None,
+    *,
+    after: PageAfter | None = None,
+    page_size: int = 1_000,
+) -> list[Record]:
+    """List findings that are open, were open in a half-open period, or are of something due in it.
+
+    Oldest first, by page. A period without an end ends now.
+    """
+    return await connection.fetch(
+        statement("list_findings_of_period"),
+        from_at,
+        to_at,
         after.at if after else None,
         after.id if after else None,
         page_size,
@@ -326,14 +346,19 @@ async def finish_repairs(
 async def list_repairs(
     connection: Connection,
     *,
-    since_reconciliation_no: int | None = None,
+    from_at: datetime | None = None,
+    to_at: datetime | None = None,
     after: PageAfter | None = None,
     page_size: int = 1_000,
 ) -> list[Record]:
-    """List repairs with the findings they repair, oldest first, by page."""
+    """List repairs with the findings they repair, oldest first, by page.
+
+    Of a half-open period: those that wait, or were proposed or executed in it.
+    """
     return await connection.fetch(
         statement("list_repairs"),
-        since_reconciliation_no,
+        from_at,
+        to_at,
         after.at if after else None,
         after.id if after else None,
         page_size,

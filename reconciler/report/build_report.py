@@ -1,59 +1,67 @@
 """Build the report from the result of a pass and the recorded findings."""
 
-import os
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Final
+from uuid import UUID
 
-from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, Record, findings, items, reconciled_rows
+from dueledger.ledger.store import Connection, items, reconciled_rows
 from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassResult
+from dueledger.reconciler.read.finding_pages import repairs_of_period
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
-from dueledger.reconciler.report.html_page import render_page
+from dueledger.reconciler.report.csv_list import ReportLists
+from dueledger.reconciler.report.details import finding_detail, planned_detail, repair_detail
+from dueledger.reconciler.report.row_samples import FindingSamples, RepairSamples
+from dueledger.reconciler.report_period import ReportPeriod
 from dueledger.reconciler.tallies import KindTally
 
-PAGE_ROWS: Final = 1_000
-_OWNER_ONLY: Final = 0o600
 _CHECKS: Final = tuple(model.KindChecks.model_fields)
 ALL_KINDS: Final = "*"
 
 
 async def build_report(
     connection: Connection,
+    record: PassRecord,
     result: PassResult,
+    period: ReportPeriod,
     *,
-    since: int,
-    dry_run: Sequence[PlannedRepair] = (),
+    planned: Sequence[PlannedRepair] = (),
+    lists: ReportLists | None = None,
 ) -> model.ReconciliationReport:
-    """Report what passes since number `since` found, as of this one."""
-    rows = await _all_findings(connection, since)
-    rows.sort(key=lambda row: (row["closed_at"] is not None, row["type"] == FindingType.LATE))
-    shown = [_finding(row) for row in rows[: model.FINDINGS_SHOWN_MAX]]
+    """Report a pass, and the findings and repairs of a period as they are after it.
+
+    The report has samples of these; `lists` gets all.
+    """
+    findings = FindingSamples(lists and lists.findings)
+    repairs = RepairSamples(lists and lists.repairs)
+    async for page in record.list_of_period(connection, period):
+        findings.add([finding_detail(row) for row in page])
+    recorded = set[UUID]()
+    async for page in repairs_of_period(connection, period):
+        recorded.update(row["id"] for row in page)
+        repairs.add([repair_detail(row) for row in page])
+    repairs.add([planned_detail(each) for each in planned if each.id not in recorded])
     accounting = _accounting(result)
     totals = _totals(accounting)
-    summary = _summary(rows)
-    open_rows = [row for row in rows if row["resolution"] == Resolution.OPEN]
+    summary = findings.summary()
     before = [mark.complete_before for mark in result.watermarks]
-    oldest = min((row["first_seen_at"] for row in open_rows), default=result.as_of)
-    omitted = result.omitted.total()
-    omitted_open = sum(result.omitted_open.values())
+    oldest = findings.oldest_open_at or result.as_of
     return model.ReconciliationReport(
         software_version=_software_version(),
         reconciliation_no=result.reconciliation_no,
-        since_reconciliation_no=since,
+        period=model.Period(from_date=period.from_date, to_date=period.to_date),
         as_of=result.as_of,
         started_at=result.started_at,
         duration_seconds=round(result.duration_seconds, 3),
         tzdata=tzdata_version(),
         statement=model.make_statement(
-            len(open_rows) + omitted_open,
+            sum(row.open for row in summary) + sum(result.omitted_open.values()),
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
             oldest_days=(result.as_of - oldest).total_seconds() / 86_400,
@@ -74,9 +82,14 @@ async def build_report(
         totals=totals,
         identity=[_identity(row) for row in result.accounting],
         summary=summary,
-        findings=shown,
-        findings_omitted=omitted + len(rows) - len(shown),
-        repairs=await _repairs(connection, since, dry_run),
+        findings=findings.samples(),
+        findings_count=findings.count,
+        findings_omitted=result.omitted.total(),
+        findings_file=lists and lists.findings_file,
+        repairs=repairs.samples(),
+        repairs_count=repairs.count,
+        repairs_executed=repairs.executed,
+        repairs_file=lists and lists.repairs_file,
         sources=_sources(result),
         rules=_rules(result),
         timeliness=_timeliness(result),
@@ -85,96 +98,6 @@ async def build_report(
             for row in await reconciled_rows.count_rejected_writes(connection)
         ],
     )
-
-
-def write_report(report: model.ReconciliationReport, directory: Path) -> tuple[Path, Path]:
-    """Write the JSON and the page; return their paths. An earlier report of the number is kept."""
-    directory.mkdir(parents=True, exist_ok=True)
-    stem = f"reconciliation-{report.reconciliation_no}"
-    json_path, html_path = directory / f"{stem}.json", directory / f"{stem}.html"
-    _write_private(json_path, report.as_json())
-    _write_private(html_path, render_page(report).encode())
-    return json_path, html_path
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone may read: it has business keys, and what went wrong."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _OWNER_ONLY)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, _OWNER_ONLY)  # a file that was there before has a mode of its own
-        file.write(content)
-
-
-async def _all_findings(connection: Connection, since: int) -> list[Record]:
-    rows: list[Record] = []
-    after: findings.PageAfter | None = None
-    while len(rows) <= model.FINDINGS_SHOWN_MAX * 10:
-        page = await findings.list_findings(
-            connection,
-            open_only=False,
-            since_reconciliation_no=since,
-            after=after,
-            page_size=PAGE_ROWS,
-        )
-        rows += page
-        if len(page) < PAGE_ROWS:
-            break
-        after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])
-    return rows
-
-
-def _finding(row: Record) -> model.FindingDetail:
-    rule = FINDING_RULES[FindingType(row["type"])]
-    return model.FindingDetail(
-        id=row["id"],
-        type=row["type"],
-        severity=row["severity"],
-        owner=rule.owner,
-        tenant=row["tenant"],
-        kind=row["kind"],
-        subject=row["subject"],
-        item_id=row["item_id"],
-        business_key=row["business_key"],
-        effective_date=row["effective_date"],
-        due_at=row["due_at"],
-        sentence=row["sentence"],
-        expected=row["expected"],
-        actual=row["actual"],
-        first_seen_at=row["first_seen_at"],
-        last_seen_at=row["last_seen_at"],
-        closed_at=row["closed_at"],
-        opened_count=row["opened_count"],
-        resolution=row["resolution"],
-        reason=row["reason"],
-    )
-
-
-def _summary(rows: Sequence[Record]) -> list[model.SummaryRow]:
-    by_type: defaultdict[FindingType, list[Record]] = defaultdict(list)
-    for row in rows:
-        by_type[FindingType(row["type"])].append(row)
-    summary: list[model.SummaryRow] = []
-    for type_ in FindingType:
-        found = by_type[type_]
-        if not found:
-            continue
-        rule = FINDING_RULES[type_]
-        opened = sum(row["resolution"] == Resolution.OPEN for row in found)
-        repaired = sum(row["resolution"] == Resolution.REPAIRED for row in found)
-        summary.append(
-            model.SummaryRow(
-                type=type_,
-                severity=rule.severity,
-                owner=rule.owner,
-                meaning=rule.meaning,
-                found=len(found),
-                open=opened,
-                repaired=repaired,
-                explained=len(found) - opened - repaired,
-                oldest_seen_at=min(row["first_seen_at"] for row in found),
-            )
-        )
-    return summary
 
 
 def _accounting(result: PassResult) -> list[model.AccountingRow]:
@@ -264,61 +187,6 @@ def _identity(row: items.Accounting) -> model.IdentityRow:
         ended=row.items - row.open - row.difference,
         difference=row.difference,
     )
-
-
-async def _repairs(
-    connection: Connection, since: int, dry_run: Sequence[PlannedRepair]
-) -> list[model.RepairDetail]:
-    rows = await findings.list_repairs(
-        connection, since_reconciliation_no=since, page_size=model.FINDINGS_SHOWN_MAX
-    )
-    recorded = {row["id"] for row in rows}
-    done = [
-        model.RepairDetail(
-            id=row["id"],
-            finding_id=row["finding_id"],
-            type=row["type"],
-            tenant=row["tenant"],
-            kind=row["kind"],
-            subject=row["subject"],
-            action=row["action"],
-            would=row["command"]["would"],
-            before=row["command"]["before"],
-            after=row["command"]["after"],
-            status=row["status"],
-            proposed_by=row["proposed_by"],
-            held_because=row["held_because"],
-            approved_by=row["approved_by"],
-            executed_at=row["executed_at"],
-            executed_by=row["executed_by"],
-            outcome=row["outcome"],
-        )
-        for row in rows
-    ]
-    planned = [
-        model.RepairDetail(
-            id=repair.id,
-            finding_id=repair.finding_id,
-            type=repair.finding_type,
-            tenant=repair.tenant,
-            kind=repair.kind,
-            subject=repair.subject,
-            action=repair.action,
-            would=repair.would,
-            before=repair.before,
-            after=repair.after,
-            status=None,
-            proposed_by=None,
-            held_because=repair.asks,
-            approved_by=None,
-            executed_at=None,
-            executed_by=None,
-            outcome=None,
-        )
-        for repair in dry_run
-        if repair.id not in recorded
-    ]
-    return done + planned
 
 
 def _sources(result: PassResult) -> list[model.SourceRow]:

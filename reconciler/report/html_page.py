@@ -10,8 +10,8 @@ from dueledger.ledger.visible_text import visible
 from dueledger.reconciler.find.findings import span
 from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
 
-SHOWN_MAX: Final = 500
-"""Findings and repairs that the page lists; the JSON has all of them."""
+RULES_MAX: Final = 500
+"""Versions that the page lists; the JSON has all of them."""
 
 _STATES: Final = (
     *(
@@ -32,7 +32,7 @@ _STATES: Final = (
 def render_page(report: ReconciliationReport) -> str:
     """Return the page of a report."""
     return _ENVIRONMENT.get_template("report.html.j2").render(
-        report=report, states=_STATES, checks=tuple(KindChecks.model_fields), shown_max=SHOWN_MAX
+        report=report, states=_STATES, checks=tuple(KindChecks.model_fields), rules_max=RULES_MAX
     )
 
 

@@ -19,7 +19,6 @@ from dueledger.ledger.finding_types import (
 from dueledger.ledger.visible_text import escape_json
 
 SCHEMA_VERSION: Final = "1.0"
-FINDINGS_SHOWN_MAX: Final = 10_000
 NOT_PROVEN: Final = (
     "Populations that are not listed under sources, and items that a listed one does not know.",
     "That the evidence outside is genuine: its presence is checked, not its content.",
@@ -41,6 +40,17 @@ class StatementVerdict(StrEnum):
 
 class _ReportPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Period(_ReportPart):
+    """A half-open range of dates in UTC, on business time. Without `to_date` it ends now.
+
+    A finding belongs to it if it is open, if it was open at any time of the period, or if what it
+    is about was due in it; a repair if it waits, or was proposed or executed in it.
+    """
+
+    from_date: date
+    to_date: date | None
 
 
 class ReportStatement(_ReportPart):
@@ -251,12 +261,17 @@ class RejectedWrites(_ReportPart):
 
 
 class ReconciliationReport(_ReportPart):
-    """The report of one reconciliation; one that was not recorded has no number."""
+    """The report of one reconciliation; one that was not recorded has no number.
+
+    `findings` and `repairs` are samples of those of the period, which `findings_count` and
+    `repairs_count` count; the files beside the report list all. `findings_omitted` were found by
+    this pass beyond what it records.
+    """
 
     schema_version: str = SCHEMA_VERSION
     software_version: str
     reconciliation_no: int | None
-    since_reconciliation_no: int
+    period: Period
     as_of: datetime
     started_at: datetime
     duration_seconds: float
@@ -268,8 +283,13 @@ class ReconciliationReport(_ReportPart):
     identity: list[IdentityRow]
     summary: list[SummaryRow]
     findings: list[FindingDetail]
+    findings_count: Count
     findings_omitted: Count
+    findings_file: str | None
     repairs: list[RepairDetail]
+    repairs_count: Count
+    repairs_executed: Count
+    repairs_file: str | None
     sources: list[SourceRow]
     rules: list[RuleRow]
     timeliness: list[TimelinessRow]

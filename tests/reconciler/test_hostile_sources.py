@@ -13,7 +13,7 @@ from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
 from dueledger.reconciler.expect.build_expectation import build_expectation
-from dueledger.reconciler.report.build_report import write_report
+from dueledger.reconciler.report.files import ReportFiles
 from dueledger.reconciler.settings import load_sources
 
 from .conftest import NOON
@@ -197,14 +197,13 @@ async def test_a_report_is_for_its_owner_alone(
     tmp_path: Path,
 ) -> None:
     reconciler = make_reconciler()
-    await reconciler.run_pass()
-    report = await reconciler.report()
-    earlier = tmp_path / f"reconciliation-{report.reconciliation_no}.json"
-    earlier.write_text("an earlier one")
-    earlier.chmod(0o644)
-    paths = write_report(report, tmp_path)
-    assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o600]
-    assert paths[0].read_bytes() == report.as_json()
+    result = await reconciler.run_pass()
+    files = ReportFiles.of(tmp_path, result)
+    files.json.write_text("an earlier one")
+    files.json.chmod(0o644)
+    report = await reconciler.report(directory=tmp_path)
+    assert [path.stat().st_mode & 0o777 for path in files] == [0o600] * 4
+    assert files.json.read_bytes() == report.as_json()
 
 
 async def test_payloads_of_a_population_wait_in_memory_only_up_to_their_bound(

@@ -236,12 +236,11 @@ async def test_once_leaves_a_report_of_what_was_found_and_repaired(
     )
 
     assert (result.findings_found, result.findings_open, result.repairs_executed) == (3, 0, 3)
-    assert result.json_path is not None
-    assert result.html_path is not None
-    report = orjson.loads(result.json_path.read_bytes())
+    assert result.files is not None
+    report = orjson.loads(result.files.json.read_bytes())
     assert [row["repaired"] for row in report["summary"]] == [3]
     assert report["totals"]["difference"] == 0
-    page = result.html_path.read_text()
+    page = result.files.html.read_text()
     assert "<script" not in page
     assert "http" not in page
     assert "✓ repaired" in page

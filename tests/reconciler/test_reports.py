@@ -1,8 +1,11 @@
 """What a report says that findings alone do not."""
 
+import csv
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
 
 import asyncpg
 import pytest
@@ -18,10 +21,10 @@ from dueledger.reconciler import (
     SqlEvidence,
     SqlPopulation,
 )
+from dueledger.reconciler.report.files import ReportFiles
 from dueledger.reconciler.report.html_page import render_page
 from dueledger.reconciler.report.model import StatementVerdict
-
-from .conftest import NOON
+from tests.reconciler.conftest import NOON
 
 Make = Callable[..., Reconciler]
 Drafts = Callable[..., list[ItemDraft]]
@@ -109,3 +112,126 @@ async def test_g11_rows_that_cannot_be_read_are_skipped_with_their_reason(
     (source,) = [source for source in report.sources if source.name == "policies"]
     assert sum(skipped.count for skipped in source.skipped) == 2
     assert "business_key is null" in {skipped.reason for skipped in source.skipped}
+
+
+LATE: Final = 25_000
+BYTES_MAX: Final = 2_000_000
+LATE_FINDINGS: Final = """
+insert into ledger.finding (
+  id, type, severity, tenant, kind, subject, item_id, business_key, effective_date, due_at,
+  sentence, expected, actual, first_seen_at, last_seen_at, closed_at, resolution, reason)
+select gen_random_uuid(), 'LATE', 'information', 'acme', 'PolicyRenewalDue', i::text,
+  gen_random_uuid(), 'policy-' || i, '2027-02-20', '2027-02-20',
+  'PolicyRenewalDue of policy-' || i || ', effective 2027-02-20, was completed at 2027-02-20 '
+  '03:00:00 UTC, 2 h after its SLA.',
+  '{"complete_by": "2027-02-20T01:00:00+00:00", "state": "completed"}',
+  '{"completed_at": "2027-02-20T03:00:00+00:00", "state": "completed"}',
+  '2027-02-20 04:00+00', '2027-02-27', '2027-02-20 04:00+00', 'explained', 'information'
+from generate_series(1, $1) i
+"""
+FINDING: Final = """
+insert into ledger.finding (
+  id, type, severity, tenant, kind, subject, business_key, due_at, sentence, expected, actual,
+  first_seen_at, last_seen_at, closed_at, resolution, reason)
+select gen_random_uuid(), type, severity, 'acme', 'K', subject, subject, due_at, 'What differs.',
+  '{"b": 2, "a": "1"}', '{}', seen_at, seen_at, closed_at,
+  case when closed_at is null then 'open' else 'explained' end, null
+from (values ($1, $2, $3, $4::timestamptz, $5::timestamptz, $6::timestamptz))
+  as v (type, severity, subject, seen_at, closed_at, due_at)
+"""
+
+
+async def test_g11_a_report_of_25_000_late_items_is_short_and_a_file_beside_it_has_all(
+    frozen: Connection, make_reconciler: Make, tmp_path: Path
+) -> None:
+    await frozen.execute(LATE_FINDINGS, LATE)
+    for type_, severity, subject, hours in (
+        ("UNEXPECTED", "warning", "=cmd|' /C calc'!A1", 9),
+        ("OVERDUE", "error", '+49 89\n1, "2"', 3),
+        ("OVERDUE", "error", "é 保険", 5),
+        ("UNBALANCED", "critical", "@sum", 1),
+        ("WRONG_DATE", "error", "-1", 4),
+    ):
+        seen_at = NOON - timedelta(hours=hours)
+        await frozen.execute(FINDING, type_, severity, subject, seen_at, None, None)
+    reconciler = make_reconciler()
+    result = await reconciler.run_pass()
+
+    report = await reconciler.report(directory=tmp_path)
+
+    files = ReportFiles.of(tmp_path, result)
+    assert max(files.html.stat().st_size, files.json.stat().st_size) < BYTES_MAX
+    assert report.statement.verdict is StatementVerdict.NOT_COMPLETE
+    assert [(row.type, row.found) for row in report.summary][-1] == (FindingType.LATE, LATE)
+    assert [each.subject for each in report.findings[:5]] == [
+        "@sum",
+        "é 保険",
+        "-1",
+        '+49 89\n1, "2"',
+        "=cmd|' /C calc'!A1",
+    ]
+    assert {each.type for each in report.findings[5:]} == {FindingType.LATE}
+    assert f"of {LATE + 5:,} shown" in files.html.read_text()
+    assert files.findings.name in files.html.read_text()
+    content = files.findings.read_bytes()
+    assert content.count(b"\r\n") == content.count(b"\n") == LATE + 6
+    rows = list(csv.DictReader(content.decode().splitlines()))
+    assert list(rows[0]) == list(type(report.findings[0]).model_fields)
+    assert len({row["id"] for row in rows}) == LATE + 5
+    assert [row["business_key"] for row in rows[-5:]] == [
+        "'=cmd|' /C calc'!A1",
+        "é 保険",
+        "'-1",
+        '\'+49 89\\n1, "2"',
+        "'@sum",
+    ]
+    assert rows[-1]["first_seen_at"] == (NOON - timedelta(hours=1)).isoformat()
+    assert rows[-1]["expected"] == '{"a":"1","b":2}'
+    assert rows[-1]["closed_at"] == ""
+
+
+async def test_g11_a_report_has_the_findings_and_repairs_of_its_period_whoever_found_them(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+) -> None:
+    """Those of an earlier process, too: the period decides, and what is open is never left out."""
+    for subject, seen, closed, due in (
+        ("before the period", 90, 60, None),
+        ("ended in it", 60, 20, None),
+        ("due in it", 90, 60, 20),
+        ("open, of another source", 90, None, None),
+    ):
+        days = [
+            None if each is None else NOON - timedelta(days=each) for each in (seen, closed, due)
+        ]
+        await frozen.execute(FINDING, "LATE_ARRIVING", "warning", subject, *days)
+    await owe(make_drafts(2, due_at=NOON))
+    earlier = make_reconciler(ReconcilerSources((policies,)))
+    await earlier.run_pass()
+    assert await earlier.repair(await earlier.plan()) == 2
+    later = make_reconciler(ReconcilerSources((policies,)))
+    await later.run_pass()
+
+    report = await later.report()
+
+    assert report.period.model_dump() == {"from_date": date(2027, 1, 25), "to_date": None}
+    assert {each.subject for each in report.findings if each.type == "LATE_ARRIVING"} == {
+        "ended in it",
+        "due in it",
+        "open, of another source",
+    }
+    assert (report.findings_count, report.repairs_count, report.repairs_executed) == (5, 2, 2)
+    before = await later.report(dates=(date(2026, 12, 1), date(2027, 1, 1)))
+    assert {each.subject for each in before.findings} == {
+        "before the period",
+        "ended in it",
+        "due in it",
+        "open, of another source",
+    }
+    assert before.repairs == []
+    assert before.statement == report.statement.model_copy(
+        update={"sentence": before.statement.sentence}
+    )

@@ -4,10 +4,9 @@
 -- $1 open_only boolean
 -- $2 tenant text
 -- $3 type text
--- $4 seen_since_reconciliation_no bigint
--- $5 after_seen_at timestamptz
--- $6 after_id uuid
--- $7 page_size integer
+-- $4 after_seen_at timestamptz
+-- $5 after_id uuid
+-- $6 page_size integer
 -- index: finding_seen_idx
 -- locks: none
 select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
@@ -17,7 +16,6 @@ from ledger.finding f
 where (not $1::boolean or f.closed_at is null)
   and ($2::text is null or f.tenant = $2::text)
   and ($3::text is null or f.type = $3::text)
-  and ($4::bigint is null or f.reconciliation_no >= $4::bigint)
-  and ($5::timestamptz is null or (f.first_seen_at, f.id) > ($5::timestamptz, $6::uuid))
+  and ($4::timestamptz is null or (f.first_seen_at, f.id) > ($4::timestamptz, $5::uuid))
 order by f.first_seen_at, f.id
-limit $7::integer
+limit $6::integer

@@ -1,10 +1,11 @@
--- List repairs with their findings' types, oldest first, a page at a time; only those of one pass's findings on request.
+-- List repairs with their findings' types, oldest first, a page at a time; on request those that wait, or were proposed or executed in a period.
 -- returns: zero or more
 -- roles: reconciler
--- $1 seen_since_reconciliation_no bigint
--- $2 after_proposed_at timestamptz
--- $3 after_id uuid
--- $4 page_size integer
+-- $1 from_at timestamptz
+-- $2 to_at timestamptz
+-- $3 after_proposed_at timestamptz
+-- $4 after_id uuid
+-- $5 page_size integer
 -- index: none
 -- locks: none
 select r.id, r.finding_id, f.type, f.tenant, f.kind, f.subject, r.action, r.status, r.proposed_at, p.name as proposed_by,
@@ -14,7 +15,9 @@ join ledger.finding f on f.id = r.finding_id
 join ledger.actor p on p.actor_no = r.proposed_by
 left join ledger.actor a on a.actor_no = r.approved_by
 left join ledger.actor e on e.actor_no = r.executed_by
-where ($1::bigint is null or f.reconciliation_no >= $1::bigint)
-  and ($2::timestamptz is null or (r.proposed_at, r.id) > ($2::timestamptz, $3::uuid))
+where (
+    r.status = 'proposed'
+    or r.proposed_at < coalesce($2::timestamptz, 'infinity') and r.executed_at >= coalesce($1::timestamptz, '-infinity'))
+  and ($3::timestamptz is null or (r.proposed_at, r.id) > ($3::timestamptz, $4::uuid))
 order by r.proposed_at, r.id
-limit $4::integer
+limit $5::integer

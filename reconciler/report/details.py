@@ -1,0 +1,80 @@
+"""One finding and one repair, as the report has them."""
+
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType
+from dueledger.ledger.store import Record
+from dueledger.reconciler.pass_record import FindingRow
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair
+from dueledger.reconciler.report import model
+
+
+def finding_detail(row: FindingRow) -> model.FindingDetail:
+    """Return a finding as the report has it."""
+    rule = FINDING_RULES[FindingType(row["type"])]
+    return model.FindingDetail(
+        id=row["id"],
+        type=row["type"],
+        severity=row["severity"],
+        owner=rule.owner,
+        tenant=row["tenant"],
+        kind=row["kind"],
+        subject=row["subject"],
+        item_id=row["item_id"],
+        business_key=row["business_key"],
+        effective_date=row["effective_date"],
+        due_at=row["due_at"],
+        sentence=row["sentence"],
+        expected=row["expected"],
+        actual=row["actual"],
+        first_seen_at=row["first_seen_at"],
+        last_seen_at=row["last_seen_at"],
+        closed_at=row["closed_at"],
+        opened_count=row["opened_count"],
+        resolution=row["resolution"],
+        reason=row["reason"],
+    )
+
+
+def repair_detail(row: Record) -> model.RepairDetail:
+    """Return a repair as the report has it."""
+    return model.RepairDetail(
+        id=row["id"],
+        finding_id=row["finding_id"],
+        type=row["type"],
+        tenant=row["tenant"],
+        kind=row["kind"],
+        subject=row["subject"],
+        action=row["action"],
+        would=row["command"]["would"],
+        before=row["command"]["before"],
+        after=row["command"]["after"],
+        status=row["status"],
+        proposed_by=row["proposed_by"],
+        held_because=row["held_because"],
+        approved_by=row["approved_by"],
+        executed_at=row["executed_at"],
+        executed_by=row["executed_by"],
+        outcome=row["outcome"],
+    )
+
+
+def planned_detail(repair: PlannedRepair) -> model.RepairDetail:
+    """Return a repair of a dry run, which is not recorded."""
+    return model.RepairDetail(
+        id=repair.id,
+        finding_id=repair.finding_id,
+        type=repair.finding_type,
+        tenant=repair.tenant,
+        kind=repair.kind,
+        subject=repair.subject,
+        action=repair.action,
+        would=repair.would,
+        before=repair.before,
+        after=repair.after,
+        status=None,
+        proposed_by=None,
+        held_because=repair.asks,
+        approved_by=None,
+        executed_at=None,
+        executed_by=None,
+        outcome=None,
+    )
