@@ -37,6 +37,7 @@ def unfit_key(row: Record) -> Finding:
         f"{may_others}.",
         expected={"held": fault == "not_held"},
         actual={
+            "fault": fault,
             "held": fault != "not_held",
             "held_at": row["held_at"].isoformat() if row["held_at"] else None,
             "ended_at": ended_at.isoformat() if ended_at else None,

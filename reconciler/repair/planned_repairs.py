@@ -16,6 +16,8 @@ from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 _ASKED: Final = "the policy of its kind: a person approves it"
+_FREED: Final = frozenset({"ended", "no_item"})
+"""Faults of held keys that `free_ended_keys` mends."""
 ENDED: Final = frozenset({"cancelled", "skipped", "superseded", "written_off", "none"})
 """States of an item with an effect outside that only a person can reconcile with it."""
 
@@ -177,8 +179,8 @@ def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]
 
 
 def _release(row: FindingRow) -> tuple[str, dict[str, Any]] | None:
-    """Return the release of a holder; whose a key is that no ended item has, a person decides."""
-    if row["type"] == FindingType.HELD_KEY and row["actual"]["ended_at"] is None:
+    """Return the release of a holder. Of the keys, those of ended or missing items are released."""
+    if row["type"] == FindingType.HELD_KEY and row["actual"]["fault"] not in _FREED:
         return None
     holder = row["subject"]
     return f"Release what {holder} still has, although its time is over.", {"holder": holder}

@@ -47,19 +47,34 @@ async def test_g11_what_is_done_about_a_finding_is_declared_by_tenant_kind_and_t
     actor_no: int,
     tmp_path: Path,
 ) -> None:
+    overdue, missing = FindingType.OVERDUE, FindingType.MISSING
     kinds = {name: f"{name.title()}Due" for name in Treatment}
-    parked = [draft for kind in kinds.values() for draft in make_drafts(1, kind=kind)]
+    # An item that was handed out and has no evidence waits for a person under every policy.
+    materialised = {Treatment.AUTO, Treatment.PROPOSE}
+    declared = {name: missing if name in materialised else overdue for name in Treatment}
+    parked = [
+        draft
+        for name, type_ in declared.items()
+        if type_ is overdue
+        for draft in make_drafts(1, kind=kinds[name])
+    ]
     file = tmp_path / "sources.yaml"
     file.write_text(
         "repairs:\n"
         + "".join(
-            f"  - {{tenant: acme, kind: {kind}, findings: {{OVERDUE: {name}}}}}\n"
+            f"  - {{tenant: acme, kind: {kind}, findings: {{{declared[name]}: {name}}}}}\n"
             for name, kind in kinds.items()
         )
     )
     await emit_items(frozen, parked, actor_no=actor_no)
     await complete_all(TransitionEvent.PARKED)
-    await owe(make_drafts(1, kind=kinds[Treatment.NEVER], due_at=NOON, prefix="another"))
+    await owe(
+        [
+            draft
+            for name in (*materialised, Treatment.NEVER)
+            for draft in make_drafts(1, kind=kinds[name], due_at=NOON, prefix="another")
+        ]
+    )
     sources = ReconcilerSources((policies,), (), load_sources(file).policies)
     publisher = KeptCommands()
     reconciler = make_reconciler(sources, publisher=publisher)
@@ -68,13 +83,12 @@ async def test_g11_what_is_done_about_a_finding_is_declared_by_tenant_kind_and_t
     planned = {(each.kind, each.finding_type): each for each in await reconciler.plan()}
     await reconciler.repair(list(planned.values()))
 
-    overdue = FindingType.OVERDUE
     assert {key: each.action for key, each in planned.items()} == {
-        (kinds[Treatment.AUTO], overdue): RepairAction.REDRIVE,
-        (kinds[Treatment.PROPOSE], overdue): RepairAction.REDRIVE,
+        (kinds[Treatment.AUTO], missing): RepairAction.MATERIALISE,
+        (kinds[Treatment.PROPOSE], missing): RepairAction.MATERIALISE,
         (kinds[Treatment.ESCALATE], overdue): RepairAction.ESCALATE,
         # Another type of the same kind is repaired as by default.
-        (kinds[Treatment.NEVER], FindingType.MISSING): RepairAction.MATERIALISE,
+        (kinds[Treatment.NEVER], missing): RepairAction.MATERIALISE,
     }
     repairs = {row["kind"]: row for row in await findings.list_repairs(frozen)}
     assert {kind: row["status"] for kind, row in repairs.items()} == {

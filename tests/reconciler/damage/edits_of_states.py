@@ -145,6 +145,7 @@ EDITS_OF_STATES: Final = (
         HOLD_FOR_NONE,
         FindingType.HELD_KEY,
         "select 'key:' || 1000000000 + $1::bigint",
+        mending=Mending.REPAIR,
     ),
     edit(
         "available in 2199",
