@@ -1,8 +1,8 @@
 """Bounds on processor time that hold on a machine that others use too."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from math import inf
-from time import thread_time
+from time import monotonic, thread_time
 from typing import Final
 
 import pytest
@@ -23,3 +23,18 @@ def check_cheap(act: Callable[[], object], *, seconds: float) -> None:
         if least < seconds:
             return
     pytest.fail(f"takes {least:.3f} s of processor time, more than {seconds} s")
+
+
+async def least_seconds(act: Callable[[], Awaitable[object]], *, enough: float) -> float:
+    """Return how long `act` takes at the fastest of up to five attempts; it ends with one in time.
+
+    Of what Postgres computes too: its processor time is no more than the time that passes.
+    """
+    least = inf
+    for _ in range(ATTEMPTS):
+        before = monotonic()
+        await act()
+        least = min(least, monotonic() - before)
+        if least <= enough:
+            break
+    return least

@@ -35,33 +35,49 @@ def emit(
     dsn: DsnOption = None,
 ) -> None:
     """Emit one item. Repeating it with the same key, cycle and date changes nothing."""
-    emitted = run(_emit(dsn, tenant, kind, key, (effective_date, due_at), (cycle, lane, payload)))
+    emitted = run(
+        emit_item(
+            dsn,
+            tenant=tenant,
+            kind=kind,
+            key=key,
+            effective_date=effective_date,
+            due_at=due_at,
+            cycle=cycle,
+            lane=lane,
+            payload=payload,
+        )
+    )
     if json_:
         print_document(emitted)
     else:
         print_fields(emitted)
 
 
-async def _emit(
+async def emit_item(
     dsn: str | None,
+    *,
     tenant: str,
     kind: str,
     key: str,
-    dates: tuple[str, str],
-    terms: tuple[str, str, str],
+    effective_date: str,
+    due_at: str,
+    cycle: str,
+    lane: str,
+    payload: str,
 ) -> dict[str, object]:
+    """Emit the item that the options of the command describe."""
     from dueledger.ledger.rules.drafts import ItemDraft
     from dueledger.ledger.store.items import emit_items
 
-    cycle, lane, payload = terms
     draft = ItemDraft(
         tenant=tenant,
         kind=kind,
         lane=lane,
         business_key=key,
         cycle=cycle,
-        effective_date=options.read_date(dates[0], "--effective-date"),
-        due_at=options.read_instant(dates[1], "--due-at"),
+        effective_date=options.read_date(effective_date, "--effective-date"),
+        due_at=options.read_instant(due_at, "--due-at"),
         payload=payload,
     )
     async with ledger_connection(dsn) as connection:

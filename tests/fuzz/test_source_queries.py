@@ -1,5 +1,6 @@
 """Queries of sources, and their rows, that mean harm: read, or the source's failure."""
 
+from contextlib import suppress
 from datetime import date
 from typing import Final
 
@@ -9,7 +10,7 @@ from dueledger.ledger.store import Connection
 from dueledger.reconciler.sources import EvidenceQuery, SourceFailed, SourceTotals
 from dueledger.reconciler.sql_sources import SqlEvidence, SqlPopulation
 from tests.fuzz.hostile_inputs import HostileInputs
-from tests.fuzz.test_doors import inputs_of, numbers
+from tests.fuzz.test_doors import COUNTS, find_faults, inputs_of
 
 COLUMNS: Final[dict[str, str]] = {
     "tenant": "'acme'",
@@ -69,17 +70,13 @@ async def _read(inputs: HostileInputs, dsn: str) -> None:
     await proof.find_lacking([wanted], SourceTotals())
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(3_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", COUNTS)
 async def test_a_query_of_a_source_is_read_or_fails_it(
     database: str, connection: Connection, count: int
 ) -> None:
-    faults: dict[int, str] = {}
-    for number in numbers(count):
-        try:
+    async def read(number: int) -> None:
+        with suppress(SourceFailed):
             await _read(inputs_of("query", number), database)
-        except SourceFailed:
-            continue
-        except Exception as error:  # noqa: BLE001 - each is a fault of the reader
-            faults[number] = f"{type(error).__name__}: {str(error)[:200]}"
-    assert faults == {}
+
+    assert await find_faults(read, count) == {}
     assert await connection.fetchval("select count(*) from ledger.kind") == 0
