@@ -78,7 +78,7 @@ check-sql: env ## lock hazards in schema and migrations; statement headers and s
 schema: env ## write sql/schema.sql, docs/states.md, docs/definition.schema.json and docs/report.schema.json again from their sources
 	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql tests/test_definitions.py tests/reconciler/test_comparison.py -q -k 'schema_dump or docs_show or published_schema'
 
-check-docs: env ## links, addresses and paths in everything that is tracked
+check-docs: env ## links, addresses, paths and names of tests in everything that is tracked
 	$(BIN)/python tools/check_docs.py
 
 format: env ## format the code and fix what ruff can

@@ -1,14 +1,16 @@
 """Check that tracked text works in any clone.
 
-Links in Markdown must lead to a file and a heading that exist, and a path in backticks that begins
-with a folder of the code must exist. No tracked file may name an absolute path of somebody's
-machine or the host of a package index: such a lock or script works for one person only.
+Links in Markdown must lead to a file and a heading that exist. A path in backticks that begins with
+a folder of the code must exist, and so must a test that is named there. No tracked file may name an
+absolute path of somebody's machine or the host of a package index: such a lock or script works for
+one person only.
 """
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from fnmatch import filter as matching
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +26,9 @@ _ANCHOR: Final = re.compile(r'<a\s+(?:id|name)="([^"]+)"')
 _CODE_PATH: Final = re.compile(
     r"`((?:allocator|bench|examples|ledger|reconciler|sql|tests|tools|workers)/[\w./*-]+)`"
 )
+# A test by its whole name, or several as `test_hostile_*`.
+_TEST: Final = re.compile(r"`(test_[\w*]+)`")
+_TEST_FUNCTION: Final = re.compile(r"^ *(?:async )?def (test_\w+)\(", re.MULTILINE)
 _HISTORY: Final = frozenset({"CHANGELOG.md"})
 """It has names of their time, which may no longer exist."""
 
@@ -101,6 +106,18 @@ def _missing_paths(path: Path, text: str) -> Iterator[str]:
             yield f"{where}: {match.group(1)} is not a file of this repository"
 
 
+def _test_names() -> set[str]:
+    texts = (path.read_text("utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    return {name for text in texts for name in _TEST_FUNCTION.findall(text)}
+
+
+def _missing_tests(path: Path, text: str, names: Collection[str]) -> Iterator[str]:
+    for match in _TEST.finditer(_FENCE.sub(_blank, text)):
+        if not matching(names, match.group(1)):
+            where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
+            yield f"{where}: {match.group(1)} is not a test of this repository"
+
+
 def _matches(path: Path, text: str, pattern: re.Pattern[str], what: str) -> Iterator[str]:
     for match in pattern.finditer(text):
         yield f"{path.relative_to(ROOT)}:{_line(text, match.start())}: {what}: {match.group()}"
@@ -108,6 +125,7 @@ def _matches(path: Path, text: str, pattern: re.Pattern[str], what: str) -> Iter
 
 def findings() -> Iterator[str]:
     """Yield one line for each thing that would not work in another clone."""
+    test_names = _test_names()
     for path in _tracked():
         text = _text(path)
         if text is None:
@@ -116,6 +134,7 @@ def findings() -> Iterator[str]:
             yield from _broken_links(path, text)
             if path.name not in _HISTORY:
                 yield from _missing_paths(path, text)
+                yield from _missing_tests(path, text, test_names)
         if path != Path(__file__).resolve():
             yield from _matches(path, text, _MACHINE_PATH, "a path of one machine")
             yield from _matches(path, text, _INDEX_HOST, "the address of a package index")
