@@ -31,6 +31,7 @@ from dueledger.ledger.kafka.envelope import (
     REJECTED_TOPIC,
     REPAIR_TOPIC,
 )
+from dueledger.ledger.kafka.log_reader import open_log_reader
 from dueledger.ledger.kafka.topic_reader import started
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -324,7 +325,10 @@ async def test_all_processes_work_by_sasl_ssl(
     kind: str,
     eventually: Eventually,
 ) -> None:
-    """Items are published and worked; events, outcomes and poison are read; repairs are sent."""
+    """Items are published and worked; events, outcomes and poison are read; repairs are sent.
+
+    The reconciler reads the published items.
+    """
     secured = broker.settings("SCRAM-SHA-512", dsn=SecretStr(database))
     handlers = Handlers()
 
@@ -351,6 +355,12 @@ async def test_all_processes_work_by_sasl_ssl(
         await worker
 
     settings = KafkaSettings(**broker.settings("SCRAM-SHA-512"))
+    async with open_log_reader(settings, client="reconciler") as reader:
+        places = await reader.find_partitions([f"due.{kind}"])
+        bounds = await reader.read_bounds(places)
+        read = [batch.size for at in places async for batch in reader.read(at, *bounds[at])]
+    assert sum(read) == 20
+
     async with (
         open_intake(EventIntakeSettings(**secured)) as intake,
         open_outcome_intake(OutcomeIntakeSettings(**secured)) as outcomes,
