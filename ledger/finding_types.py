@@ -131,7 +131,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _DOMAIN,
         _ERROR,
         None,
-        "Cancelled, skipped or written off although it is owed, by no event, rule or person",
+        "Cancelled, skipped or written off by no event, rule or person",
     ),
     FindingType.PREMATURE: FindingRule(
         _OPERATOR, _ERROR, None, "Completed before it was due, or before it was emitted"

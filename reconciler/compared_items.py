@@ -19,7 +19,7 @@ class ExpectedItem(NamedTuple):
     them is an issue. `is_tolerated`: an issue that may exist and may be absent. `reinstates`: the
     event owes the item again if another withdrew it before. `terms_digest`: of what the item says
     beside its identity and due time (`item_terms.terms_digest`); None where its source does not.
-    `is_asserted`: a population names it.
+    `is_asserted`: a population names it. `skipped_for`: why its schedule records it as skipped.
     """
 
     id: bytes
@@ -43,6 +43,7 @@ class ExpectedItem(NamedTuple):
     reinstates: bool = True
     terms_digest: int | None = None
     is_asserted: bool = False
+    skipped_for: str | None = None
 
 
 ID: Final = ExpectedItem._fields.index("id")
@@ -74,6 +75,7 @@ def expected_row(
     reinstates: bool = True,
     terms_digest: int | None = None,
     is_asserted: bool = False,
+    skipped_for: str | None = None,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
     return (
@@ -98,14 +100,16 @@ def expected_row(
         reinstates,
         terms_digest,
         is_asserted,
+        skipped_for,
     )
 
 
 class ActualItem(NamedTuple):
     """One item of the ledger and what ended it, as ``list_outcomes_of_items`` lists them.
 
-    `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason.
-    `places`: in how many of `pending` and `review` it is.
+    `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason; no
+    person is one whose name is not a person's. `is_repair`: an executed repair did so. `has_run`:
+    its ending names a run. `places`: in how many of `pending` and `review` it is.
     """
 
     effective_date: date
@@ -124,4 +128,8 @@ class ActualItem(NamedTuple):
     ended_at: datetime | None
     ended_by: str | None
     ended_for: str | None
+    is_repair: bool
+    has_run: bool
+    overlap: int | None
+    tzdata: str | None
     places: int

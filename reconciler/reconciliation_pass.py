@@ -7,8 +7,10 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection, Pool, items, reconciled_rows
 from dueledger.reconciler.columns.engine import open_engine
+from dueledger.reconciler.compare.agreement import EndingGrounds
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.expect.build_expectation import build_expectation
@@ -152,7 +154,6 @@ class ReconciliationPass:
                 is_complete=expectation.is_complete(row["tenant"], row["kind"]),
                 is_single=expectation.is_single(row["tenant"], row["kind"]),
                 needs_evidence=(row["tenant"], row["kind"]) in self._evidence.by_kind,
-                ending_events=expectation.ending_events(row["tenant"], row["kind"]),
             )
             for row in await reconciled_rows.list_flow_rules(connection)
         }
@@ -170,6 +171,12 @@ class ReconciliationPass:
             expectation.is_beyond_horizon,
             expectation.triggered,
             await reconciled_rows.list_open_item_nos(connection),
+            EndingGrounds(
+                expectation.withdrawn.of_subject,
+                expectation.replaced_versions,
+                expectation.missed_after,
+                tzdata_version(),
+            ),
         )
 
     async def _compare_windows(

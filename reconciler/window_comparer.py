@@ -7,7 +7,7 @@ from typing import Final, final
 import numpy as np
 
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection
+from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.columns.engine import Compared, ComparisonEngine, FlowTally
 from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns
 from dueledger.reconciler.columns.fixed_width import Columns
@@ -78,13 +78,25 @@ class WindowComparer:
         judged.result.unowned_endings = int((compared.candidates["differences"] == UNOWNED).sum())
         for chunk in _chunks_of(compared):
             judged.add(await read_outcomes(connection, chunk))
-        return judged.finish(), count
+        result = judged.finish()
+        await _judge_overlapped(connection, result)
+        return result, count
 
     def _put_flows(self) -> None:
         flows = self._comparison.flows
         for flow in flows.values():
             self._kinds.setdefault(flow.key, len(self._kinds))
         self._engine.put("flow", _flow_columns(flows, self._kinds))
+
+
+async def _judge_overlapped(connection: Connection, result: WindowResult) -> None:
+    """Move to `unexcused` what ended for overlap while no other item of its key was open."""
+    for begin in range(0, len(result.overlapped), CHUNK_ROWS):
+        chunk = result.overlapped[begin : begin + CHUNK_ROWS]
+        lone = await reconciled_rows.list_lone_overlaps(
+            connection, [(item.effective_date, item.item_no) for item in chunk]
+        )
+        result.unexcused += [item for item in chunk if item.item_no in lone]
 
 
 def _flow_columns(flows: Mapping[int, FlowRules], kinds: Mapping[KindKey, int]) -> Columns:

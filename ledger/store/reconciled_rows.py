@@ -213,6 +213,16 @@ async def count_places(
     return {row["item_no"]: row for row in rows}
 
 
+async def list_lone_overlaps(
+    connection: Connection, places: Sequence[tuple[date, int]]
+) -> set[int]:
+    """Return the numbers of items that ended for overlap while no other of their key was open."""
+    rows = await connection.fetch(
+        statement("list_lone_overlaps"), [day for day, _ in places], [no for _, no in places]
+    )
+    return {row["item_no"] for row in rows}
+
+
 async def list_unowned_endings(
     connection: Connection, from_date: date, to_date: date, row_max: int
 ) -> list[Record]:
@@ -239,7 +249,7 @@ async def _still_so(connection: Connection, query: str, row_max: int) -> list[Re
 async def list_contradicted_endings(
     connection: Connection, from_date: date, to_date: date, row_max: int
 ) -> list[Record]:
-    """List completed items of a range of effective dates of which their run knows nothing."""
+    """List transitions of a range of effective dates that are not as their runs have them."""
     return await connection.fetch(
         statement("list_contradicted_endings"), from_date, to_date, row_max
     )

@@ -1,9 +1,14 @@
 """Whether an item of the ledger agrees with what its source says of it. Pure."""
 
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import Enum
 from typing import Any, Final
 
-from dueledger.ledger.rules.event_issues import microseconds_of
+from dueledger.ledger.rules.drafts import ItemSubject, Overlap
+from dueledger.ledger.rules.event_issues import Withdrawal, microseconds_of
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.schedule.resolution import SkipReason
 from dueledger.ledger.states import TransitionEvent
@@ -14,12 +19,17 @@ COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
 SKIPPED: Final = int(TransitionEvent.SKIPPED)
 CANCELLED: Final = int(TransitionEvent.CANCELLED)
+WRITTEN_OFF: Final = int(TransitionEvent.WRITTEN_OFF)
 WITHDRAWN: Final = frozenset({SUPERSEDED, SKIPPED})
 EXPLAINING: Final = WITHDRAWN | {CANCELLED}
-JUDGES: Final = frozenset({ActorKind.PERSON, ActorKind.RECONCILER})
-PROCESSES: Final = frozenset(ActorKind) - JUDGES - {ActorKind.SERVICE}
+PROCESSES: Final = frozenset(ActorKind) - {ActorKind.PERSON, ActorKind.SERVICE}
+NEWER_VERSION: Final = "version"
 OVERLAP: Final = "overlap"
-SKIPPED_FOR: Final = frozenset({*SkipReason, MISSED_REASON, OVERLAP})
+OVERLAPS: Final = {
+    SKIPPED: frozenset({Overlap.SKIP, Overlap.BUFFER_ONE, Overlap.CANCEL_OTHER}),
+    CANCELLED: frozenset({Overlap.CANCEL_OTHER}),
+}
+SKIPPED_FOR: Final = frozenset({*SkipReason, MISSED_REASON})
 
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _DUE: Final = ExpectedItem._fields.index("due_microseconds")
@@ -27,24 +37,81 @@ _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
 
-def is_excused(item: ActualItem, row: tuple[Any, ...], ending_events: AbstractSet[str]) -> bool:
-    """Return whether an item that its source owes ended without being completed for a reason.
+class Excuse(Enum):
+    """Why an item ended without being completed.
 
-    A person may end it, and a repair. A process may by an event of `ending_events`, the types by
-    which some version of the kind's rules ends items, or by a rule of overlap, of catch-up or of
-    the schedule. What another version of its schedule supersedes is owed as its next issue.
+    OVERLAP: for another item of its key, if one was open then.
     """
-    if item.ended_by in JUDGES:
-        return True
-    if item.ended_by not in PROCESSES:
-        return False
-    if item.ended_for in ending_events:
-        return True
+
+    NONE = "none"
+    GIVEN = "given"
+    OVERLAP = "overlap"
+
+
+@dataclass(frozen=True, slots=True)
+class EndingGrounds:
+    """What may end items.
+
+    The withdrawals of a subject; versions that have a newer one; by version, how long after it was
+    due an occurrence may be skipped as missed. `tzdata` is the tz database of this process: items
+    that another one placed may have been skipped by that one's gaps.
+    """
+
+    withdrawals: Callable[[ItemSubject], Sequence[Withdrawal]] = lambda _: ()
+    replaced_versions: AbstractSet[int] = frozenset()
+    missed_after: Mapping[int, timedelta] = field(default_factory=dict[int, timedelta])
+    tzdata: str = ""
+
+
+def find_excuse(
+    item: ActualItem,
+    row: tuple[Any, ...] | None,
+    grounds: EndingGrounds,
+    subject: ItemSubject,
+) -> Excuse:
+    """Return the excuse of an item that ended without being completed; `row` is what is expected.
+
+    A person may end it, and a repair that is on record. A process may by an event of the inbox
+    that withdraws its subject, by a newer version, by a rule of overlap, and where the schedule or
+    catch-up skips its occurrence. Of an item that no source names, its handler may say that it is
+    not due.
+    """
+    if item.ended_by == ActorKind.PERSON or item.is_repair:
+        return Excuse.GIVEN
+    if item.event == WRITTEN_OFF or item.ended_by not in PROCESSES:
+        return Excuse.NONE
+    ending = (item.event, item.ended_for)
+    if item.ended_for == OVERLAP and item.overlap in OVERLAPS.get(item.event or 0, ()):
+        return Excuse.OVERLAP
+    excused = any((each.event, each.reason) == ending for each in grounds.withdrawals(subject))
     if item.event == SUPERSEDED:
-        return row[_REFERENCE] is None and row[_DEFINITION] is not None
-    if item.event == SKIPPED:
-        return item.ended_for in SKIPPED_FOR
-    return item.event == CANCELLED and item.ended_for == OVERLAP
+        is_replaced = item.definition_no in grounds.replaced_versions
+        excused = excused or (item.ended_for == NEWER_VERSION and is_replaced)
+    elif item.event == SKIPPED:
+        excused = excused or _is_skipped_by_rule(item, row, grounds)
+    else:
+        excused = excused or (row is None and item.has_run)
+    return Excuse.GIVEN if excused else Excuse.NONE
+
+
+def _is_skipped_by_rule(
+    item: ActualItem, row: tuple[Any, ...] | None, grounds: EndingGrounds
+) -> bool:
+    """Return whether the rule that made an item has its occurrence skipped, for its reason."""
+    if row is None:
+        return item.definition_no is not None and item.ended_for in SKIPPED_FOR
+    named = map(ExpectedItem._make, (row, *row[LATER]))
+    own = next((each for each in named if each.definition_no == item.definition_no), None)
+    if own is None or own.definition_no is None or item.ended_at is None:
+        return False
+    if item.ended_for == MISSED_REASON:
+        after = grounds.missed_after.get(own.definition_no)
+        if own.reference is not None:
+            return own.is_missed or not own.is_live
+        return after is not None and item.ended_at - item.due_at >= after
+    if item.ended_for in SKIPPED_FOR and item.tzdata not in (None, grounds.tzdata):
+        return True
+    return item.ended_for is not None and item.ended_for == own.skipped_for
 
 
 def agrees(item: ActualItem, row: tuple[Any, ...]) -> bool:

@@ -15,8 +15,10 @@ from dueledger.reconciler.compare.agreement import (
     EXPLAINING,
     SUPERSEDED,
     WITHDRAWN,
+    EndingGrounds,
+    Excuse,
     agrees,
-    is_excused,
+    find_excuse,
 )
 from dueledger.reconciler.compared_items import ASSERTED, LATER, ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.tallies import KindTally, no_tallies
@@ -36,7 +38,6 @@ class FlowRules:
     or event made it is UNEXPECTED if none names it; `is_complete`: so is one that a service
     emitted. `is_single`: a source of the kind owes one item for a business key and effective date.
     `needs_evidence`: a completed item needs evidence from outside.
-    `ending_events`: types of events that end items of the kind.
     """
 
     tenant: str
@@ -46,7 +47,6 @@ class FlowRules:
     is_complete: bool
     is_single: bool
     needs_evidence: bool
-    ending_events: frozenset[str] = frozenset()
 
     @property
     def key(self) -> KindKey:
@@ -90,7 +90,8 @@ class WindowResult:
 
     `deferred` counts items that no source names and that a later pass decides about. `misnamed` are
     items whose id is not that of their row; `misplaced` those that seem to have no state or two;
-    `premature` were completed too early, `unexcused` ended otherwise although they are owed, and
+    `premature` were completed too early, `unexcused` ended otherwise for no reason that counts,
+    `overlapped` for another item of their key (the reader says whether there was one), and
     `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
     after the pass began, as their rows say. `unowned_endings` counts what ended no item.
     `changes_at` is the first instant at which an open item becomes due or overdue.
@@ -104,6 +105,7 @@ class WindowResult:
     misplaced: list[ActualItem] = field(default_factory=list[ActualItem])
     premature: list[ActualItem] = field(default_factory=list[ActualItem])
     unexcused: list[ActualItem] = field(default_factory=list[ActualItem])
+    overlapped: list[ActualItem] = field(default_factory=list[ActualItem])
     withdrawn: list[ActualItem] = field(default_factory=list[ActualItem])
     recorded_later: list[ActualItem] = field(default_factory=list[ActualItem])
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
@@ -148,7 +150,7 @@ class Comparison:
     item that no source names, and its kind, `explained` returns whether it is no finding, now or
     later; `deferred` returns whether it cannot be checked yet. By number, `expedited` are items
     that a person let be worked before they are due, `handed_out` those in claims and runs at its
-    start.
+    start. `grounds` is what may end items.
     """
 
     as_of: datetime
@@ -157,6 +159,7 @@ class Comparison:
     deferred: Callable[[ActualItem, KindKey], bool]
     expedited: AbstractSet[int] = frozenset()
     handed_out: AbstractSet[int] = frozenset()
+    grounds: EndingGrounds = field(default_factory=EndingGrounds)
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
 
     def compare_window(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
@@ -192,29 +195,47 @@ class WindowComparison:
             row = expected.pop(identity, None)
             if max(item.emitted_at, item.ended_at or item.emitted_at) > whole.as_of:
                 result.recorded_later.append(item)
+            is_excused = self._judge_ending(item, row, flow)
             if row is not None:
                 tally.expected += 1
                 tally.untermed += row[_TERMS] is None
-                self._judge(item, row, flow)
+                self._judge(item, row)
                 if flow.is_single and item.event not in EXPLAINING:
                     self._note_owed(item, row)
-                if row[LATER] or item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]:
+                if row[LATER] or (
+                    is_excused
+                    and (item.event in WITHDRAWN or item.definition_no != row[_DEFINITION])
+                ):
                     self._expect_next_issue(item, row)
             elif flow.is_single and item.event not in EXPLAINING:
                 self.unnamed.append(item)
             else:
                 self._judge_unnamed(item, flow, tally)
 
-    def _judge(self, item: ActualItem, row: tuple[Any, ...], flow: FlowRules) -> None:
-        """Note whether an item says what its source does, and may have ended as it did."""
-        result = self.result
+    def _judge(self, item: ActualItem, row: tuple[Any, ...]) -> None:
+        """Note whether an item says what its source does, and is open although it is not owed."""
         if not agrees(item, row):
-            result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
-        if row[_LIVE]:
-            if item.ended_by is not None and not is_excused(item, row, flow.ending_events):
-                result.unexcused.append(item)
-        elif item.places and row[_REFERENCE] is not None:
-            result.withdrawn.append(item)
+            self.result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
+        if not row[_LIVE] and item.places and row[_REFERENCE] is not None:
+            self.result.withdrawn.append(item)
+
+    def _judge_ending(self, item: ActualItem, row: tuple[Any, ...] | None, flow: FlowRules) -> bool:
+        """Return whether an item may have ended as it did, and note it where it may not."""
+        if item.event in (None, COMPLETED) or item.ended_at is None or not flow.is_judged:
+            return True
+        if item.ended_at > self.whole.as_of:  # by what was not read
+            self.result.deferred += 1
+            return True
+        subject = (flow.tenant, flow.kind, item.business_key)
+        match find_excuse(item, row, self.whole.grounds, subject):
+            case Excuse.GIVEN:
+                return True
+            case Excuse.OVERLAP:
+                self.result.overlapped.append(item)
+                return True
+            case Excuse.NONE:
+                self.result.unexcused.append(item)
+                return False
 
     def _identity_of(self, item: ActualItem, flow: FlowRules) -> bytes:
         """Return the id by which a source may expect an item, and note one that is not its row's.

@@ -80,7 +80,7 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
         missed = expectation.missed.get(version.definition_no, ())
         expectation.horizons[version.definition_no] = horizon
         try:
-            for draft in expected_drafts(version, horizon):
+            for draft, reason in expected_drafts(version, horizon):
                 identity, at = draft.id.bytes, draft.occurs_at
                 day = draft.effective_date.toordinal()
                 live = version.is_owed(at) and not within(missed, at)
@@ -101,6 +101,7 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
                         is_live=live,
                         definition_no=version.definition_no,
                         terms_digest=terms_digest(draft),
+                        skipped_for=reason and reason.partition(" ")[0],
                     ),
                 )
         except (InvalidInput, WindowTooLarge) as refusal:

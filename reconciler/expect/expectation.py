@@ -107,14 +107,27 @@ class Expectation:
         """Return whether a source owes one item of the kind for a business key and date."""
         return not self.failed_reads(tenant, kind) and (tenant, kind) in self.single
 
-    def ending_events(self, tenant: str, kind: str) -> frozenset[str]:
-        """Return the types of events by which some version of the kind's rules ends items."""
-        return frozenset(
-            match.event
-            for version in self.versions
-            if version.key == (tenant, kind)
-            for match in (*version.definition.cancel_on, *version.definition.supersede_on)
-        )
+    @property
+    def missed_after(self) -> dict[int, timedelta]:
+        """Return after how long an occurrence may be skipped as missed, by version.
+
+        A version whose catch-up owes everything skips none.
+        """
+        after: dict[int, timedelta] = {}
+        for version in self.versions:
+            catch_up, smear = version.definition.catch_up, version.definition.smear
+            if not catch_up.keeps_all:
+                is_counted = catch_up.policy != "all" or catch_up.max_items is not None
+                window = timedelta() if is_counted else catch_up.window or timedelta()
+                after[version.definition_no] = window - (smear or timedelta())
+        return after
+
+    @property
+    def replaced_versions(self) -> set[int]:
+        """Return the numbers of versions that a newer one of their definition replaces."""
+        return {
+            version.definition_no for version in self.versions if version.superseded_at is not None
+        }
 
     def unknown_since(self, as_of: datetime) -> dict[KindKey, tuple[datetime, str]]:
         """Return, by kind, from when on a schedule is not materialised, and its name.

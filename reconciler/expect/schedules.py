@@ -34,20 +34,20 @@ def schedule_slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, 
         start = until
 
 
-def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
+def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ExpectedDraft]:
     """Yield what a schedule owes from its beginning up to `end`, each item once.
 
     Another version of its calendar changes nothing that was owed before it counted.
     """
     changes = [period for period in version.periods if period.before is not None]
     near: set[bytes] = set()
-    for draft, _ in _drafts(version, end):
+    for draft, reason in _drafts(version, end):
         at = draft.occurs_at
         if changes and any(change.may_occur_twice(at) for change in changes):
             if draft.id.bytes in near:
                 continue
             near.add(draft.id.bytes)
-        yield draft
+        yield draft, reason
 
 
 def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ExpectedDraft]:

@@ -94,14 +94,14 @@ def misplaced(item: ActualItem, flow: FlowRules, places: Mapping[str, int]) -> F
 
 
 def unexcused(item: ActualItem, flow: FlowRules) -> Finding:
-    """Return the finding that an item is owed, and ended for no reason that counts."""
+    """Return the finding that an item ended without being completed for no reason that counts."""
     event = TransitionEvent(item.event or 0).label.replace("_", " ")
     reason = f"for “{item.ended_for}”" if item.ended_for else "for no reason"
+    by = f"a {item.ended_by}" if item.ended_by else "nobody who could"
     return Finding(
         FindingType.UNEXCUSED,
         _subject(item, flow),
-        f"{_what(item, flow)} is owed and was {event} {reason} by a {item.ended_by}: no event, "
-        "rule or person ended it.",
+        f"{_what(item, flow)} was {event} {reason} by {by}: no event, rule or person ended it.",
         expected={"completed": True},
         actual={"ended_as": event, "by": item.ended_by, "reason": item.ended_for},
     )
@@ -134,20 +134,22 @@ def premature(item: ActualItem, flow: FlowRules) -> Finding:
     )
 
 
-def contradicted(ending: Record, flow: FlowRules) -> Finding:
-    """Return the finding that an item was completed, and no run completed it so."""
-    identity = UUID(bytes=ending["id"])
-    day, ended_at = ending["effective_date"], ending["at"]
-    what = f"{flow.kind} of {ending['business_key']}, effective {day}, was completed"
-    if ending["run_no"] is None:
-        sentence = f"{what}, but in no run: no worker had it."
-    elif ending["was_held"]:
-        sentence = (
-            f"{what} by {ending['worker']} {ended_at:%Y-%m-%d %H:%M:%S} UTC, but its run "
-            f"{ending['run_no']} is of another worker, or began later."
-        )
-    else:
-        sentence = f"{what} in run {ending['run_no']}, but that run did not have it."
+_CONTRADICTIONS: Final = {
+    "no_run": "but in no run: no worker had it",
+    "not_held": "but that run did not have it",
+    "worker": "but the run is of another worker",
+    "attempt": "but the run had it for another attempt",
+    "time": "but the run began later, or was over",
+    "emission": "but it was emitted later",
+}
+
+
+def contradicted(row: Record, flow: FlowRules) -> Finding:
+    """Return the finding that a transition of an item is not as its run has it."""
+    identity = UUID(bytes=row["id"])
+    event = TransitionEvent(row["event"]).label.replace("_", " ")
+    by = row["actor"] or "nobody"
+    in_run = f" in run {row['run_no']}" if row["run_no"] is not None else ""
     return Finding(
         FindingType.OUTCOME_CONFLICT,
         FindingSubject(
@@ -155,17 +157,14 @@ def contradicted(ending: Record, flow: FlowRules) -> Finding:
             flow.kind,
             str(identity),
             identity,
-            ending["business_key"],
-            day,
-            ending["due_at"],
+            row["business_key"],
+            row["effective_date"],
+            row["due_at"],
         ),
-        sentence,
-        expected={"completed_in_its_run": True},
-        actual={
-            "run": ending["run_no"],
-            "worker": ending["worker"],
-            "completed_at": ended_at.isoformat(),
-        },
+        f"{flow.kind} of {row['business_key']}, effective {row['effective_date']}, was {event} by "
+        f"{by}{in_run} {row['at']:%Y-%m-%d %H:%M:%S} UTC, {_CONTRADICTIONS[row['fault']]}.",
+        expected={"as_in_its_run": True},
+        actual={"event": event, "run": row["run_no"], "by": by, "at": row["at"].isoformat()},
     )
 
 

@@ -69,6 +69,10 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
         None if event is None else AS_OF,
         None if event in (None, TransitionEvent.COMPLETED) else "person",
         None,
+        False,  # noqa: FBT003 - in the order of the columns
+        False,  # noqa: FBT003 - in the order of the columns
+        None,
+        None,
         int(event is None),
     )
 

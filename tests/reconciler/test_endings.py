@@ -194,19 +194,21 @@ async def test_g11_endings_of_a_date_without_any_item_are_found(
 REWRITE: Final = """
 update ledger.transition t
 set event = $2, detail = jsonb_build_object('reason', $3::text),
-  actor_no = coalesce((select actor_no from ledger.actor where kind = $4 limit 1), t.actor_no)
+  actor_no = (select actor_no from ledger.actor where name = $4)
 from ledger.due_item i
 where i.item_no = t.item_no and i.effective_date = t.effective_date and i.business_key = $1
 """
 ENDINGS: Final = (
     (TransitionEvent.CANCELLED, "sold", "person", True),
-    (TransitionEvent.CANCELLED, "overlap", "worker", True),
-    (TransitionEvent.CANCELLED, "repair", "reconciler", True),
+    (TransitionEvent.CANCELLED, "sold", "clerk", False),
+    (TransitionEvent.CANCELLED, "overlap", "worker", False),
+    (TransitionEvent.CANCELLED, "repair", "reconciler", False),
     (TransitionEvent.CANCELLED, None, "worker", False),
     (TransitionEvent.CANCELLED, "PolicyCancelled", "intake", False),
     (TransitionEvent.CANCELLED, "overlap", "service", False),
-    (TransitionEvent.SKIPPED, "overlap", "allocator", True),
-    (TransitionEvent.SKIPPED, "catch_up", "materialiser", True),
+    (TransitionEvent.SKIPPED, "overlap", "allocator", False),
+    (TransitionEvent.SKIPPED, "catch_up", "materialiser", False),
+    (TransitionEvent.SKIPPED, "gap", "materialiser", False),
     (TransitionEvent.SKIPPED, None, "worker", False),
     (TransitionEvent.SKIPPED, "overlap", "service", False),
     (TransitionEvent.SUPERSEDED, "version", "materialiser", False),
@@ -231,12 +233,18 @@ async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or
     await complete_all(TransitionEvent.COMPLETED)
     for kind in ActorKind:
         await register_actor(frozen, f"{kind}:edits", kind)
+    await register_actor(frozen, "clerk:edits", ActorKind.PERSON)
     reconciler = make_reconciler(ReconcilerSources((policies,)))
     assert {*(await reconciler.run_pass()).found} <= {FindingType.LATE}
 
+    # One of their keys each, so that no other item of it can have been open.
+    await frozen.execute("update ledger.due_item set serial = item_no, overlap = 2")
     await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
     for draft, (event, reason, by, _) in zip(drafts, ENDINGS, strict=False):
-        assert await frozen.execute(REWRITE, draft.business_key, event, reason, by) == "UPDATE 1"
+        assert (
+            await frozen.execute(REWRITE, draft.business_key, event, reason, f"{by}:edits")
+            == "UPDATE 1"
+        )
 
     await reconciler.run_pass()
 

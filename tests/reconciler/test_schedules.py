@@ -327,7 +327,7 @@ async def test_g11_an_occurrence_that_a_tz_database_skipped_and_a_newer_one_owes
     document = {"definition": "d", "tenant": "acme", "kind": kind, "business_key": "k"}
     definition = parse_definition(document | {"when": when})
     (draft,) = draft_occurrences(definition, NOON, NOON + hour).drafts
-    actor_no = await register_actor(frozen, "ada", ActorKind.PERSON)
+    actor_no = await register_actor(frozen, "person:ada", ActorKind.PERSON)
     older = replace(draft, tzdata="2000a")
     await skip_items(frozen, [older], ["gap"], actor_no=actor_no, definition_nos=[number])
     await materialise(materialiser)

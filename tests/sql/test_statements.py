@@ -49,6 +49,7 @@ READS_ALL = {
     "count_open_items": "the reconciler, in a pass that carries over, where something changed",
     "count_items_on_days": "a person who imports a calendar; limited",
     "count_pending_load": "a person who plans; all of `pending`, limited",
+    "list_contradicted_endings": "the reconciler, of a window of dates",
     "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
     "digest_days": "the reconciler, of a partition's dates",
     "digest_open_days": "the reconciler, once a pass with a cache",

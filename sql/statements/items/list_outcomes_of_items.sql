@@ -3,7 +3,7 @@
 -- roles: reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
--- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey
+-- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey, finding_item_idx, repair_finding_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
@@ -14,7 +14,15 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
   concat_ws(
     chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
     coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text) as terms,
-  t.event, t.at as ended_at, a.kind as ended_by, case when a.kind is not null then t.detail ->> 'reason' end as ended_for,
+  t.event, t.at as ended_at,
+  -- A person is registered by an operator's login, under this prefix.
+  case when a.kind <> 'person' or lower(split_part(a.name, ':', 1)) = 'person' then a.kind end as ended_by,
+  case when t.event <> 5 /* completed */ then t.detail ->> 'reason' end as ended_for,
+  t.event = 11 /* cancelled */ and a.kind = 'reconciler' and exists (
+    select from (select f.id from ledger.finding f where f.item_id = i.id offset 0) f
+    join ledger.repair p on p.finding_id = f.id
+    where p.action = 'cancel' and p.status = 'executed' and p.executed_by = t.actor_no) as is_repair,
+  t.run_no is not null as has_run, i.overlap, i.tzdata,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
 from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)

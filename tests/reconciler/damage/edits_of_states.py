@@ -5,7 +5,15 @@ from typing import Final
 from dueledger.ledger.finding_types import FindingType
 
 from .edit import ENDING, KEY, Edit, Mending, edit, set_ending, set_pending
-from .edits_of_items import DELETE_ITEM, DELETE_PENDING, NOTICES, PREMIUMS, RENEWALS, STATEMENTS
+from .edits_of_items import (
+    DELETE_ITEM,
+    DELETE_PENDING,
+    NOTICES,
+    PREMIUMS,
+    REMINDERS,
+    RENEWALS,
+    STATEMENTS,
+)
 
 UNBALANCED: Final = FindingType.UNBALANCED
 UNEXCUSED: Final = FindingType.UNEXCUSED
@@ -199,6 +207,36 @@ EDITS_OF_STATES: Final = (
         _rewritten(13, "holiday of the clerk", "worker"),
         UNEXCUSED,
     ),
+    edit(
+        "completed to cancelled, by a type of event that ends others",
+        RENEWALS,
+        _rewritten(11, "PolicyCancelled", "intake"),
+        UNEXCUSED,
+    ),
+    edit(
+        "completed to skipped, for an overlap that its rule allows",
+        STATEMENTS,
+        _rewritten(13, "overlap", "allocator"),
+        UNEXCUSED,
+    ),
+    edit(
+        "completed to skipped, by no window",
+        STATEMENTS,
+        _rewritten(13, "catch_up", "materialiser"),
+        UNEXCUSED,
+    ),
+    edit(
+        "completed to skipped, for no gap",
+        REMINDERS,
+        _rewritten(13, "gap", "materialiser"),
+        UNEXCUSED,
+    ),
+    edit(
+        "cancelled by nobody",
+        "kind = 'Notice' and state = 'cancelled'",
+        set_ending("actor_no = 4711"),
+        UNEXCUSED,
+    ),
     edit("completed to written off", STATEMENTS, _rewritten(14, "hopeless", "worker"), UNEXCUSED),
     edit("completed to superseded", RENEWALS, _rewritten(12, "version", "materialiser"), UNEXCUSED),
     edit("completed before it was due", STATEMENTS, set_ending("at = '2027-03-24'"), PREMATURE),
@@ -229,6 +267,20 @@ EDITS_OF_STATES: Final = (
         set_ending("at = at - interval '30 s'"),
         CONFLICT,
     ),
+    edit("completed at another attempt", LETTERS, set_ending("attempt = attempt + 1"), CONFLICT),
+    edit(
+        "completed after its run was over",
+        LETTERS_BY_KAFKA,
+        set_ending("at = at + interval '1 us'"),
+        CONFLICT,
+    ),
+    edit(
+        "cancelled before it was emitted",
+        "kind = 'Notice' and state = 'cancelled'",
+        set_ending("at = '2027-03-25'"),
+        CONFLICT,
+    ),
+    edit("completed by nobody", PREMIUMS, set_ending("actor_no = 4711"), CONFLICT),
     # Who had it
     Edit(
         name="the run removed",
