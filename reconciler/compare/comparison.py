@@ -183,34 +183,54 @@ class WindowComparison:
         default_factory=dict[Occurrence, OwedItem | None]
     )
     unnamed: list[ActualItem] = field(default_factory=list[ActualItem])
+    misnamed: list[tuple[ActualItem, bytes]] = field(default_factory=list[tuple[ActualItem, bytes]])
 
     def add(self, chunk: Sequence[ActualItem]) -> None:
         """Match items with what was expected, and count each by its state."""
-        whole, expected, result = self.whole, self.expected, self.result
+        whole, result = self.whole, self.result
         for item in chunk:
             flow = whole.flows[item.flow_no]
-            tally = result.tallies[flow.tenant, flow.kind]
-            self._count_item(item, flow, tally)
-            identity = self._identity_of(item, flow)
-            row = expected.pop(identity, None)
+            self._count_item(item, flow, result.tallies[flow.key])
             if max(item.emitted_at, item.ended_at or item.emitted_at) > whole.as_of:
                 result.recorded_later.append(item)
-            is_excused = self._judge_ending(item, row, flow)
-            if row is not None:
-                tally.expected += 1
-                tally.untermed += row[_TERMS] is None
-                self._judge(item, row)
-                if flow.is_single and item.event not in EXPLAINING:
-                    self._note_owed(item, row)
-                if row[LATER] or (
-                    is_excused
-                    and (item.event in WITHDRAWN or item.definition_no != row[_DEFINITION])
-                ):
-                    self._expect_next_issue(item, row)
-            elif flow.is_single and item.event not in EXPLAINING:
-                self.unnamed.append(item)
+            own = item_id(
+                flow.tenant, flow.kind, item.business_key, item.cycle, item.effective_date
+            )
+            if own.bytes == item.id:
+                self._match(item, item.id)
             else:
-                self._judge_unnamed(item, flow, tally)
+                result.misnamed.append(item)
+                self.misnamed.append((item, own.bytes))
+
+    def _match(self, item: ActualItem, identity: bytes) -> None:
+        """Match an item with what is expected under an id."""
+        flow = self.whole.flows[item.flow_no]
+        tally = self.result.tallies[flow.key]
+        row = self.expected.pop(identity, None)
+        is_excused = self._judge_ending(item, row, flow)
+        if row is not None:
+            tally.expected += 1
+            tally.untermed += row[_TERMS] is None
+            self._judge(item, row)
+            if flow.is_single and item.event not in EXPLAINING:
+                self._note_owed(item, row)
+            is_older = item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]
+            if row[LATER] or (is_excused and is_older):
+                self._expect_next_issue(item, row)
+        elif identity != item.id:  # it is a finding by its name
+            tally.expected += 1
+        elif flow.is_single and item.event not in EXPLAINING:
+            self.unnamed.append(item)
+        else:
+            self._judge_unnamed(item, flow, tally)
+
+    def _match_misnamed(self) -> None:
+        """Match the items whose ids are not those of their rows, after all others.
+
+        A source may expect one under the id that it has, or under that of what its row says.
+        """
+        for item, own in self.misnamed:
+            self._match(item, item.id if item.id in self.expected else own)
 
     def _judge(self, item: ActualItem, row: tuple[Any, ...]) -> None:
         """Note whether an item says what its source does, and is open although it is not owed."""
@@ -236,17 +256,6 @@ class WindowComparison:
             case Excuse.NONE:
                 self.result.unexcused.append(item)
                 return False
-
-    def _identity_of(self, item: ActualItem, flow: FlowRules) -> bytes:
-        """Return the id by which a source may expect an item, and note one that is not its row's.
-
-        That is the id that it has, if any source expects it; else the id of what its row says.
-        """
-        own = item_id(flow.tenant, flow.kind, item.business_key, item.cycle, item.effective_date)
-        if own.bytes == item.id:
-            return item.id
-        self.result.misnamed.append(item)
-        return item.id if item.id in self.expected else own.bytes
 
     def _expect_next_issue(self, item: ActualItem, row: tuple[Any, ...]) -> None:
         """Expect the next issue of a nominal time of a schedule, where this item is not the last.
@@ -282,6 +291,7 @@ class WindowComparison:
     def finish(self) -> WindowResult:
         """Return what has no match on either side, and add the window's tallies to the pass."""
         result = self.result
+        self._match_misnamed()
         for item in self.unnamed:
             kept = self._duplicated(item)
             if kept is None:

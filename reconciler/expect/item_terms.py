@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.reconciler.columns.terms import (
     ABSENT,
     NO_INSTANT,
@@ -32,8 +32,8 @@ def terms_digest(draft: ItemDraft) -> int:
     """Return a digest of what an item says beside its date and its due time.
 
     Those are the SLA's times, smear, business key, cycle, partition key, labels, nominal time,
-    zone, decision and payload. The statements `copy_item_columns` and `list_outcomes_of_items`
-    give the same of a row.
+    zone, decision, lane, overlap and payload. The statements `copy_item_columns` and
+    `list_outcomes_of_items` give the same of a row.
     """
     texts = (
         draft.business_key,
@@ -43,6 +43,8 @@ def terms_digest(draft: ItemDraft) -> int:
         draft.nominal or ABSENT,
         draft.zone or ABSENT,
         draft.decision or ABSENT,
+        draft.lane,
+        str(stored_overlap(draft) or ABSENT),
         draft.payload,
     )
     smear = NO_SMEAR if draft.smear_seconds is None else draft.smear_seconds
@@ -52,6 +54,11 @@ def terms_digest(draft: ItemDraft) -> int:
         postgres_microseconds(draft.complete_by),
         double_bits(smear),
     )
+
+
+def stored_overlap(draft: ItemDraft) -> int | None:
+    """Return the overlap of a draft; None where it waits, as it does if its kind is ordered."""
+    return None if draft.overlap in (None, Overlap.WAIT) else int(draft.overlap)
 
 
 def postgres_microseconds(instant: datetime | None) -> int:

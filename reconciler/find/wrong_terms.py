@@ -12,7 +12,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compare.comparison import DifferingItem, FlowRules
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.expect.item_terms import instant_of, stored_labels
+from dueledger.reconciler.expect.item_terms import instant_of, stored_labels, stored_overlap
 from dueledger.reconciler.find import item_findings
 from dueledger.reconciler.find.findings import Finding
 
@@ -113,7 +113,7 @@ def _as_placed(draft: ItemDraft, row: Record) -> ItemDraft:
 
 def _terms_of_row(row: Record) -> Terms:
     names = ("due_at", "start_by", "complete_by", "smear_seconds", "partition_key", "labels")
-    names += ("nominal", "zone", "decision", "lane", "payload")
+    names += ("nominal", "zone", "decision", "lane", "overlap", "payload")
     return {name: row[name] for name in names}
 
 
@@ -129,5 +129,6 @@ def _terms_of_draft(draft: ItemDraft) -> Terms:
         "zone": draft.zone,
         "decision": draft.decision,
         "lane": draft.lane,
+        "overlap": stored_overlap(draft),
         "payload": draft.payload,
     }

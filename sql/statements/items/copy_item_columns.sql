@@ -16,7 +16,8 @@ select i.effective_date, i.item_no, i.id, i.flow_no, i.due_at, coalesce(i.start_
   -- With start_by, complete_by and smear_seconds: what reconciler.expect.item_terms.terms_digest digests of a draft.
   concat_ws(
     chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
-    coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text) as terms
+    coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), f.lane,
+    coalesce(nullif(i.overlap, 1 /* waits, as items of an ordered kind do */)::text, chr(30)), i.payload::text) as terms
 from ledger.due_item i
 join ledger.flow f on f.flow_no = i.flow_no
 join ledger.kind k on k.kind_no = f.kind_no

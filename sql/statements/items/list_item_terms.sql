@@ -6,7 +6,7 @@
 -- index: due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
-select i.item_no, f.lane, i.due_at, i.start_by, i.complete_by, i.smear_seconds, i.partition_key, i.labels::text as labels,
+select i.item_no, f.lane, i.due_at, i.start_by, i.complete_by, i.smear_seconds, nullif(i.overlap, 1 /* waits, as items of an ordered kind do */) as overlap, i.partition_key, i.labels::text as labels,
   i.nominal, i.zone, i.decision, i.payload::text as payload, i.definition_no, i.event_no, i.tzdata
 from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
 join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no

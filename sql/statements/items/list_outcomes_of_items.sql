@@ -13,7 +13,8 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     || float8send(coalesce(i.smear_seconds, -1)) as times,
   concat_ws(
     chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
-    coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), i.payload::text) as terms,
+    coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), f.lane,
+    coalesce(nullif(i.overlap, 1 /* waits, as items of an ordered kind do */)::text, chr(30)), i.payload::text) as terms,
   t.event, t.at as ended_at,
   -- A person is registered by an operator's login, under this prefix.
   case when a.kind <> 'person' or lower(split_part(a.name, ':', 1)) = 'person' then a.kind end as ended_by,
@@ -27,6 +28,7 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
 from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
 join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
+join ledger.flow f on f.flow_no = i.flow_no
 left join ledger.transition t
   on t.effective_date = i.effective_date and t.item_no = i.item_no
   and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)

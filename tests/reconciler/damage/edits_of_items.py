@@ -35,6 +35,18 @@ with twin as (
 insert into ledger.pending (item_no, effective_date, flow_no, available_at)
 select item_no, effective_date, flow_no, due_at from twin
 """
+TWIN: Final = """
+with twin as (
+  insert into ledger.due_item
+    (effective_date, flow_no, id, business_key, cycle, due_at, complete_by, payload, labels,
+     partition_key, definition_no, event_no, nominal, zone, decision, tzdata, emitted_at, actor_no)
+  select effective_date - 1, flow_no, id, business_key, cycle, due_at, complete_by, payload, labels,
+     partition_key, definition_no, event_no, nominal, zone, decision, tzdata, emitted_at, actor_no
+  from ledger.due_item where item_no = $1
+  returning item_no, effective_date, flow_no, due_at)
+insert into ledger.pending (item_no, effective_date, flow_no, available_at)
+select item_no, effective_date, flow_no, due_at from twin
+"""
 STRANGER_ID: Final = """
 select ledger.item_id(k.tenant, k.name, {key}, {cycle}, i.effective_date)::text
 from ledger.due_item i
@@ -99,6 +111,26 @@ EDITS_OF_ITEMS: Final = (
     edit("definition_no of none", STATEMENTS, set_item("definition_no = null"), WRONG_TERMS),
     edit("event_no of none", RENEWALS, set_item("event_no = null"), WRONG_TERMS),
     edit("event_no of another event", RENEWALS, set_item("event_no = event_no + 1"), WRONG_TERMS),
+    edit(
+        "overlap",
+        STATEMENTS,
+        set_item("overlap = 2"),
+        WRONG_TERMS,
+    ),
+    edit(
+        "flow_no of another lane",
+        STATEMENTS,
+        (
+            """
+            insert into ledger.flow (kind_no, lane)
+            select kind_no, 'forged' from ledger.flow join ledger.kind using (kind_no)
+            where name = 'Statement' and $1::bigint > 0 on conflict do nothing
+            """,
+            set_item("flow_no = (select flow_no from ledger.flow where lane = 'forged')"),
+        ),
+        WRONG_TERMS,
+        items=1,
+    ),
     # Identity
     edit("business_key", PREMIUMS, set_item("business_key = business_key || 'x'"), TAMPERED),
     edit("cycle", STATEMENTS, set_item("cycle = cycle || 'x'"), TAMPERED),
@@ -166,6 +198,7 @@ EDITS_OF_ITEMS: Final = (
         FindingType.UNBALANCED,
         ENDING,
     ),
+    edit("a twin under another date", "kind = 'Renewal' and state = 'parked'", TWIN, TAMPERED),
     _stranger("a stranger of a schedule", STATEMENTS, OTHER_KEY, FindingType.UNEXPECTED),
     _stranger("a stranger of an event", RENEWALS, OTHER_KEY, FindingType.UNEXPECTED),
     _stranger("a stranger of a population", PREMIUMS, OTHER_KEY, FindingType.UNEXPECTED),
