@@ -11,8 +11,9 @@ from dueledger.reconciler.process import (
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, RepairSelection
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.report_period import ReportDates
-from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources, load_sources
+from dueledger.reconciler.settings import ReconcilerSettings
 from dueledger.reconciler.sources import EvidenceReader, PopulationReader, SourceFailed
+from dueledger.reconciler.sources_file import ReconcilerSources, load_sources
 from dueledger.reconciler.sql_sources import SqlEvidence, SqlPopulation
 
 __all__ = [

@@ -1,5 +1,7 @@
 """Rows of populations: which can be read, and which the ledger could have."""
 
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Final, Protocol
@@ -14,7 +16,7 @@ from dueledger.ledger.definitions.model import (
 from dueledger.ledger.errors import InvalidItem, shown_value
 from dueledger.ledger.identity import TENANT_SHAPE, item_id
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
-from dueledger.reconciler.sources import PopulationRow
+from dueledger.reconciler.sources import PopulationRow, SourceFailed, SourceTotals
 
 POPULATION_COLUMNS: Final = frozenset(
     {"tenant", "kind", "business_key", "cycle", "effective_date", "due_at"}
@@ -26,13 +28,41 @@ _SHAPE: Final = "A-Z a-z 0-9 . _ -"
 _INFINITE_YEARS: Final = (date.min.year, date.max.year)  # as asyncpg reads infinities
 
 
-class _Columns(Protocol):
+class ReadRow(Protocol):
     """A row by the names of its columns, as asyncpg's is."""
 
     def __getitem__(self, name: str, /) -> Any: ...  # noqa: ANN401 - of any type
 
 
-def population_row(record: _Columns, columns: set[str]) -> PopulationRow | str:
+def usable_rows(
+    name: str,
+    records: Iterable[ReadRow],
+    columns: AbstractSet[str],
+    named_kinds: frozenset[tuple[str, str]] | None,
+    extract: SourceTotals,
+) -> list[PopulationRow]:
+    """Return the rows of a population that can be used, counting them and why others cannot be.
+
+    Raises SourceFailed for a row that no ledger could have, or of a kind that is not named.
+    """
+    rows: list[PopulationRow] = []
+    for record in records:
+        row = population_row(record, columns)
+        if isinstance(row, str):
+            extract.skipped[row] += 1
+            continue
+        if reason := impossible_reason(row):
+            raise SourceFailed(name, reason)
+        if named_kinds is not None and (row.tenant, row.kind) not in named_kinds:
+            shown = f"{shown_value(row.kind)} of {shown_value(row.tenant)}"
+            reason = f"a row is {shown}, which its `tenant` and `kinds` do not name"
+            raise SourceFailed(name, reason)
+        extract.add(row.id)
+        rows.append(row)
+    return rows
+
+
+def population_row(record: ReadRow, columns: AbstractSet[str]) -> PopulationRow | str:
     """Return the row, or the reason to skip it."""
     texts: dict[str, str] = {}
     for name in ("tenant", "kind", "business_key", "cycle"):

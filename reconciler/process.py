@@ -37,7 +37,8 @@ from dueledger.reconciler.report.files import ReportFiles, make_report
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.report_period import ReportDates, ReportPeriod
 from dueledger.reconciler.second_opinion import SecondOpinion
-from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources
+from dueledger.reconciler.settings import ReconcilerSettings
+from dueledger.reconciler.sources_file import ReconcilerSources
 
 ROLE = "reconciler"
 
@@ -265,6 +266,7 @@ async def reconcile_once(
     mode: RepairMode = "none",
     dates: ReportDates = (None, None),
     report_directory: Path | None = None,
+    scope: PassScope | None = None,
     selection: RepairSelection | None = None,
     proposer: str | None = None,
 ) -> ReconciliationResult:
@@ -274,12 +276,12 @@ async def reconcile_once(
     findings are still open in the report.
     """
     async with open_reconciler(settings, sources, mode=mode, proposer=proposer) as reconciler:
-        await reconciler.run_pass()
+        await reconciler.run_pass(scope)
         planned = [] if mode == "none" else await reconciler.plan(selection)
         executed = 0
         if mode == "execute" and planned:
             executed = await reconciler.repair(planned)
-            await reconciler.run_pass()
+            await reconciler.run_pass(scope)
         report = await reconciler.report(planned, dates=dates, directory=report_directory)
     return ReconciliationResult(
         report=report,

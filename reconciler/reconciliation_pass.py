@@ -45,7 +45,7 @@ from dueledger.reconciler.read.accounting import read_accounting_beside_cache
 from dueledger.reconciler.read.day_digests import read_marks
 from dueledger.reconciler.read.item_rows import count_items_in_windows
 from dueledger.reconciler.second_opinion import SecondOpinion
-from dueledger.reconciler.settings import ReconcilerSources
+from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
@@ -113,7 +113,7 @@ class ReconciliationPass:
                     self._recorder,
                     self._limits.findings_max,
                 )
-                await find_effects(connection, self._evidence, self._recorder)
+                await find_effects(connection, self._evidence, self._recorder, self._scope)
                 await self._compare_windows(connection, expectation, result)
                 result.evidenced = self._evidence.checked_kinds()
                 if self._kafka is not None:

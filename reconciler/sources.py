@@ -1,18 +1,22 @@
 """What lies outside the ledger: what a domain says is owed, and evidence that it happened.
 
 A source that cannot be read raises `SourceFailed`; a missing answer never means "gone".
-`sql_sources` reads both from Postgres.
+`sql_sources` reads both from Postgres, `csv_sources` from files.
 """
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.identity import total_of
+
+ROWS_MAX: Final = 20_000_000
+BYTES_MAX: Final = 8_589_934_592
+"""What is read of a source unless it says otherwise."""
 
 
 class SourceFailed(DueledgerError):
@@ -33,17 +37,24 @@ class SourceFailed(DueledgerError):
 
 @dataclass(slots=True)
 class SourceTotals:
-    """Control totals of what was read of one source."""
+    """Control totals of what was read of one source; of a file also the digest of its bytes."""
 
     row_count: int = 0
     hash_total: int = 0
     skipped: Counter[str] = field(default_factory=Counter[str])
     extracted_at: datetime | None = None
+    digest: str | None = None
 
     def add(self, identity: bytes) -> None:
         """Count one row and add the hash of its id: an order-free control total."""
         self.row_count += 1
         self.hash_total = (self.hash_total + total_of(identity)) & 0xFFFF_FFFF_FFFF_FFFF
+
+    def copy(self, other: "SourceTotals") -> None:
+        """Take the totals of another read of the same source."""
+        self.row_count, self.hash_total = other.row_count, other.hash_total
+        self.skipped = other.skipped.copy()
+        self.extracted_at, self.digest = other.extracted_at, other.digest
 
 
 @dataclass(slots=True)
@@ -119,13 +130,18 @@ class PopulationReader(Protocol):
         ...
 
     @property
+    def origin(self) -> str:
+        """Return what it is in reports: `sql` or `csv`."""
+        ...
+
+    @property
     def complete(self) -> bool:
         """Return whether it names everything that is owed of its kinds."""
         ...
 
     @property
-    def digest(self) -> str:
-        """Return the digest of its query."""
+    def digest(self) -> str | None:
+        """Return the digest of its query; None if it has none."""
         ...
 
     @property
@@ -198,8 +214,8 @@ class EvidenceReader(Protocol):
         ...
 
     @property
-    def digest(self) -> str:
-        """Return the digest of its query."""
+    def digest(self) -> str | None:
+        """Return the digest of its query; None if it has none."""
         ...
 
     @property
@@ -218,6 +234,11 @@ class EvidenceReader(Protocol):
         """Return those without evidence. Raises SourceFailed."""
         ...
 
-    def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[ListedEffect]]:
-        """Yield all effects in chunks, each item once. Raises SourceFailed."""
+    def list_effects(
+        self, extract: SourceTotals, from_date: date, to_date: date
+    ) -> AsyncIterator[Sequence[ListedEffect]]:
+        """Yield the effects in chunks, each item once. Raises SourceFailed.
+
+        Those of a half-open range of effective dates, where its rows have one.
+        """
         ...

@@ -5,23 +5,30 @@ The addresses of sources are secrets: no error, log or report has them.
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import date
-from typing import Final, cast
+from datetime import date, datetime, timedelta
+from typing import Final, TypeAlias, cast
 from uuid import UUID
 
 import asyncpg
 
-from dueledger.ledger.errors import shown_value
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+from dueledger.reconciler.evidence_rows import (
+    EvidenceKey,
+    effect_of,
+    key_of_item,
+    naming_columns,
+    short_hash,
+)
 from dueledger.reconciler.population_rows import (
     OPTIONAL_TEXTS,
     POPULATION_COLUMNS,
-    impossible_reason,
-    population_row,
+    usable_rows,
 )
 from dueledger.reconciler.sources import (
+    BYTES_MAX,
+    ROWS_MAX,
     EvidenceQuery,
     ListedEffect,
     PopulationBounds,
@@ -29,10 +36,7 @@ from dueledger.reconciler.sources import (
     SourceFailed,
     SourceTotals,
 )
-
-ROWS_MAX: Final = 20_000_000
-BYTES_MAX: Final = 8_589_934_592
-"""What is read of a population unless its source says otherwise."""
+from dueledger.reconciler.windows import split_by_month
 
 _ROWS_A_READ: Final = 5_000
 _ROWS_FIRST_READ: Final = 100
@@ -40,14 +44,13 @@ _BYTES_A_READ: Final = 16_777_216
 _REASON_CHARS_MAX: Final = 500
 _CONNECT_SECONDS: Final = 15
 _STATEMENT_SECONDS: Final = 600
-_EVIDENCE_KEYS: Final = ("business_key", "cycle", "effective_date")
 _FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 # What a value raises that Python cannot represent: a date of the year 20000 or before Christ, bytes
 # that are not UTF-8, an interval of 178 million years.
 _UNREADABLE: Final = (asyncpg.InternalClientError, ArithmeticError, RecursionError, ValueError)
 
-EvidenceKey = bytes | tuple[str, ...]
-"""An item's id, or the texts of business key, cycle and effective date, as far as given."""
+_SourceConnection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+_Dates = tuple[date, date]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,11 @@ class SqlPopulation:
     bounds: PopulationBounds = field(default_factory=PopulationBounds)
 
     @property
+    def origin(self) -> str:
+        """Return what it is in reports."""
+        return "sql"
+
+    @property
     def digest(self) -> str:
         """Return the SHA-256 of the query."""
         return _digest(self.query)
@@ -88,7 +96,7 @@ class SqlPopulation:
         A row that no ledger could have fails the source, and so do more rows or bytes than it may
         have: what is not known must not count as not owed.
         """
-        async with _connected(self.name, self.dsn) as connection:
+        async with _connected(self.name, self.dsn) as connection, _snapshot(connection):
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
             prepared = await connection.prepare(self.query)
             columns = {attribute.name for attribute in prepared.get_attributes()}
@@ -101,25 +109,10 @@ class SqlPopulation:
                     f"select {', '.join(named)} from ({_inner(self.query)}\n) as population"  # noqa: S608
                 )
             ).cursor()
-            named_kinds = self.named_kinds
             counted = _ReadBounds(self.name, self.rows_max, self.bytes_max)
             while records := await cursor.fetch(counted.next_rows):
                 counted.add(records)
-                rows: list[PopulationRow] = []
-                for record in records:
-                    row = population_row(record, columns)
-                    if isinstance(row, str):
-                        extract.skipped[row] += 1
-                        continue
-                    if reason := impossible_reason(row):
-                        raise SourceFailed(self.name, reason)
-                    if named_kinds is not None and (row.tenant, row.kind) not in named_kinds:
-                        shown = f"{shown_value(row.kind)} of {shown_value(row.tenant)}"
-                        reason = f"a row is {shown}, which its `tenant` and `kinds` do not name"
-                        raise SourceFailed(self.name, reason)
-                    extract.add(row.id)
-                    rows.append(row)
-                yield rows
+                yield usable_rows(self.name, records, columns, self.named_kinds, extract)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +122,8 @@ class SqlEvidence:
     Its rows give `reference` (null is no evidence) and either item_id or business_key, the latter
     with cycle and effective_date where one key has several. Only rows of the items in question
     are read, so an index on that column is used. If it is `complete`, all its rows are also read
-    once a pass, through a cursor: each is the effect of an item that is completed.
+    once a pass, through cursors: each is the effect of an item that is completed. Where they have
+    the effective date of their item, they are read by month.
     """
 
     dsn: str = field(repr=False)
@@ -152,66 +146,93 @@ class SqlEvidence:
         self, wanted: Sequence[EvidenceQuery], extract: SourceTotals
     ) -> list[EvidenceQuery]:
         """Return those of `wanted` without evidence."""
-        async with _connected(self.name, self.dsn) as connection:
+        async with _connected(self.name, self.dsn) as connection, _snapshot(connection):
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
-            columns = await self._columns(connection)
-            by_id = "item_id" in columns
+            naming = naming_columns(self.name, await self._columns(connection))
             # The operator's own query, narrowed to the keys asked about, which are a parameter.
             prepared = await connection.prepare(
                 f"select * from ({_inner(self.query)}\n) as evidence "  # noqa: S608
-                f"where evidence.{'item_id' if by_id else 'business_key'} = any($1)"
+                f"where evidence.{naming[0]} = any($1)"
             )
-            given = _given(columns)
             shown: set[EvidenceKey] = set()
-            keys = _keys(wanted, by_id=by_id, type_name=prepared.get_parameters()[0].name)
+            keys = _keys(wanted, naming, type_name=prepared.get_parameters()[0].name)
             cursor = await prepared.cursor(keys)
             while records := await cursor.fetch(_ROWS_A_READ):
                 for record in records:
                     if record["reference"] is None:
                         extract.skipped["reference is null"] += 1
                         continue
-                    key = _shown_key(record, given, by_id=by_id)
-                    extract.add(key if isinstance(key, bytes) else _short_hash(key))
+                    key = _shown_key(record, naming)
+                    extract.add(key if isinstance(key, bytes) else short_hash(key))
                     shown.add(key)
-            return [item for item in wanted if _wanted_key(item, given, by_id=by_id) not in shown]
+            return [item for item in wanted if key_of_item(item, naming) not in shown]
 
-    async def list_effects(self, extract: SourceTotals) -> AsyncIterator[Sequence[ListedEffect]]:
-        """Yield all effects, each item once with the number of its rows, in chunks."""
+    async def list_effects(
+        self, extract: SourceTotals, from_date: date, to_date: date
+    ) -> AsyncIterator[Sequence[ListedEffect]]:
+        """Yield the effects, each item once with the number of its rows, in chunks.
+
+        Rows with an effective date are read by its months, each in a snapshot of its own; others
+        whole, in one.
+        """
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
             columns = await self._columns(connection)
-            given = ["item_id"] if "item_id" in columns else [*_given(columns)]
-            keys = ", ".join(f"evidence.{name}" for name in given)
-            # The operator's own query, grouped by what names an item.
-            cursor = await (
-                await connection.prepare(
-                    f"select {keys}, count(*) as rows, min(evidence.reference::text) as least "  # noqa: S608
-                    f"from ({_inner(self.query)}\n) as evidence "
-                    f"where evidence.reference is not null group by {keys}"
-                )
-            ).cursor()
+            naming = naming_columns(self.name, columns)
             counted = _ReadBounds(self.name, self.rows_max, self.bytes_max)
-            while records := await cursor.fetch(counted.next_rows):
-                counted.add(records)
-                effects: list[ListedEffect] = []
-                for record in records:
-                    effect = _effect(record, given)
-                    if effect is None:
-                        extract.skipped[f"{' or '.join(given)} is null or of another type"] += 1
-                        continue
-                    extract.add(_short_hash((effect.name,)))
-                    effects.append(effect)
-                yield effects
+            dates: Sequence[_Dates | None] = [None]
+            if "effective_date" in columns:
+                dates = await self._months(connection, extract, from_date, to_date)
+            for period in dates:
+                async with _snapshot(connection):
+                    prepared = await connection.prepare(self._grouped(naming, period))
+                    cursor = await prepared.cursor(*(period or ()))
+                    while records := await cursor.fetch(counted.next_rows):
+                        counted.add(records)
+                        yield _effects(records, naming, extract)
 
-    async def _columns(self, connection: "asyncpg.Connection[asyncpg.Record]") -> set[str]:
-        """Return the columns of its rows. Raises SourceFailed if some are lacking."""
+    async def _columns(self, connection: _SourceConnection) -> set[str]:
         prepared = await connection.prepare(self.query)
-        columns = {attribute.name for attribute in prepared.get_attributes()}
-        if "reference" not in columns or not columns & {"item_id", "business_key"}:
-            raise SourceFailed(
-                self.name, "its rows lack reference, or both item_id and business_key"
+        return {attribute.name for attribute in prepared.get_attributes()}
+
+    async def _months(
+        self, connection: _SourceConnection, extract: SourceTotals, from_date: date, to_date: date
+    ) -> list[_Dates]:
+        """Return the months in the range from the first effective date to the last."""
+        async with _snapshot(connection):
+            # The operator's own query.
+            found = await connection.fetchrow(
+                "select min(evidence.effective_date) filter (where possible) as first, "  # noqa: S608
+                "max(evidence.effective_date) filter (where possible) as last, "
+                "count(*) filter (where possible is not true) as impossible "
+                f"from ({_inner(self.query)}\n) as evidence, lateral (select "
+                "evidence.effective_date >= $1::date and evidence.effective_date < $2::date) "
+                "as judged (possible) where evidence.reference is not null",
+                DUE_MIN.date(),
+                DUE_END.date(),
             )
-        return columns
+        if found is None:
+            return []
+        if found["impossible"]:
+            reason = f"effective_date is null or outside {DUE_MIN.year} to {DUE_END.year - 1}"
+            extract.skipped[reason] += found["impossible"]
+        first, last = found["first"], found["last"]
+        if first is None:
+            return []
+        if isinstance(first, datetime) or not isinstance(first, date):
+            raise SourceFailed(self.name, "its effective_date is not a date")
+        end = min(last + timedelta(days=1), to_date)
+        return list(split_by_month(max(first, from_date), end))
+
+    def _grouped(self, naming: Sequence[str], dates: _Dates | None) -> str:
+        """Return the operator's own query, grouped by what names an item, of a range of dates."""
+        keys = ", ".join(f"evidence.{name}" for name in naming)
+        narrowed = "and evidence.effective_date >= $1 and evidence.effective_date < $2"
+        return (
+            f"select {keys}, count(*) as rows, min(evidence.reference::text) as least "  # noqa: S608
+            f"from ({_inner(self.query)}\n) as evidence "
+            f"where evidence.reference is not null {narrowed if dates else ''} group by {keys}"
+        )
 
 
 @dataclass(slots=True)
@@ -247,24 +268,20 @@ class _ReadBounds:
         self.next_rows = max(1, min(fitting, _ROWS_A_READ, 2 * self.next_rows))
 
 
-def _given(columns: AbstractSet[str]) -> tuple[str, ...]:
-    return tuple(name for name in _EVIDENCE_KEYS if name in columns)
-
-
-def _effect(record: asyncpg.Record, given: Sequence[str]) -> ListedEffect | None:
-    """Return the effect, or None if its row does not name an item."""
-    values = {name: record[name] for name in given}
-    counts = {"count": record["rows"], "reference": record["least"]}
-    if "item_id" in values:
-        try:
-            identity = UUID(str(values["item_id"]))
-        except ValueError:
-            return None
-        return ListedEffect(identity, None, None, None, **counts)
-    key, cycle, day = (values.get(name) for name in _EVIDENCE_KEYS)
-    if key is None or None in values.values() or not isinstance(day, date | None):
-        return None
-    return ListedEffect(None, str(key), None if cycle is None else str(cycle), day, **counts)
+def _effects(
+    records: Iterable[asyncpg.Record], naming: Sequence[str], extract: SourceTotals
+) -> list[ListedEffect]:
+    """Return the effects of rows, counting them and those that name no item."""
+    effects: list[ListedEffect] = []
+    for record in records:
+        values = {name: record[name] for name in naming}
+        effect = effect_of(values, record["rows"], record["least"])
+        if effect is None:
+            extract.skipped[f"{' or '.join(naming)} is null or of another type"] += 1
+            continue
+        extract.add(short_hash((effect.name,)))
+        effects.append(effect)
+    return effects
 
 
 def _inner(query: str) -> str:
@@ -273,35 +290,24 @@ def _inner(query: str) -> str:
 
 
 def _keys(
-    wanted: Sequence[EvidenceQuery], *, by_id: bool, type_name: str
+    wanted: Sequence[EvidenceQuery], naming: tuple[str, ...], *, type_name: str
 ) -> list[str] | list[UUID]:
-    if not by_id:
+    if naming != ("item_id",):
         return sorted({item.business_key for item in wanted})
     ids = [UUID(bytes=item.id) for item in wanted]
     return ids if type_name.startswith("uuid") else [str(identity) for identity in ids]
 
 
-def _shown_key(record: asyncpg.Record, given: tuple[str, ...], *, by_id: bool) -> EvidenceKey:
-    if by_id:
+def _shown_key(record: asyncpg.Record, naming: tuple[str, ...]) -> EvidenceKey:
+    if naming == ("item_id",):
         value = record["item_id"]
         return value.bytes if isinstance(value, UUID) else UUID(str(value)).bytes
-    return tuple(str(record[name]) for name in given)
-
-
-def _wanted_key(item: EvidenceQuery, given: tuple[str, ...], *, by_id: bool) -> EvidenceKey:
-    if by_id:
-        return item.id
-    texts = {
-        "business_key": item.business_key,
-        "cycle": item.cycle,
-        "effective_date": item.effective_date.isoformat(),
-    }
-    return tuple(texts[name] for name in given)
+    return tuple(str(record[name]) for name in naming)
 
 
 @asynccontextmanager
-async def _connected(name: str, dsn: str) -> "AsyncGenerator[asyncpg.Connection[asyncpg.Record]]":
-    """Open one read-only transaction on the source; an error in it raises SourceFailed.
+async def _connected(name: str, dsn: str) -> "AsyncGenerator[_SourceConnection]":
+    """Connect to the source; an error in what is done with it raises SourceFailed.
 
     So does a value that cannot be read: asyncpg converts rows when they are fetched.
     """
@@ -319,14 +325,20 @@ async def _connected(name: str, dsn: str) -> "AsyncGenerator[asyncpg.Connection[
     except ValueError:  # as of a host's name that is none
         raise SourceFailed(name, "its address is not valid") from None
     try:
-        async with connection.transaction(readonly=True):
-            yield connection
+        yield connection
     except _FAILURES as error:
         raise SourceFailed(name, _reason(error)) from None
     except _UNREADABLE as error:
         raise SourceFailed(name, f"a value cannot be read: {_first_line(error)}") from None
     finally:
         connection.terminate()
+
+
+@asynccontextmanager
+async def _snapshot(connection: _SourceConnection) -> AsyncGenerator[None]:
+    """Read in a transaction of its own that can write nothing."""
+    async with connection.transaction(readonly=True):
+        yield
 
 
 def _reason(error: BaseException) -> str:
@@ -352,7 +364,3 @@ def _first_line(error: BaseException) -> str:
 
 def _digest(query: str) -> str:
     return hashlib.sha256(query.encode()).hexdigest()
-
-
-def _short_hash(key: tuple[str, ...]) -> bytes:
-    return hashlib.sha256("\x1f".join(key).encode()).digest()[:8]

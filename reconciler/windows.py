@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from itertools import zip_longest
 from operator import attrgetter
 from typing import Final
@@ -54,6 +54,15 @@ class DayCounts:
     def within(self, window: DateRange) -> dict[int, int]:
         """Return the counts of the days within a window."""
         return {day: self._counts[day] for day in self.days(window)}
+
+
+def split_by_month(from_date: date, to_date: date) -> Iterator[tuple[date, date]]:
+    """Yield, ascending, the parts of a half-open range that lie in different months."""
+    while from_date < to_date:
+        ahead = from_date.replace(day=1) + timedelta(days=32)
+        following = min(ahead.replace(day=1), to_date)
+        yield from_date, following
+        from_date = following
 
 
 def disjoint(windows: Iterable[DateRange]) -> Iterator[DateRange]:

@@ -2390,14 +2390,14 @@ CREATE TABLE ledger.population (
     hash_total bigint NOT NULL,
     failure text,
     CONSTRAINT population_counts_positive CHECK (((row_count >= 0) AND (skipped_count >= 0))),
-    CONSTRAINT population_origin_known CHECK ((origin = ANY (ARRAY['definitions'::text, 'events'::text, 'sql'::text, 'evidence'::text, 'kafka'::text])))
+    CONSTRAINT population_origin_known CHECK ((origin = ANY (ARRAY['definitions'::text, 'events'::text, 'sql'::text, 'csv'::text, 'evidence'::text, 'kafka'::text])))
 );
 
 COMMENT ON TABLE ledger.population IS 'What a pass read of each source, with its control total. One row a source and pass.';
 
 COMMENT ON COLUMN ledger.population.name IS 'Name of the source.';
 
-COMMENT ON COLUMN ledger.population.query_digest IS 'Hash of the query, where the source has one.';
+COMMENT ON COLUMN ledger.population.query_digest IS 'Hash of the query, or of the bytes of a file, where the source has one.';
 
 COMMENT ON COLUMN ledger.population.skipped_count IS 'Rows that could not be used.';
 

@@ -23,7 +23,7 @@ from dueledger.ledger.runtime.dsn_file import read_dsn_file
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings, SaslMechanism, SecurityProtocol
 from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
 from dueledger.preview.example_event import example_event
-from dueledger.reconciler.settings import load_sources
+from dueledger.reconciler.sources_file import load_sources
 from tests.definition_documents import NIGHTLY, RENEWAL
 
 CALENDAR: Final = CalendarFileOptions("sat,sun", None, date(2027, 12, 31))

@@ -69,11 +69,22 @@ def reconcile(
     report: ReportOption = None,
     from_: FromOption = None,
     to: ToOption = None,
+    effective_from: Annotated[
+        str | None,
+        typer.Option(help="Compare only items with effective dates from this on.", metavar="DATE"),
+    ] = None,
+    effective_to: Annotated[
+        str | None,
+        typer.Option(help="Compare only items with effective dates before this.", metavar="DATE"),
+    ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Compare what was expected with what happened. With --once, exit code 4 means findings."""
+    """Compare what was expected with what happened. With --once, exit code 4 means findings.
+
+    A pass compares all items, and moves no watermark where effective dates are given.
+    """
     from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import ReconcilerSettings
 
@@ -81,13 +92,24 @@ def reconcile(
         ReconcilerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers, reconcile_repair=repairs
     )
     dates = read_dates(from_, to)
+    compared = {
+        name: options.read_date(text, f"--effective-{name.removesuffix('_date')}")
+        for name, text in (("from_date", effective_from), ("to_date", effective_to))
+        if text is not None
+    }
     if not once:
-        for option, given in (("--report", report), ("--from", from_), ("--to", to)):
+        for option, given in (
+            ("--report", report),
+            ("--from", from_),
+            ("--to", to),
+            ("--effective-from", effective_from),
+            ("--effective-to", effective_to),
+        ):
             if given is not None:
                 raise typer.BadParameter("it needs --once", param_hint=option)
         run(_loop(settings, sources))
         return
-    from dueledger.reconciler import load_sources, reconcile_once
+    from dueledger.reconciler import PassScope, load_sources, reconcile_once
 
     once_ended = reconcile_once(
         settings,
@@ -95,6 +117,7 @@ def reconcile(
         mode=settings.reconcile_repair,
         dates=dates,
         report_directory=report,
+        scope=PassScope(**compared),
     )
     print_result(run(once_ended), as_json=json_)
 

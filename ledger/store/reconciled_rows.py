@@ -256,5 +256,5 @@ async def list_contradicted_endings(
 
 
 async def last_row_count(connection: Connection, name: str) -> int | None:
-    """Return how many rows a source had when a pass read it last; None if none did."""
+    """Return how many rows a source had when a pass over all dates read it last, if one did."""
     return await connection.fetchval(statement("last_row_count"), name)

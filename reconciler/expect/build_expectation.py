@@ -42,7 +42,12 @@ async def build_expectation(
         SourceRead("definitions", "definitions", None),
         SourceRead("events", "events", None),
         *(
-            SourceRead(population.name, "sql", population.digest, kinds=population.named_kinds)
+            SourceRead(
+                population.name,
+                population.origin,
+                population.digest,
+                kinds=population.named_kinds,
+            )
             for population in populations
         ),
     ]

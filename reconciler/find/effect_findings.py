@@ -1,6 +1,7 @@
 """Effects outside of items that are not completed: EFFECT_UNRECORDED and EFFECT_REPEATED."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Final
 
@@ -9,6 +10,7 @@ from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.find.findings import Finding, FindingSubject
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks
+from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.sources import EvidenceReader, ListedEffect, SourceFailed, SourceTotals
 
 FOUND_MAX: Final = 100_000
@@ -16,9 +18,11 @@ FOUND_MAX: Final = 100_000
 
 
 async def find_effects(
-    connection: Connection, evidence: EvidenceChecks, recorder: FindingRecorder
+    connection: Connection, evidence: EvidenceChecks, recorder: FindingRecorder, scope: PassScope
 ) -> None:
-    """Read all effects of the sources that are complete, and record those of no completed item.
+    """Read the effects of the sources that are complete, and record those of no completed item.
+
+    Of a source with effective dates, those of the scope.
 
     A source that is not believed is not asked for the effects of completed items either.
 
@@ -28,7 +32,7 @@ async def find_effects(
     for sources in evidence.by_kind.values():
         for source in sources:
             if source.complete and evidence.reads[source.name].failure is None:
-                await _find_effects_of_source(connection, evidence, source, recorder)
+                await _find_effects_of_source(connection, evidence, source, recorder, scope)
 
 
 async def _find_effects_of_source(
@@ -36,13 +40,14 @@ async def _find_effects_of_source(
     evidence: EvidenceChecks,
     source: EvidenceReader,
     recorder: FindingRecorder,
+    scope: PassScope,
 ) -> None:
     """Add the findings of one source, if it could be read to its end and is believed."""
     read = evidence.reads[source.name]
     began, found = monotonic(), list[Finding]()
     totals = SourceTotals()
     try:
-        async for effects in source.list_effects(totals):
+        async for effects in source.list_effects(totals, scope.from_date, scope.to_date):
             if effects:
                 found += await _judged(connection, source, effects)
             if len(found) > FOUND_MAX:
@@ -52,7 +57,10 @@ async def _find_effects_of_source(
         read.failure = failure.reason
     if read.failure is None:
         rows_before = await reconciled_rows.last_row_count(connection, source.name)
-        read.failure = source.bounds.breach(totals, rows_before)
+        bounds = (
+            source.bounds if scope.whole else replace(source.bounds, rows_min=0, change_max=None)
+        )
+        read.failure = bounds.breach(totals, rows_before)
         read.extract = totals
     read.duration_seconds += monotonic() - began
     if read.failure is None:

@@ -97,7 +97,7 @@ def population_record(read: SourceRead, result: PassResult) -> findings.Populati
     return findings.PopulationRecord(
         name=read.name,
         origin=read.origin,
-        query_digest=read.digest,
+        query_digest=read.extract.digest or read.digest,
         extracted_at=read.extract.extracted_at or result.started_at,
         duration_seconds=read.duration_seconds,
         row_count=read.extract.row_count,

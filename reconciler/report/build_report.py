@@ -194,7 +194,7 @@ def _sources(result: PassResult) -> list[model.SourceRow]:
         model.SourceRow(
             name=read.name,
             origin=read.origin,
-            query_digest=read.digest,
+            query_digest=read.extract.digest or read.digest,
             extracted_at=read.extract.extracted_at or result.started_at,
             duration_seconds=round(read.duration_seconds, 3),
             row_count=read.extract.row_count,

@@ -234,6 +234,9 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(dueledger_on: Command) ->
 
 def test_findings_end_a_reconciliation_with_their_own_exit_code(dueledger_on: Command) -> None:
     assert dueledger_on("reconcile", "--once", "--json").code == 0
+    dates = ("--effective-from", "2027-01-01", "--effective-to", "2027-02-01", "--json")
+    assert dueledger_on("reconcile", "--once", *dates).code == 0
+    assert dueledger_on("reconcile", *dates).code == 2
     long_ago = ("--effective-date", "2026-01-01", "--due-at", "2026-01-01")
     owed = ("--tenant", "acme", "--kind", "ReminderDue", "--key", "INV-1")
     assert dueledger_on("emit", *owed, *long_ago).code == 0

@@ -35,7 +35,7 @@ from dueledger.ledger.rules.event_rules import apply_rule
 from dueledger.ledger.schedule.when import DUE_MIN
 from dueledger.preview.occurrences import preview_definition, preview_document
 from dueledger.reconciler.population_rows import impossible_reason, population_row
-from dueledger.reconciler.settings import load_sources
+from dueledger.reconciler.sources_file import load_sources
 from dueledger.workers.http.body_template import BodyFailed, BodyTemplate
 from dueledger.workers.outcomes.parse import parse_outcome
 from tests.cheap import ATTEMPTS, least_seconds

@@ -27,8 +27,8 @@ from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.find.findings import source_failed, uuid8
 from dueledger.reconciler.lateness import Lateness
 from dueledger.reconciler.report.model import report_schema
-from dueledger.reconciler.settings import load_sources
 from dueledger.reconciler.sources import PopulationBounds
+from dueledger.reconciler.sources_file import load_sources
 from dueledger.reconciler.windows import plan_windows
 
 AS_OF = datetime(2027, 3, 1, 12, tzinfo=UTC)

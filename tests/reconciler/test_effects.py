@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from uuid import uuid4
 
 import asyncpg
@@ -13,8 +13,8 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.items import emit_items, read_accounting, withdraw_items
-from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence
-from dueledger.reconciler.sources import PopulationBounds
+from dueledger.reconciler import PassScope, Reconciler, ReconcilerSources, SqlEvidence
+from dueledger.reconciler.sources import PopulationBounds, SourceTotals
 from tests.reconciler.conftest import mend, resolutions
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -179,3 +179,37 @@ async def test_g11_nothing_is_concluded_from_effects_that_break_what_their_sourc
     ]
     assert says in failed["sentence"]
     assert seen.evidenced == set()
+
+
+BY_DATE = """
+select business_key, effective_date, transaction_timestamp()::text as reference
+from (values ('P-1', date '2027-03-01'), ('P-2', '2027-03-31'), ('P-3', '2027-04-01'),
+  ('P-4', null), ('P-5', '1960-01-01')) v (business_key, effective_date)
+"""
+
+
+async def test_g11_effects_with_effective_dates_are_read_by_month_and_by_the_scope_of_the_pass(
+    frozen: Connection, make_reconciler: Make, effects: SqlEvidence
+) -> None:
+    by_date = replace(effects, query=BY_DATE)
+    totals = SourceTotals()
+    listed = {
+        each.business_key: each.reference
+        async for found in by_date.list_effects(totals, date(1970, 1, 1), date(2200, 1, 1))
+        for each in found
+    }
+    # One transaction a month; what has no date is not left out in silence.
+    assert listed.keys() == {"P-1", "P-2", "P-3"}
+    assert listed["P-1"] == listed["P-2"] != listed["P-3"]
+    assert dict(totals.skipped) == {"effective_date is null or outside 1970 to 2199": 2}
+
+    dated = replace(by_date, query=f"{BY_DATE} where effective_date > '2000-01-01'")
+    bounds = PopulationBounds(rows_min=3, change_max=0, skipped_max=0)
+    reconciler = make_reconciler(ReconcilerSources((), (replace(dated, bounds=bounds),)))
+    assert (await reconciler.run_pass()).found == {UNRECORDED: 3}
+    april = PassScope(date(2027, 4, 1), date(2027, 5, 1))
+    scoped = await reconciler.run_pass(april)
+    assert (scoped.found, scoped.sources[-1].extract.row_count) == ({UNRECORDED: 1}, 1)
+    # The next whole pass is held against the whole one, not against the month.
+    assert (await reconciler.run_pass()).found == {UNRECORDED: 3}
+    assert {row["type"] for row in await findings.list_findings(frozen)} == {UNRECORDED}

@@ -14,7 +14,7 @@ from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
 from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.report.files import ReportFiles
-from dueledger.reconciler.settings import load_sources
+from dueledger.reconciler.sources_file import load_sources
 
 from .conftest import NOON
 

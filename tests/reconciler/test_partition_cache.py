@@ -381,8 +381,10 @@ class Hanging:
         await asyncio.Event().wait()
         return []
 
-    async def list_effects(self, extract: object) -> AsyncGenerator[Sequence[ListedEffect]]:
-        del extract
+    async def list_effects(
+        self, extract: object, from_date: date, to_date: date
+    ) -> AsyncGenerator[Sequence[ListedEffect]]:
+        del extract, from_date, to_date
         yield ()
 
 

@@ -18,6 +18,7 @@ class EndlessPopulation:
 
     name = "endless"
     complete = True
+    origin = "sql"
     digest = "0" * 64
     named_kinds = None
     bounds = PopulationBounds()

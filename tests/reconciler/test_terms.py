@@ -219,6 +219,7 @@ class EmittingPopulation:
 
     name = "emitting"
     complete = True
+    origin = "sql"
     digest = "0" * 64
     named_kinds = None
     bounds = PopulationBounds()

@@ -31,14 +31,14 @@ create table ledger.population (
   skipped_count bigint not null,
   hash_total bigint not null,
   failure text,
-  constraint population_origin_known check (origin in ('definitions', 'events', 'sql', 'evidence', 'kafka')),
+  constraint population_origin_known check (origin in ('definitions', 'events', 'sql', 'csv', 'evidence', 'kafka')),
   constraint population_counts_positive check (row_count >= 0 and skipped_count >= 0)
 );
 
 comment on table ledger.population is
   'What a pass read of each source, with its control total. One row a source and pass.';
 comment on column ledger.population.name is 'Name of the source.';
-comment on column ledger.population.query_digest is 'Hash of the query, where the source has one.';
+comment on column ledger.population.query_digest is 'Hash of the query, or of the bytes of a file, where the source has one.';
 comment on column ledger.population.skipped_count is 'Rows that could not be used.';
 comment on column ledger.population.hash_total is 'Control total: a sum of hashes over the rows.';
 comment on column ledger.population.failure is 'Why the source could not be read.';
