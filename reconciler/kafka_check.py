@@ -12,6 +12,7 @@ from typing import Final, final
 from uuid import UUID
 
 from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.kafka.envelope import EVENT_TOPIC, INTAKE_GROUP
 from dueledger.ledger.kafka.log_reader import LogBounds, LogReader, open_log_reader
 from dueledger.ledger.kafka.record_slices import ID_BYTES, RecordSlice, slice_records
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
@@ -32,6 +33,7 @@ from dueledger.reconciler.compare.published_claims import (
     OrphanReason,
     ToVerify,
 )
+from dueledger.reconciler.event_backlog import EventTopic
 from dueledger.reconciler.find.record_findings import (
     orphan_record,
     record_missing,
@@ -68,10 +70,19 @@ _CELL_BITS: Final = 43
 class KafkaCheck:
     """Compares claims with their records, in each pass of a process.
 
-    `records` keeps what was read for the next pass, and is the index that repairs ask.
+    `records` keeps what was read for the next pass, and is the index that repairs ask. `events`
+    says which domain events were not read yet.
     """
 
-    def __init__(self, settings: KafkaSettings, *, records_max: int = RECORDS_MAX) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        *,
+        event_topic: str = EVENT_TOPIC,
+        intake_group: str = INTAKE_GROUP,
+        records_max: int = RECORDS_MAX,
+    ) -> None:
+        self.events = EventTopic(settings, event_topic, intake_group)
         self._settings = settings
         self._records_max = records_max
         self.records = PublishedRecords()

@@ -1,11 +1,14 @@
 """The end of a pass: findings that no longer hold are closed, watermarks and sources recorded."""
 
+from datetime import datetime
 from uuid import UUID
 
 import orjson
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.event_backlog import kinds_of_events
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.find.findings import WHOLE_LEDGER
 from dueledger.reconciler.find.recorder import population_record
@@ -63,17 +66,24 @@ async def end_pass(
 
 def _watermarks(expectation: Expectation, result: PassResult) -> list[findings.WatermarkRecord]:
     unknown = expectation.unknown_since(result.as_of)
+    backlog = result.backlog
+    of_events = kinds_of_events(expectation.versions) if backlog else set[KindKey]()
     tallies = result.comparison.tallies
     records: list[findings.WatermarkRecord] = []
-    for key in sorted({*tallies, *unknown}):
+    for key in sorted({*tallies, *unknown, *of_events}):
         tally = tallies.get(key, KindTally())
-        before, blocked_by = result.as_of, None
+        before: datetime | None = result.as_of
+        blocked_by: str | None = None
         if tally.blocked_at is not None and tally.blocked_by is not None:
             before = tally.blocked_at
             blocked_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
         if key in unknown and unknown[key][0] < before:
             before, name = unknown[key]
             blocked_by = f"the schedule {name}, which is materialised up to there"
+        if backlog and key in of_events:
+            read_before, blocked = backlog
+            if read_before is None or read_before <= before:
+                before, blocked_by = read_before, blocked
         if failed := [read.name for read in expectation.failed_reads(*key)]:
             before, blocked_by = None, f"{', '.join(failed)} could not be read"
         if omitted := result.omitted_open[key]:

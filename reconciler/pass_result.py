@@ -9,6 +9,7 @@ from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolutio
 from dueledger.ledger.store import findings, items
 from dueledger.reconciler.compare.comparison import Comparison
 from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.event_backlog import EventBacklog
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.sources import SourceRead
 from dueledger.reconciler.windows import DateRange
@@ -93,8 +94,8 @@ class PassResult:
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
     their type and kind; `evidenced` are the kinds of which each completed item was looked up,
     `published` those of which claims were compared with Kafka; None where Kafka was not read.
-    `witness_credit_seconds` is the CPU time that the witness may take. A pass that is not recorded
-    has no number.
+    `backlog` are the events that were unread when the pass began. `witness_credit_seconds` is the
+    CPU time that the witness may take. A pass that is not recorded has no number.
     """
 
     reconciliation_no: int | None
@@ -118,6 +119,7 @@ class PassResult:
     watermarks: list[findings.WatermarkRecord] = field(
         default_factory=list[findings.WatermarkRecord]
     )
+    backlog: EventBacklog | None = None
     expectation: Expectation | None = None
     expected_count: int = 0
     cached_windows: int = 0

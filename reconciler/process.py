@@ -217,7 +217,11 @@ async def open_reconciler(
         actor_no = await register_process(
             pool, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER
         )
-        kafka = KafkaCheck(settings) if settings.has_kafka else None
+        kafka = None
+        if settings.has_kafka:
+            kafka = KafkaCheck(
+                settings, event_topic=settings.event_topic, intake_group=settings.intake_group
+            )
         reconciler = Reconciler(
             pool,
             sources,

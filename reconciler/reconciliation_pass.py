@@ -94,6 +94,8 @@ class ReconciliationPass:
         began, self._cpu_began = monotonic(), process_time()
         async with self._pool.acquire() as connection:
             opened = await self._record.begin(connection, self._scope)
+            # Before the inbox: what is read into it meanwhile may not be in what this pass reads.
+            backlog = await self._kafka.events.read_backlog() if self._kafka else None
             async with build_expectation(
                 connection, self._sources.populations, opened.as_of
             ) as expectation:
@@ -102,6 +104,7 @@ class ReconciliationPass:
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
                 result.latest_as_of = opened.latest_as_of
+                result.backlog = backlog
                 self._recorder = FindingRecorder(result, self._limits.findings_max, self._record)
                 result.witness_credit_seconds = opened.witness_credit_seconds
                 result.expectation = expectation

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from dueledger.ledger.kafka.envelope import EVENT_TOPIC, INTAKE_GROUP
 from dueledger.ledger.runtime.settings import Settings
 
 
@@ -40,6 +41,16 @@ class ReconcilerSettings(Settings):
     reconcile_kafka: bool | None = Field(
         default=None,
         description="compare claims with Kafka; unset: where the addresses of Kafka are set",
+    )
+
+    event_topic: str = Field(
+        default=EVENT_TOPIC, min_length=1, max_length=249, description="topic of domain events"
+    )
+    intake_group: str = Field(
+        default=INTAKE_GROUP,
+        min_length=1,
+        max_length=249,
+        description="consumer group of the event intake, whose offsets say what is unread",
     )
 
     @property

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from dueledger.ledger.kafka.envelope import EVENT_TOPIC, REJECTED_TOPIC
+from dueledger.ledger.kafka.envelope import EVENT_TOPIC, INTAKE_GROUP, REJECTED_TOPIC
 from dueledger.ledger.runtime.settings import Settings
 
 
@@ -19,7 +19,7 @@ class EventIntakeSettings(Settings):
         description="topic of records that cannot be read",
     )
     intake_group: str = Field(
-        default="dueledger-intake", min_length=1, max_length=249, description="consumer group"
+        default=INTAKE_GROUP, min_length=1, max_length=249, description="consumer group"
     )
     intake_batch_events: int = Field(
         default=2000, ge=1, le=10_000, description="events of one transaction at most"

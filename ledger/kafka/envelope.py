@@ -14,6 +14,7 @@ from dueledger.ledger.errors import InvalidHeader, Problem, shown_value
 
 OUTCOME_TOPIC: Final = "due-outcomes"
 EVENT_TOPIC: Final = "domain-events"
+INTAKE_GROUP: Final = "dueledger-intake"
 REPAIR_TOPIC: Final = "due-repairs"
 REJECTED_TOPIC: Final = "due-rejected"
 WORK_TOPIC_PREFIX: Final = "due."

@@ -30,7 +30,7 @@ cancel_on: [{{event: PolicyCancelled, business_key: data.policy}}]
 BODY: Final = '{{"policy":"{}","term":"1","expires_on":"{}"}}'
 
 
-async def _define(connection: Connection, kind: str, actor_no: int) -> None:
+async def define_rule(connection: Connection, kind: str, actor_no: int) -> None:
     (rule,) = load_definitions(EVENT_RULE.format(kind=kind), source="test")
     await define(
         connection,
@@ -52,7 +52,7 @@ async def test_g11_events_that_no_rule_read_are_one_finding_by_tenant_and_type(
     actor_no: int,
     tmp_path: Path,
 ) -> None:
-    await _define(frozen, kind, actor_no)
+    await define_rule(frozen, kind, actor_no)
     await clock.set_clock(frozen, NOON - timedelta(hours=2), 0)
     await land("PolicyActivated", BODY.format("P-1", "2027-06-01"))  # before the rule
     await clock.set_clock(frozen, NOON, 0)
@@ -96,7 +96,7 @@ async def test_g11_events_that_no_rule_read_are_one_finding_by_tenant_and_type(
 async def test_g11_an_event_after_its_due_time_was_complete_is_carried_and_never_open(
     frozen: Connection, make_reconciler: Make, kind: str, land: Land, actor_no: int
 ) -> None:
-    await _define(frozen, kind, actor_no)
+    await define_rule(frozen, kind, actor_no)
     reconciler = make_reconciler()
     await land("PolicyActivated", BODY.format("P-1", "2027-03-02"))
     await reconciler.run_pass()

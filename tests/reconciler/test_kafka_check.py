@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import Stop
@@ -27,6 +28,7 @@ from tests.claim_ids import claim_ids
 from tests.logins import with_login
 
 from .conftest import NOON, resolutions
+from .test_event_findings import define_rule
 
 ITEMS = 40
 MINUTE = timedelta(minutes=1)
@@ -447,3 +449,53 @@ async def test_g11_a_kafka_that_is_away_is_a_source_that_failed_and_concludes_no
     reconciler.kafka = here
     assert (await reconciler.run_pass()).found == {FindingType.ORPHAN_RECORD: 1}
     assert await resolutions(frozen, FindingType.SOURCE_FAILED) == ["explained"]
+
+
+async def test_g11_the_watermark_of_kinds_with_rules_stops_at_the_oldest_unread_event(
+    frozen: Connection,
+    make_reconciler: Callable[..., Reconciler],
+    bootstrap_servers: str,
+    kind: str,
+    actor_no: int,
+) -> None:
+    settings = KafkaSettings(bootstrap_servers=bootstrap_servers, topic_partitions=2)
+    topic = f"events.{kind}"
+    sent = NOON.replace(year=2026)  # the broker refuses times that are to come
+    await make_missing_topics(settings, [topic])
+    await define_rule(frozen, kind, actor_no)
+    reconciler = make_reconciler()
+    reconciler.kafka = KafkaCheck(settings, event_topic=topic, intake_group=f"intake-{kind}")
+
+    async def watermark() -> tuple[datetime | None, str | None]:
+        marks = (await reconciler.run_pass()).watermarks
+        return next(((mark.complete_before, mark.blocked_by) for mark in marks), (None, None))
+
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
+        for minutes, partition in ((30, 0), (20, 0), (50, 1)):
+            at = int((sent - minutes * MINUTE).timestamp() * 1000)
+            await producer.send_and_wait(topic, b"{}", partition=partition, timestamp_ms=at)
+    oldest = sent - 50 * MINUTE
+    says = f"3 events are unread of {topic}, the oldest from 2026-03-01 11:10:00 UTC"
+    assert await watermark() == (oldest, says)
+
+    places = [TopicPartition(topic, number) for number in range(2)]
+    async with AIOKafkaConsumer(
+        bootstrap_servers=bootstrap_servers, group_id=f"intake-{kind}", enable_auto_commit=False
+    ) as intake:
+        intake.assign(places)
+        await intake.commit({places[0]: 1, places[1]: 1})
+        says = f"1 event is unread of {topic}, the oldest from 2026-03-01 11:40:00 UTC"
+        assert await watermark() == (sent - 20 * MINUTE, says)
+
+        await intake.commit({places[0]: 2})
+        assert await watermark() == (None, None)  # nothing is owed of the kind, and all is known
+
+        await intake.commit({places[0]: 0})
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    await admin.start()
+    await admin.delete_records({places[0]: RecordsToDelete(before_offset=2)})
+    await admin.close()
+    assert await watermark() == (None, f"2 events of {topic} were deleted before they were read")
+
+    reconciler.kafka = KafkaCheck(KafkaSettings(bootstrap_servers="127.0.0.1:1"))
+    assert await watermark() == (None, "it is not known what is unread of domain-events")
