@@ -42,6 +42,7 @@ _NAME_CHARS_MAX: Final = 150
 _NUMBER_CHARS_MAX: Final = 9
 _FOREIGN_NAME: Final = re.compile(r"\$\{|\{\{")  # of a template, not filled in
 _FILLED_IN: Final = "a document with templates and variables filled in"
+_TEMPLATE: Final = "${"
 _STATES: Final = ("State", "Enabled", "IsEnabled")
 _INPUTS: Final = ("InputTransformer", "InputPath")
 
@@ -192,8 +193,10 @@ def _read(
     text = fields.get("ScheduleExpression")
     found = EXPRESSION.fullmatch(text) if isinstance(text, str) else None
     zone = fields.get("ScheduleExpressionTimezone") or "UTC"
-    if found is None or not isinstance(zone, str):
+    if found is None:
         return _unreadable(text)
+    if not isinstance(zone, str) or _TEMPLATE in zone:
+        return ImportRefusal("its zone is a template", _FILLED_IN)
     if refusal := _switched_off(fields):
         return refusal
     smear = _flexible_window(fields)
@@ -219,8 +222,9 @@ def _unreadable(expression: object) -> ImportRefusal:
     if expression is None:
         reason = "is listed without its expression"
         return ImportRefusal(reason, "`aws scheduler get-schedule` for each schedule of the list")
-    reason = "its expression is not cron(…), rate(…) or at(…), or its zone is not a text"
-    return ImportRefusal(reason, _FILLED_IN)
+    is_template = isinstance(expression, dict | list) or _TEMPLATE in str(expression)
+    is_what = "a template" if is_template else "not cron(…), rate(…) or at(…)"
+    return ImportRefusal(f"its expression is {is_what}", _FILLED_IN)
 
 
 def _translated(

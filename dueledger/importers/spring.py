@@ -39,11 +39,16 @@ class Setting:
     text: str
 
 
+def is_placeholder(text: str) -> bool:
+    """Return whether settings or an expression decide the value. A default may be in it."""
+    return "${" in text or "#{" in text
+
+
 def read_spring_cron(
     text: str, zone: str | None, dialect: JavaDialect = JavaDialect.SPRING
 ) -> TranslatedSchedule | ImportRefusal:
     """Return what an expression of a program means. `zone` is that of the JVM, if it is known."""
-    if "${" in text or "#{" in text:
+    if is_placeholder(text):
         reason = "its expression is a placeholder"
         return ImportRefusal(reason, "the file of settings that has its value, imported as well")
     if text.strip() == SWITCHED_OFF:

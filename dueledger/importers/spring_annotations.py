@@ -11,6 +11,8 @@ from datetime import timedelta
 from math import prod
 from typing import Final
 
+from pydantic_core import PydanticCustomError
+
 from dueledger.importers.import_result import ImportRefusal, ImportResult, OpenQuestion
 from dueledger.importers.source_job import (
     NewDefinitionFields,
@@ -18,8 +20,8 @@ from dueledger.importers.source_job import (
     fixed_rate,
     hashed_name,
 )
-from dueledger.importers.spring import add_spring_job, read_spring_cron
-from dueledger.ledger.schedule.expressions import period_text
+from dueledger.importers.spring import add_spring_job, is_placeholder, read_spring_cron
+from dueledger.ledger.schedule.expressions import parse_period, period_text
 
 _TEXT: Final = r'"(?:[^"\\\n]|\\.)*"'
 _FOUND: Final = re.compile(r"(?P<at>@(?:\w{1,40}:)?(?:\w{1,40}\.){0,10})?\b(?P<type>Scheduled?)\b")
@@ -37,7 +39,7 @@ _PART: Final = re.compile(rf'(?:[^,"]|{_TEXT})+')
 _ARGUMENT: Final = re.compile(r"\s*(?P<name>\w{1,40})\s*=\s*(?P<value>.*\S)\s*", re.DOTALL)
 _CONSTANT: Final = re.compile(_TEXT)
 _INTEGERS: Final = re.compile(r"\d[\d_]{0,11}L?(?:\s*\*\s*\d[\d_]{0,11}L?){0,8}", re.ASCII)
-_MILLISECONDS: Final = re.compile(r"\d{1,12}", re.ASCII)
+_NUMBER: Final = re.compile(r"\d{1,12}", re.ASCII)
 _UNITS: Final[Mapping[str, int]] = {
     "MILLISECONDS": 1,
     "SECONDS": 1_000,
@@ -188,11 +190,10 @@ def _of_annotation(
     text = arguments[field] or ""
     if field == "cron":
         return read_spring_cron(text, arguments.get("zone") or anew.zone)
-    unit = _UNITS.get((arguments.get("timeUnit") or "MILLISECONDS").rpartition(".")[2], 0)
-    milliseconds = int(text) * unit if _MILLISECONDS.fullmatch(text) else 0
-    if milliseconds < 1_000 or milliseconds % 1_000 or milliseconds > 10**12:  # noqa: PLR2004 - a second
-        return ImportRefusal(f"{field} is not a number of whole seconds", "a value, not a name")
-    period = timedelta(milliseconds=milliseconds)
+    period = _period(text, arguments.get("timeUnit") or "MILLISECONDS")
+    if period is None:
+        what = "a placeholder" if is_placeholder(text) else "not a number of whole seconds"
+        return ImportRefusal(f"{field} is {what}", "a value, as 60000 or PT1M")
     if field.startswith("fixedDelay"):
         read = TranslatedSchedule({"after_completion": period_text(period)})
     else:
@@ -203,3 +204,16 @@ def _of_annotation(
             read, notes=("initialDelay is not converted: it counts from a program's start",)
         )
     return read
+
+
+def _period(text: str, unit: str) -> timedelta | None:
+    """Return a number of units, or a duration as PT5M or 5m; None if it has no whole seconds."""
+    if _NUMBER.fullmatch(text):
+        milliseconds = int(text) * _UNITS.get(unit.rpartition(".")[2], 0)
+        if milliseconds < 1_000 or milliseconds % 1_000 or milliseconds > 10**12:  # noqa: PLR2004 - a second
+            return None
+        return timedelta(milliseconds=milliseconds)
+    try:
+        return parse_period(text.upper() if text[:1] in {"P", "p"} else text)
+    except PydanticCustomError:
+        return None

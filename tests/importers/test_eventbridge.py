@@ -72,7 +72,7 @@ def test_each_document_has_its_schedules() -> None:
         ({"ScheduleExpression": "rate(0 minutes)"}, "not a number of"),
         ({"ScheduleExpression": "rate(5 weeks)"}, "not a number of"),
         ({"ScheduleExpression": "every day"}, "not cron(…)"),
-        ({"ScheduleExpression": "${expression}"}, "not cron(…)"),
+        ({"ScheduleExpression": "${expression}"}, "expression is a template"),
         ({"ScheduleExpression": 5}, "not cron(…)"),
         ({"ScheduleExpression": "cron(0 0 * * * *)"}, "needs `?`"),
         ({"ScheduleExpression": "at(2027-02-30T00:00:00)"}, "not of the form"),
@@ -93,10 +93,11 @@ def test_each_document_has_its_schedules() -> None:
         ({"Enabled": {"Fn::If": ["Prod", True, False]}}, "its Enabled is a template"),
         ({"IsEnabled": False}, "disabled"),
         ({"ScheduleExpression": ""}, "not cron(…)"),
-        ({"ScheduleExpression": {"!Sub": "rate(${Minutes} minutes)"}}, "not cron(…)"),
-        ({"ScheduleExpression": {"Fn::Sub": "rate(5 minutes)"}}, "not cron(…)"),
-        ({"ScheduleExpression": {"Ref": "Expression"}}, "not cron(…)"),
-        ({"ScheduleExpressionTimezone": {"!Ref": "Zone"}}, "its zone is not a text"),
+        ({"ScheduleExpression": {"!Sub": "rate(${M} minutes)"}}, "expression is a template"),
+        ({"ScheduleExpression": {"Fn::Sub": "rate(5 minutes)"}}, "expression is a template"),
+        ({"ScheduleExpression": {"Ref": "Expression"}}, "expression is a template"),
+        ({"ScheduleExpressionTimezone": {"!Ref": "Zone"}}, "its zone is a template"),
+        ({"ScheduleExpressionTimezone": "${var.zone}"}, "its zone is a template"),
         ({"StartDate": {"!Ref": "Start"}}, "not of the form"),
         ({"EndDate": True}, "not of the form"),
         ({"EndDate": 1e300}, "not of the form"),
@@ -269,10 +270,10 @@ def test_events_of_sam_are_named_for_their_functions(tmp_path: Path) -> None:
     }
     assert found.jobs[0].known.notes == ("up to 2 retries",)
     assert read["g/named"]["smear"] == "PT15M"
-    assert {one.text: one.reason.partition(" cron(…)")[0] for one in found.skipped} == {
+    assert {one.text: one.reason for one in found.skipped} == {
         "Rate.Default": "is an expression outside a schedule",
         "JobsIdle": "is disabled: nothing of it is due",
-        "JobsTemplated": "its expression is not",
+        "JobsTemplated": "its expression is a template",
         "JobsEmpty": "is listed without its expression",
         "Backup.Schedule": "is an expression outside a schedule",
     }

@@ -69,6 +69,43 @@ def trigger(kind: str, elements: str, more: str = "") -> str:
     )
 
 
+def cron_trigger(name: str, expression: str, more: str = "") -> str:
+    inner = f"<name>{name}</name><job-name>j</job-name>{more}"
+    return f"<trigger><cron>{inner}<cron-expression>{expression}</cron-expression></cron></trigger>"
+
+
+def test_forms_that_published_files_have_are_read(tmp_path: Path) -> None:
+    """Several schedules in a file, triggers before jobs or switched off, what generators write."""
+    bounds = (
+        "<start-time>2030-02-09T12:26:00.0</start-time><end-time>2032-02-09T12:26:00.0</end-time>"
+    )
+    schedules = (
+        cron_trigger("first", "15 45 3 ? * SAT")
+        + "<job><name>j</name><job-class>a.J</job-class></job>",
+        f"<!-- {cron_trigger('off', '0/30 * 8-20 ? * MON-SAT *')} -->",
+        cron_trigger("days", "15,45 0/1 8-20 ? * MON-FRI *"),
+        cron_trigger("generated", "0 0/1 * 1/1 * ? *"),
+        cron_trigger("misspelt", "0 0/2 * * * ?*"),
+        cron_trigger("bounded", "45 * * ? * *", bounds),
+    )
+    inner = "".join(f"<schedule>{each}</schedule>\n" for each in schedules)
+    xmlns = "http://www.quartz-scheduler.org/xml/JobSchedulingData"
+    text = f'<job-scheduling-data xmlns="{xmlns}" version="1.8">{inner}</job-scheduling-data>'
+    found = read(tmp_path, "x.xml", text)
+    whens = {name: document["when"] for name, document in documents(found).items()}
+    assert {name: when["cron"] for name, when in whens.items()} == {
+        "first": "15 45 3 ? * 6",
+        "days": "15,45 0/1 8-20 ? * 1-5",
+        "generated": "0/1 * 1/1 * *",
+        "bounded": "45 * * ? * *",
+    }
+    bounded = whens["bounded"]
+    assert (bounded["start"], bounded["end"]) == ("2030-02-09T12:26", "2032-02-09T12:26:01")
+    assert {one.text: one.reason for one in found.skipped} == {
+        "misspelt": "Quartz needs `?` in one of both day fields"
+    }
+
+
 CRON = "<cron-expression>0 0 6 * * ?</cron-expression>"
 SIMPLE = "<repeat-count>-1</repeat-count><repeat-interval>60000</repeat-interval>"
 BEGIN = "<start-time>2027-01-01T00:00:00Z</start-time>"

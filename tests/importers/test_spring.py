@@ -47,9 +47,14 @@ def test_a_name_depends_on_its_annotation_alone(tmp_path: Path) -> None:
         ("fixedRate = 60_000", "PT1M"),
         ('fixedRateString = "60000"', "PT1M"),
         ("fixedRate = 2, timeUnit = TimeUnit.HOURS", "PT2H"),
+        ('fixedRateString = "PT1M30S"', "PT1M30S"),
+        ('fixedRateString = "p1d"', "PT24H"),
+        ('fixedRateString = "30s"', "PT30S"),
+        ('fixedRateString = "1h30m", timeUnit = TimeUnit.SECONDS', "PT1H30M"),
+        ('fixedRateString = "30", timeUnit = java.util.concurrent.TimeUnit.MINUTES', "PT30M"),
     ],
 )
-def test_a_rate_may_be_a_product(tmp_path: Path, arguments: str, every: str) -> None:
+def test_a_rate_may_be_a_product_or_a_duration(tmp_path: Path, arguments: str, every: str) -> None:
     [one] = read(tmp_path, f"class A {{ @Scheduled({arguments}) void x() {{}} }}").jobs
     assert one.document["when"]["every"] == every  # type: ignore[index]
     assert OpenQuestion.PHASE in one.known.questions
@@ -74,6 +79,14 @@ def test_a_rate_may_be_a_product(tmp_path: Path, arguments: str, every: str) -> 
         ("@Scheduled()", "has no cron"),
         ('@Scheduled(cron = """\n0 0 6 * * *""")', "constants and parts are not read"),
         ('@Scheduled(cron = "${reports.cron}")', "is a placeholder"),
+        ('@Scheduled(cron = "${reports.cron:0 0 6 * * *}")', "is a placeholder"),
+        ('@Scheduled(fixedDelayString = "${outbox.interval:PT1S}")', "is a placeholder"),
+        ('@Scheduled(fixedRateString = "${poll.minutes:30}", initialDelay = 1)', "placeholder"),
+        ('@Scheduled(fixedRateString = "${poll.seconds}000")', "is a placeholder"),
+        ('@Scheduled(fixedDelayString = "#{@props.delay}")', "is a placeholder"),
+        ('@Scheduled(fixedDelayString = "500ms")', "not a number of whole seconds"),
+        ('@Scheduled(fixedDelayString = "PT0.5S")', "not a number of whole seconds"),
+        ("@Scheduled(fixedDelay = Long.MAX_VALUE)", "not a number of whole seconds"),
         ('@Schedule(hour = "6")', "is of Jakarta"),
         ('@jakarta.ejb.Schedule(hour = "6")', "is of Jakarta"),
     ],
