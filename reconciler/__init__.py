@@ -8,6 +8,7 @@ from dueledger.reconciler.process import (
     reconcile_once,
     run_reconciler,
 )
+from dueledger.reconciler.read_only import reconcile_read_only
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, RepairSelection
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.report_period import ReportDates
@@ -36,5 +37,6 @@ __all__ = [
     "load_sources",
     "open_reconciler",
     "reconcile_once",
+    "reconcile_read_only",
     "run_reconciler",
 ]

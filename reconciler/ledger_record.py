@@ -9,14 +9,11 @@ import orjson
 
 from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.store import Connection, findings
-from dueledger.ledger.store.witnessed import (
-    VersionKey,
-    WitnessedVersion,
-    list_witnessed,
-    record_witnessed,
-)
+from dueledger.ledger.store.witnessed import WitnessedVersion, list_witnessed, record_witnessed
 from dueledger.ledger.witness import WitnessedTimes
-from dueledger.reconciler.pass_record import FindingRow, PassRecord
+from dueledger.reconciler.expect.versions import DefinitionSpan
+from dueledger.reconciler.finding_row import FindingRow
+from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read.finding_pages import findings_of_period, open_findings
 from dueledger.reconciler.report_period import ReportPeriod
@@ -44,12 +41,16 @@ class LedgerRecord(PassRecord):
         return await list_witnessed(connection)
 
     async def record_witnessed(
-        self,
-        connection: Connection,
-        witnessed: Sequence[tuple[VersionKey, WitnessedTimes]],
+        self, connection: Connection, witnessed: Sequence[tuple[DefinitionSpan, WitnessedTimes]]
     ) -> None:
         """Record what the witness said now."""
-        await record_witnessed(connection, witnessed)
+        await record_witnessed(
+            connection,
+            [
+                ((version.definition.tenant, version.name, version.number), times)
+                for version, times in witnessed
+            ],
+        )
 
     async def record_findings(
         self, connection: Connection, found: Sequence[findings.FindingRecord]

@@ -1,6 +1,6 @@
 """The end of a pass: findings that no longer hold are closed, watermarks and sources recorded."""
 
-from datetime import datetime
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import orjson
@@ -21,6 +21,9 @@ from dueledger.reconciler.pass_result import (
     PassScope,
 )
 from dueledger.reconciler.tallies import KindTally
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 async def end_pass(

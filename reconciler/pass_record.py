@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.store import Connection
@@ -12,17 +12,12 @@ from dueledger.ledger.store.findings import (
     PopulationRecord,
     WatermarkRecord,
 )
-from dueledger.ledger.store.witnessed import VersionKey, WitnessedVersion
+from dueledger.ledger.store.witnessed import WitnessedVersion
 from dueledger.ledger.witness import WitnessedTimes
+from dueledger.reconciler.expect.versions import DefinitionSpan
+from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.report_period import ReportPeriod
-
-
-class FindingRow(Protocol):
-    """A finding by column, as `list_findings` has it."""
-
-    def __getitem__(self, name: str, /) -> Any:  # noqa: ANN401 - values of a row
-        ...
 
 
 class PassRecord(Protocol):
@@ -37,7 +32,7 @@ class PassRecord(Protocol):
         ...
 
     async def record_witnessed(
-        self, connection: Connection, witnessed: Sequence[tuple[VersionKey, WitnessedTimes]]
+        self, connection: Connection, witnessed: Sequence[tuple[DefinitionSpan, WitnessedTimes]]
     ) -> None:
         """Record what the witness said now."""
         ...

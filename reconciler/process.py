@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import process_time
 from typing import Literal
@@ -24,15 +24,15 @@ from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.reconciliation_pass import ReconciliationPass
 from dueledger.reconciler.record_index import RecordIndex
 from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
+from dueledger.reconciler.repair.open_repairs import plan_open_repairs
 from dueledger.reconciler.repair.planned_repairs import (
     PlannedRepair,
     RepairChoice,
     RepairSelection,
     check_blast_radius,
-    plan_repairs,
 )
 from dueledger.reconciler.repair.repairs import RATE_MAX, RepairExecutor
-from dueledger.reconciler.repair.replay_guard import ReplayGuard, annotate, state_after
+from dueledger.reconciler.repair.replay_guard import ReplayGuard
 from dueledger.reconciler.report.files import ReportFiles, make_report
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.report_period import ReportDates, ReportPeriod
@@ -58,6 +58,25 @@ class ReconciliationResult:
     planned: list[PlannedRepair]
     repairs_executed: int
     files: ReportFiles | None = None
+
+    @classmethod
+    def of(
+        cls,
+        report: ReconciliationReport,
+        planned: list[PlannedRepair],
+        repairs_executed: int = 0,
+        *,
+        directory: Path | None,
+    ) -> "ReconciliationResult":
+        """Return the result that a report gives, with its files where it was written."""
+        return cls(
+            report=report,
+            findings_found=report.findings_found,
+            findings_open=report.findings_open,
+            planned=planned,
+            repairs_executed=repairs_executed,
+            files=ReportFiles.of(directory, report) if directory else None,
+        )
 
 
 @dataclass(slots=True)
@@ -106,18 +125,14 @@ class Reconciler:
     async def plan(self, selection: RepairSelection | None = None) -> list[PlannedRepair]:
         """Return the repairs of the open findings that are meant; nothing is recorded."""
         async with self.pool.acquire() as connection:
-            pages = LedgerRecord(self.actor_no).list_open(connection)
-            rows = [row async for page in pages for row in page]
-            planned = plan_repairs(rows, self.choice, self.sources.policies)
-            planned = selection.of(planned) if selection else planned
-            judgements = await self._guard().judge(connection, planned)
-        sentences = annotate(planned, judgements)
-        return [
-            replace(
-                each, would=sentences[each.id], after=state_after(each, judgements.get(each.id))
+            return await plan_open_repairs(
+                connection,
+                LedgerRecord(self.actor_no),
+                self._guard(),
+                self.sources.policies,
+                choice=self.choice,
+                selection=selection,
             )
-            for each in planned
-        ]
 
     def _guard(self) -> ReplayGuard:
         return ReplayGuard(self.sources.evidence, self.record_index)
@@ -287,11 +302,4 @@ async def reconcile_once(
             executed = await reconciler.repair(planned)
             await reconciler.run_pass(scope)
         report = await reconciler.report(planned, dates=dates, directory=report_directory)
-    return ReconciliationResult(
-        report=report,
-        findings_found=report.findings_found,
-        findings_open=report.findings_open,
-        planned=planned,
-        repairs_executed=executed,
-        files=ReportFiles.of(report_directory, report) if report_directory else None,
-    )
+    return ReconciliationResult.of(report, planned, executed, directory=report_directory)

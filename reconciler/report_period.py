@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
+from dueledger.reconciler.finding_row import FindingRow
+
 DAYS: Final = 35
 """Days of a period of which the first one is not given: a month, and some to look at it."""
 
@@ -29,6 +31,18 @@ class ReportPeriod:
         """Return the period of these dates; by default the days before `as_of`."""
         end = to_date or as_of.date()
         return cls(from_date or end - timedelta(days=DAYS), to_date)
+
+    def has(self, finding: FindingRow) -> bool:
+        """Return whether a finding belongs to it: as `list_findings_of_period` does."""
+        closed_at, due_at = finding["closed_at"], finding["due_at"]
+        return (
+            closed_at is None
+            or (closed_at >= self.from_at and self._is_before_end(finding["first_seen_at"]))
+            or (due_at is not None and due_at >= self.from_at and self._is_before_end(due_at))
+        )
+
+    def _is_before_end(self, instant: datetime) -> bool:
+        return self.to_at is None or instant < self.to_at
 
     @property
     def from_at(self) -> datetime:

@@ -7,7 +7,6 @@ from math import inf
 from typing import Final, NamedTuple, final
 
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.witnessed import VersionKey
 from dueledger.ledger.witness import Agreement, Witness, WitnessedTimes, is_witnessed
 from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.find.findings import Finding, disagrees
@@ -87,8 +86,7 @@ class SecondOpinion:
         if due and credit >= self._start_cpu_seconds:
             asked, cpu_seconds = await asyncio.to_thread(_ask, due[:_ASKED_MAX], as_of, credit)
             credit -= cpu_seconds
-            witnessed = [(_key(version), times) for version, times in asked]
-            await record.record_witnessed(connection, witnessed)
+            await record.record_witnessed(connection, asked)
             known = await record.list_witnessed(connection)
         found = {each.definition_no: each.witnessed for each in known}
         differing = [
@@ -113,7 +111,3 @@ def _ask(
             if witness.cpu_seconds >= credit_seconds:
                 break
         return asked, witness.cpu_seconds
-
-
-def _key(version: DefinitionSpan) -> VersionKey:
-    return version.definition.tenant, version.name, version.number

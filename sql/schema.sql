@@ -605,6 +605,12 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_topic_run(fence bigint, started_at timestamp with time zone, topic_actor_no bigint, OUT run_no bigint, OUT from_position integer, OUT to_position integer, OUT ended bit varying, OUT lease_seconds double precision, OUT closed_at timestamp with time zone) IS 'The run of a claim that is settled by topic; nulls where there is none.';
 
+CREATE FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN ((closed_at IS NOT NULL) AND ((resolution = 'repaired'::text) OR (reason = 'cleared'::text) OR ((found_as = 'open'::text) AND (NOT is_by_person))));
+
+COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, and those that no person resolved.';
+
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1253,10 +1259,10 @@ CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], typ
         case when r.reopens then null else f.resolved_by end,
         case when r.reopens then excluded.reason else f.reason end
       from (
-        select f.closed_at is not null and (
-          f.resolution = 'repaired' or f.reason = 'cleared'
-          or excluded.resolution = 'open' and not exists (
-            select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'))
+        select ledger.finding_reopens(
+          f.closed_at, f.resolution, f.reason,
+          exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
+          excluded.resolution)
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
@@ -3331,6 +3337,7 @@ GRANT SELECT(started) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(deadline),UPDATE(deadline) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_upkeep;
@@ -3492,6 +3499,7 @@ GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_operator;
 GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_reconciler;
 GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
 
+GRANT SELECT ON TABLE ledger.accounting TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.accounting TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
@@ -3509,6 +3517,7 @@ GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_operator;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_reconciler;
 
+GRANT SELECT ON TABLE ledger.cell TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.cell TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.credit TO ledger_allocator;
@@ -3527,15 +3536,18 @@ GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
 GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
+GRANT SELECT ON TABLE ledger.event TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.event TO ledger_intake;
 GRANT SELECT ON TABLE ledger.event TO ledger_reconciler;
 
+GRANT SELECT ON TABLE ledger.event_key TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.event_key TO ledger_intake;
 GRANT SELECT ON TABLE ledger.event_key TO ledger_reconciler;
 GRANT SELECT,DELETE ON TABLE ledger.event_key TO ledger_upkeep;
 
 GRANT UPDATE(received_at) ON TABLE ledger.event_key TO ledger_upkeep;
 
+GRANT SELECT ON TABLE ledger.event_other_key TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.event_other_key TO ledger_intake;
 GRANT SELECT ON TABLE ledger.event_other_key TO ledger_reconciler;
 
@@ -3626,6 +3638,7 @@ GRANT UPDATE(ends_at) ON TABLE ledger.materialised TO ledger_operator;
 
 GRANT UPDATE(tzdata) ON TABLE ledger.materialised TO ledger_materialiser;
 
+GRANT SELECT ON TABLE ledger.missed_range TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.missed_range TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.missed_range TO ledger_reconciler;
 
@@ -3663,8 +3676,10 @@ GRANT UPDATE(resumed_at) ON TABLE ledger.pause TO ledger_operator;
 
 GRANT UPDATE(resumed_by) ON TABLE ledger.pause TO ledger_operator;
 
+GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;
 
+GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;
 
 GRANT UPDATE(finished_at) ON TABLE ledger.reconciliation TO ledger_reconciler;
@@ -3701,6 +3716,7 @@ GRANT UPDATE(approval_reason) ON TABLE ledger.repair TO ledger_approver;
 
 GRANT UPDATE(outcome) ON TABLE ledger.repair TO ledger_reconciler;
 
+GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_operator;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_reconciler;
@@ -3761,6 +3777,7 @@ GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_worker;
 
 GRANT UPDATE(reason) ON TABLE ledger.withdrawal TO ledger_upkeep;
 
+GRANT SELECT ON TABLE ledger.witnessed TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.witnessed TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.witnessed TO ledger_reconciler;
 

@@ -66,6 +66,10 @@ def reconcile(
         RepairOption | None,
         typer.Option("--repairs", help="Treatment of findings that have a default repair."),
     ] = None,
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="Record nothing; the login needs the role auditor alone."),
+    ] = False,
     report: ReportOption = None,
     from_: FromOption = None,
     to: ToOption = None,
@@ -92,34 +96,48 @@ def reconcile(
         ReconcilerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers, reconcile_repair=repairs
     )
     dates = read_dates(from_, to)
+    if read_only and settings.reconcile_repair == "execute":
+        raise typer.BadParameter("it executes no repairs", param_hint="--read-only")
     compared = {
         name: options.read_date(text, f"--effective-{name.removesuffix('_date')}")
         for name, text in (("from_date", effective_from), ("to_date", effective_to))
         if text is not None
     }
     if not once:
-        for option, given in (
-            ("--report", report),
-            ("--from", from_),
-            ("--to", to),
-            ("--effective-from", effective_from),
-            ("--effective-to", effective_to),
-        ):
-            if given is not None:
+        given_once = {
+            "--report": report,
+            "--from": from_,
+            "--to": to,
+            "--effective-from": effective_from,
+            "--effective-to": effective_to,
+            "--read-only": read_only,
+        }
+        for option, given in given_once.items():
+            if given:
                 raise typer.BadParameter("it needs --once", param_hint=option)
         run(_loop(settings, sources))
         return
-    from dueledger.reconciler import PassScope, load_sources, reconcile_once
+    from dueledger.reconciler import PassScope, load_sources, reconcile_once, reconcile_read_only
 
-    once_ended = reconcile_once(
-        settings,
-        load_sources(sources),
-        mode=settings.reconcile_repair,
-        dates=dates,
-        report_directory=report,
-        scope=PassScope(**compared),
-    )
-    print_result(run(once_ended), as_json=json_)
+    if read_only:
+        ended = reconcile_read_only(
+            settings,
+            load_sources(sources),
+            dry_run=settings.reconcile_repair == "dry_run",
+            dates=dates,
+            report_directory=report,
+            scope=PassScope(**compared),
+        )
+    else:
+        ended = reconcile_once(
+            settings,
+            load_sources(sources),
+            mode=settings.reconcile_repair,
+            dates=dates,
+            report_directory=report,
+            scope=PassScope(**compared),
+        )
+    print_result(run(ended), as_json=json_)
 
 
 def read_dates(from_: str | None, to: str | None) -> "ReportDates":

@@ -197,11 +197,13 @@ async def open_pool(
     idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
     lent_to_handlers: bool = False,
     roles: Sequence[str] = (),
+    read_only: bool = False,
     before_use: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[Pool]:
     """Open a pool of connections with the ledger's codecs and plan settings.
 
     With `lent_to_handlers`, handler code uses the connections; each is then reset on release.
+    With `read_only`, Postgres refuses each statement that writes.
     Each new connection is passed to `before_use` once, before anything else uses it.
 
     A transaction that is idle for `idle_transaction_seconds` is rolled back: a frozen or
@@ -215,6 +217,8 @@ async def open_pool(
     if profile is PlanProfile.HOT:
         milliseconds = int(idle_transaction_seconds * 1000)
         settings["idle_in_transaction_session_timeout"] = str(milliseconds)
+    if read_only:
+        settings["default_transaction_read_only"] = "on"
     is_open = False
 
     async def prepare(connection: Connection) -> None:

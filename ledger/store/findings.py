@@ -188,6 +188,18 @@ async def record_findings(
     return [RecordedFinding(**row) for row in rows]
 
 
+async def find_known_findings(
+    connection: Connection, findings: Sequence[FindingRecord]
+) -> dict[UUID, Record]:
+    """Find which findings are recorded, by id, and whether each reopens if it is found again."""
+    rows = await connection.fetch(
+        statement("find_known_findings"),
+        [finding.id for finding in findings],
+        [finding.resolution for finding in findings],
+    )
+    return {row["id"]: row for row in rows}
+
+
 async def list_cleared_findings(
     connection: Connection,
     reconciliation_no: int | None,

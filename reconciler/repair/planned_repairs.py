@@ -11,7 +11,7 @@ from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAct
 from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
 from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
-from dueledger.reconciler.pass_record import FindingRow
+from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 

@@ -2,7 +2,7 @@
 
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType
 from dueledger.ledger.store import Record
-from dueledger.reconciler.pass_record import FindingRow
+from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.logins import with_login
+
 Command = Callable[..., Any]
 
 SECRET = "geheim"  # noqa: S105 - it must not come back
@@ -232,7 +234,9 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(dueledger_on: Command) ->
     assert failed["remedy"]
 
 
-def test_findings_end_a_reconciliation_with_their_own_exit_code(dueledger_on: Command) -> None:
+def test_findings_end_a_reconciliation_with_their_own_exit_code(
+    dueledger_on: Command, database: str
+) -> None:
     assert dueledger_on("reconcile", "--once", "--json").code == 0
     dates = ("--effective-from", "2027-01-01", "--effective-to", "2027-02-01", "--json")
     assert dueledger_on("reconcile", "--once", *dates).code == 0
@@ -243,9 +247,31 @@ def test_findings_end_a_reconciliation_with_their_own_exit_code(dueledger_on: Co
     ran = dueledger_on("reconcile", "--once", "--json")
     assert ran.code == 4
     assert ran.document["findings_open"] == 1
+    dsn = with_login(database, "auditor")
+    read = dueledger_on("reconcile", "--once", "--read-only", "--json", DUELEDGER_DSN=dsn)
+    now = {"complete_before": read.document["complete_before"]}
+    assert (read.code, read.document) == (4, ran.document | now)
     [finding] = dueledger_on("findings", "--json").lines
     assert finding["type"] == "OVERDUE"
     assert finding["business_key"] == "INV-1"
+
+
+@pytest.mark.parametrize(
+    ("option", "arguments"),
+    [
+        ("--read-only", ("--once", "--repairs", "execute")),
+        ("--read-only", ()),
+        ("--from", ("--from", "2027-03-01")),
+        ("--to", ("--once", "--from", "2027-03-01", "--to", "2027-03-01")),
+    ],
+)
+def test_what_a_reconciliation_cannot_do_is_a_wrong_use_of_the_option(
+    dueledger: Command, option: str, arguments: tuple[str, ...]
+) -> None:
+    given = ("--read-only", *arguments) if option == "--read-only" else arguments
+    ran = dueledger("reconcile", *given, "--dsn", UNREACHABLE)
+    assert ran.code == 2
+    assert option in ran.err
 
 
 @pytest.mark.parametrize("servers", ["foo:bar", "", "foo", ":", "host:999999", "host:1,other"])

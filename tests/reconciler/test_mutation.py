@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import pytest
+from pydantic import SecretStr
 
 from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
@@ -16,9 +17,12 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.reconciler import (
     PassLimits,
     Reconciler,
+    ReconcilerSettings,
     ReconcilerSources,
+    ReconciliationReport,
     SqlEvidence,
     SqlPopulation,
+    reconcile_read_only,
 )
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.report.model import StatementVerdict
@@ -26,6 +30,7 @@ from dueledger.stack import Endpoints
 from tests.conftest import open_database_pool
 from tests.databases import DatabasePool, named_database
 from tests.logins import with_login
+from tests.reconciler.test_read_only import comparable
 
 from .damage.clean_ledger import CleanLedger
 from .damage.damaged_ledger import DamagedLedger, Expected
@@ -52,6 +57,8 @@ POLICIES: Final = (
 class Case:
     """A copy of the clean ledger of its own, and a reconciler on it."""
 
+    dsn: str
+    bootstrap_servers: str
     connection: Connection
     reconciler: Reconciler
 
@@ -60,6 +67,13 @@ class Case:
         await self.reconciler.run_pass()
         rows = await findings.list_findings(self.connection, page_size=10_000)
         return {(row["type"], row["subject"]) for row in rows}
+
+    async def read_only(self) -> ReconciliationReport:
+        """Report a pass that records nothing, under an auditor's login."""
+        settings = ReconcilerSettings(
+            dsn=SecretStr(with_login(self.dsn, "auditor")), bootstrap_servers=self.bootstrap_servers
+        )
+        return (await reconcile_read_only(settings, self.reconciler.sources)).report
 
     async def resolutions(self) -> dict[tuple[str, str], str]:
         """Return how each finding was resolved."""
@@ -119,6 +133,8 @@ class CleanCopies:
             ) as pool:
                 kafka = KafkaCheck(KafkaSettings(bootstrap_servers=self.bootstrap_servers))
                 yield Case(
+                    dsn,
+                    self.bootstrap_servers,
                     connection,
                     Reconciler(
                         pool,
@@ -155,11 +171,13 @@ def _differences(found: Expected, expected: dict[str, Expected]) -> dict[str, Ex
 async def _check(case: Case, edits: Sequence[Edit], seed: str) -> None:
     damaged = DamagedLedger(case.connection, seed)
     await damaged.apply(edits)
+    read = await case.read_only()
 
     found = await case.found()
 
     assert _differences(found, damaged.expected) == {}
     reconciler = case.reconciler
+    assert comparable(read) == comparable(await reconciler.report())
     await reconciler.repair(await reconciler.plan())
     await damaged.undo([edit for edit in edits if edit.mending is Mending.PERSON])
     if await case.found():  # what could not be known while rows were edited is known now

@@ -37,6 +37,9 @@ PROCESSES: Final = {
 }
 """The modules in which each role's work begins. Allocators and direct workers do upkeep, too."""
 
+READERS: Final = ("dueledger.reconciler.read_only",)
+"""What an auditor runs that is no command of an operator."""
+
 DIRECT: Final = "dueledger.workers.direct"
 """Direct workers claim as allocators do: their login has the roles of both, and of upkeep."""
 
@@ -75,7 +78,7 @@ def statements_by_role() -> dict[str, frozenset[str]]:
     found["auditor"] = set[str]().union(
         *(reached for reached in commands if "register_actor" not in reached)
     )
-    found["auditor"] |= NOT_BUILT["auditor"]
+    found["auditor"] |= NOT_BUILT["auditor"] | _reached(_all(READERS))
     found["approver"] = set[str]().union(
         *(
             _reached([start])

@@ -35,10 +35,10 @@ as $$
         case when r.reopens then null else f.resolved_by end,
         case when r.reopens then excluded.reason else f.reason end
       from (
-        select f.closed_at is not null and (
-          f.resolution = 'repaired' or f.reason = 'cleared'
-          or excluded.resolution = 'open' and not exists (
-            select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'))
+        select ledger.finding_reopens(
+          f.closed_at, f.resolution, f.reason,
+          exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
+          excluded.resolution)
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;

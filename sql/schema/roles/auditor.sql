@@ -1,15 +1,16 @@
--- A person who reads: items, flows, definitions, findings. Changes nothing.
+-- A person who reads: items, flows, definitions, findings, and all that a reconciliation compares. Changes nothing.
 select ledger.make_role('ledger_auditor');
 
 grant usage on schema ledger to ledger_auditor;
 grant usage on schema ledger_migration to ledger_auditor;
-grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.credit, ledger.definition,
-  ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak, ledger.finding,
-  ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item,
-  ledger.partition_span, ledger.pause, ledger.pending, ledger.rejected_write, ledger.repair, ledger.review, ledger.run,
-  ledger.silent_topic, ledger.stalled_partition, ledger.state, ledger.transition,
-  ledger.transition_event, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
-  ledger.withdrawal, ledger_migration.applied to ledger_auditor;
-grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, effective_date, fence, flow_no,
-  item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_auditor;
+grant select on ledger.accounting, ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
+  ledger.credit, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key,
+  ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.held_key,
+  ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.partition_span, ledger.pause,
+  ledger.pending, ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair,
+  ledger.retired_key, ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
+  ledger.transition, ledger.transition_event, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
+  ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
+grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
+  flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_auditor;
 grant execute on function ledger.list_sequences to ledger_auditor;

@@ -1,6 +1,6 @@
 -- Compute of each claim how many of its items exist, and the digest of their ids in the order published.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 first_claimed_at timestamptz

@@ -1,6 +1,6 @@
 -- Find the claims of these fences that were made for Kafka, acknowledged or not.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 fences bigint[]
 -- $2 first_claimed_at timestamptz
 -- $3 last_claimed_at timestamptz

@@ -1,6 +1,6 @@
 -- List the items of a claim by position; an item that does not exist has no id.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 fence bigint
 -- $2 claimed_at timestamptz
 -- index: claim_pkey, due_item_pkey

@@ -1,6 +1,6 @@
 -- List claims that Kafka acknowledged, made since an instant, by ascending fence, by page.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 after_fence bigint
 -- $2 claimed_since timestamptz
 -- $3 page_size integer

@@ -1,6 +1,6 @@
 -- List open claims whose deadline passed longer ago than the margin.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 margin_seconds double precision
 -- $2 claim_max integer
 -- index: claim_deadline_idx

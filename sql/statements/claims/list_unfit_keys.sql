@@ -1,6 +1,6 @@
 -- List held keys that their item does not have or may not have yet, of so many keys, and items that are handed out without their key.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 limit integer
 -- $2 item_nos bigint[]
 -- index: due_item_pkey, held_key_pkey, pending_pkey

@@ -1,6 +1,6 @@
 -- List items of the events that were received after the watermark of their kind had passed the due time; of so many events.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 event_max integer
 -- $2 row_max integer
 -- index: event_key_received_at_idx, event_pkey, due_item_key_idx

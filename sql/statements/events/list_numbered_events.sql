@@ -1,6 +1,6 @@
 -- List recorded domain events by their numbers.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 event_nos bigint[]
 -- index: event_pkey
 -- locks: none

@@ -1,6 +1,6 @@
 -- Count, by tenant and type, the events that no rule had read when they were received, but for those read in a span.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 tenants text[]
 -- $2 types text[]
 -- $3 from_ats timestamptz[]

@@ -1,6 +1,6 @@
 -- Digest all that items and journal say of each effective date of a range: counts, and sums of hashes of whole rows.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none

@@ -1,6 +1,6 @@
 -- Digest, by effective date, which items wait, are parked, claimed or running.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 select o.effective_date, concat_ws('/', count(*), sum(hashint8extended(o.item_no, o.place))) as digest

@@ -1,6 +1,6 @@
 -- Return how many rows a source had when a pass over all dates read it last.
 -- returns: zero or one
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 name text
 -- index: population_name_idx
 -- locks: none

@@ -1,6 +1,6 @@
 -- List the open findings that a pass checked and did not find again, with how each is closed: repaired if a repair was executed, else explained.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 reconciliation_no bigint
 -- $2 judged_types text[]
 -- $3 unjudged_types text[]

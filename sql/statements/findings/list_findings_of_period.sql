@@ -1,6 +1,6 @@
 -- List the findings that are open, were open in a period, or are of something due in it, oldest first, a page at a time.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_at timestamptz
 -- $2 to_at timestamptz
 -- $3 after_seen_at timestamptz

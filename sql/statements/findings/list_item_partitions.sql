@@ -1,6 +1,6 @@
 -- List the ranges of effective dates that have a table partition of their own.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 with bound as (

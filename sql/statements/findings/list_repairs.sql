@@ -1,6 +1,6 @@
 -- List repairs with their findings' types, oldest first, a page at a time; on request those that wait, or were proposed or executed in a period.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_at timestamptz
 -- $2 to_at timestamptz
 -- $3 after_proposed_at timestamptz

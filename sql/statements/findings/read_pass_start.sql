@@ -1,6 +1,6 @@
 -- Read the moment of a pass that begins now, on business time, with the latest moment and the credit of those before.
 -- returns: one
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: reconciliation_as_of_idx, reconciliation_pkey
 -- locks: none
 select ledger.machine_now() as started_at, ledger.now() as as_of, coalesce((

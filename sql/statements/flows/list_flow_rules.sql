@@ -1,6 +1,6 @@
 -- List every flow with its tenant, kind and the grace after which an item is overdue.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 select f.flow_no, k.tenant, k.name as kind, k.grace_seconds

@@ -1,6 +1,6 @@
 -- Give what ended the items of a range of effective dates as columns of fixed width, for COPY in binary form.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none

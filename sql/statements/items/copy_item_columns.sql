@@ -1,6 +1,6 @@
 -- Give the items of a range of effective dates as columns of fixed width and one text at the end, for COPY in binary form; what is null has a value that no item has.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none

@@ -1,6 +1,6 @@
 -- Give the number of each item that waits, is parked, claimed or running, once for each of these, for COPY in binary form.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 select p.item_no from ledger.pending p

@@ -1,6 +1,6 @@
 -- Count the items of each effective date, or what ended some where that is more, to plan windows.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none

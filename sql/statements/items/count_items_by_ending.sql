@@ -1,6 +1,6 @@
 -- Count the items of a range of effective dates by tenant, kind and what ended them, if anything has.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none

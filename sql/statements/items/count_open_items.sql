@@ -1,6 +1,6 @@
 -- Count open items by tenant and kind: pending, handed out, running, and parked.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default),

@@ -1,6 +1,6 @@
 -- Count the states that each of these items has (waiting, parked, handed out, ended), and whether its end is requested.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
 -- index: due_item_pkey, pending_pkey, review_pkey

@@ -1,6 +1,6 @@
 -- Describe the states of items that have not ended: pending, parked with a reason, or neither.
 -- returns: exactly one per input
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 item_nos bigint[]
 -- index: pending_pkey, review_pkey
 -- locks: none

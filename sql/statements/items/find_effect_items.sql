@@ -1,6 +1,6 @@
 -- For effects outside, each named by an item's id or by key, cycle and date as far as given: count the items, how many are completed or handed out, and return one that is neither.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 tenant text
 -- $2 kind text
 -- $3 ids uuid[]

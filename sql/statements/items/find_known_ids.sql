@@ -1,6 +1,6 @@
 -- Find which of these ids the ledger has, or had before their partition was dropped.
 -- returns: zero or more
--- roles: materialiser, reconciler
+-- roles: auditor, materialiser, reconciler
 -- $1 ids uuid[]
 -- index: due_item_id_effective_date_key
 -- locks: none

@@ -1,6 +1,6 @@
 -- List transitions of effective dates that are not as a run or a repair has them, each with its item and why.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- $3 limit integer

@@ -1,6 +1,6 @@
 -- List the items that a named person expedited, or triggered beside a schedule's occurrences.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 after_item_no bigint
 -- $2 limit integer
 -- index: expedited_pkey

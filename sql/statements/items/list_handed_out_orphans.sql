@@ -1,7 +1,7 @@
 -- List dates of which items were handed out that the ledger does not have any more, by topic, with how many and how many are in flight.
 -- The topic is null for a direct claim, and for an item that only the journal knows.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 claimed_since timestamptz
 -- index: due_item_pkey

@@ -1,6 +1,6 @@
 -- List items by number with everything that their sources say of them.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
 -- index: due_item_pkey

@@ -1,6 +1,6 @@
 -- List the items that are claimed or running.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 select o.item_no from ledger.open_item o

@@ -1,6 +1,6 @@
 -- List items by date and number with what ended each, in this order.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
 -- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey, finding_item_idx, repair_finding_idx

@@ -1,6 +1,6 @@
 -- List items with what names them outside the ledger, and whether they were ever handed out.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 ids uuid[]
 -- index: due_item_id_effective_date_key, review_pkey, pending_pkey
 -- locks: none

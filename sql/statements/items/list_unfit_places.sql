@@ -1,6 +1,6 @@
 -- List places (waiting, parked, handed out) of no item, unlike their item, or where it waits for longer than it has to, up to a limit.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 limit integer
 -- $2 item_nos bigint[]
 -- index: due_item_pkey

@@ -1,6 +1,6 @@
 -- List endings of effective dates whose item does not exist, up to a limit.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- $3 limit integer

@@ -1,6 +1,6 @@
 -- Read the accounting identity by tenant and kind, in one snapshot.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 tenant text
 -- index: none
 -- locks: none

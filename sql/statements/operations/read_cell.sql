@@ -1,6 +1,6 @@
 -- Read which cell this ledger is.
 -- returns: one
--- roles: reconciler
+-- roles: auditor, reconciler
 -- index: none
 -- locks: none
 select c.cell_no from ledger.cell c

@@ -1,6 +1,6 @@
 -- List open runs whose lease lapsed longer ago than the margin.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 margin_seconds double precision
 -- $2 run_max integer
 -- index: run_lease_idx

@@ -1,6 +1,6 @@
 -- List missed ranges of occurrences that a materialiser recorded, up to when it did, by definition and time.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 after_definition_no bigint
 -- $2 after_from_at timestamptz
 -- $3 limit integer

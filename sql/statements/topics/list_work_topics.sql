@@ -1,6 +1,6 @@
 -- List the work topics: of each kind, and of claims made since an instant, which may be of a kind's earlier topic.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 claimed_since timestamptz
 -- index: none
 -- locks: none

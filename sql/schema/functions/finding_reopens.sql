@@ -1,0 +1,8 @@
+create function ledger.finding_reopens(
+  closed_at timestamptz, resolution text, reason text, is_by_person boolean, found_as text
+) returns boolean
+  language sql immutable
+return closed_at is not null and (resolution = 'repaired' or reason = 'cleared' or found_as = 'open' and not is_by_person);
+
+comment on function ledger.finding_reopens is
+  'Whether a finding that a pass found again reopens: cleared and repaired ones do, and those that no person resolved.';
