@@ -47,6 +47,10 @@ class ExpectedItem(NamedTuple):
 
 
 ID: Final = ExpectedItem._fields.index("id")
+DAY: Final = ExpectedItem._fields.index("day")
+SUBJECT: Final = slice(
+    ExpectedItem._fields.index("tenant"), ExpectedItem._fields.index("business_key") + 1
+)
 SOURCE: Final = ExpectedItem._fields.index("source")
 LATER: Final = ExpectedItem._fields.index("later")
 ASSERTED: Final = ExpectedItem._fields.index("is_asserted")

@@ -12,60 +12,51 @@ everything is read again all the same.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
 
+import numpy as np
+
+from dueledger.reconciler.columns.expected_columns import ABSENT
 from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
-from dueledger.reconciler.compared_items import ASSERTED, LATER, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import ID, SUBJECT, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.tallies import KindTally, no_tallies
 from dueledger.reconciler.windows import DateRange, DayCounts
 
-_LIVE: Final = ExpectedItem._fields.index("is_live")
-_DEFINITION: Final = ExpectedItem._fields.index("definition_no")
-_DUE: Final = ExpectedItem._fields.index("due_microseconds")
-_TERMS: Final = ExpectedItem._fields.index("terms_digest")
-
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDigest:
-    """What is expected in a range of dates: counts, and sums of hashes in any order.
+    """What is expected in a range of dates: how many rows, and a sum of hashes in any order.
 
     The hashes are Python's, with a key of the process: comparable only within one process.
     """
 
-    things: int = 0
-    things_hash: int = 0
-    live: int = 0
-    live_hash: int = 0
-    asserted_hash: int = 0
+    rows: int = 0
+    rows_hash: int = 0
 
     @classmethod
-    def of(cls, expected: Mapping[bytes, tuple[Any, ...]]) -> "ExpectedDigest":
-        """Return the digest of ExpectedItem rows by id."""
-        live = [identity for identity, row in expected.items() if row[_LIVE]]
-        later = [
-            (identity, each[_DEFINITION], each[_LIVE])
-            for identity, row in expected.items()
-            for each in row[LATER]
-        ]
-        return cls(
-            len(expected) + len(later),
-            sum(hash((identity, row[_DUE], row[_TERMS])) for identity, row in expected.items())
-            + sum(map(hash, later)),
-            len(live),
-            sum(map(hash, live)),
-            sum(hash(identity) for identity, row in expected.items() if row[ASSERTED]),
-        )
+    def of(cls, expectation: Expectation, window: DateRange) -> "ExpectedDigest":
+        """Return the digest of a window: of all rows, and of what withdraws their items."""
+        rows, total = expectation.plain.digest(window.from_day, window.to_day)
+        withdrawn = expectation.withdrawn
+        for row in expectation.read_rows(window):
+            rows += 1
+            total += hash(row)
+            if withdrawals := withdrawn.of_subject(row[SUBJECT]):
+                total += hash((row[ID], tuple(withdrawals)))
+        if withdrawn.digests:
+            plain = expectation.read_plain(window).columns
+            hashes = np.array(list(withdrawn.digests), dtype=np.int64)
+            at = np.flatnonzero(np.isin(plain["subject"], hashes) & (plain["event"] != ABSENT))
+            subjects, lows = plain["subject"][at].tolist(), plain["low"][at].tolist()
+            total += sum(
+                hash((low, withdrawn.digests[subject]))
+                for subject, low in zip(subjects, lows, strict=True)
+            )
+        return cls(rows, total)
 
     def __add__(self, other: "ExpectedDigest") -> "ExpectedDigest":
         """Return the digest of two ranges that do not overlap."""
-        return ExpectedDigest(
-            self.things + other.things,
-            self.things_hash + other.things_hash,
-            self.live + other.live,
-            self.live_hash + other.live_hash,
-            self.asserted_hash + other.asserted_hash,
-        )
+        return ExpectedDigest(self.rows + other.rows, self.rows_hash + other.rows_hash)
 
 
 def digest_within(
@@ -74,7 +65,7 @@ def digest_within(
     """Return the digest of a window, read a day at a time."""
     owed = ExpectedDigest()
     for day in expected.days(window):
-        owed += ExpectedDigest.of(expectation.read_window(DateRange(day, day + 1)))
+        owed += ExpectedDigest.of(expectation, DateRange(day, day + 1))
     return owed
 
 
@@ -93,6 +84,7 @@ class PartitionResult:
     tallies: dict[KindKey, KindTally] = field(default_factory=no_tallies)
     changes_at: datetime | None = None
     windows: int = 0
+    expected_count: int = 0
     is_settled: bool = True
 
     @property
@@ -101,10 +93,15 @@ class PartitionResult:
         return sum(tally.open + sum(tally.ended.values()) for tally in self.tallies.values())
 
     def add(
-        self, window: WindowResult, owed: ExpectedDigest, facts: Mapping[KindKey, FlowRules]
+        self,
+        window: WindowResult,
+        expected_count: int,
+        owed: ExpectedDigest,
+        facts: Mapping[KindKey, FlowRules],
     ) -> None:
         """Add one window of the partition; windows come by ascending date."""
         self.windows += 1
+        self.expected_count += expected_count
         self.owed += owed
         self.is_settled = self.is_settled and window.is_settled
         for key, tally in window.tallies.items():
@@ -151,7 +148,7 @@ class PartitionCache:
         """Return the results that are still valid; none where everything is to be read again."""
         if not self._explains_as_before(expectation) or self._is_stale(started_at):
             return {}
-        expected = DayCounts(expectation.spool.counts)
+        expected = DayCounts(expectation.row_counts)
         return {
             window: result
             for window, mark in marks.items()

@@ -220,14 +220,14 @@ class ReconciliationPass:
 
     async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
         counts = await count_items_in_windows(connection, self._unread)
-        expected = DayCounts(expectation.spool.counts)
+        expected = DayCounts(expectation.row_counts)
         for window in self._unread:
             counts.update(expected.within(window))
         return DayCounts(counts)
 
     def _add_cached(self, part_result: PartitionResult, result: PassResult) -> None:
         """Add what an earlier pass read, as if this one had read it."""
-        result.expected_count += part_result.owed.things
+        result.expected_count += part_result.expected_count
         result.comparison.merge(part_result.tallies)
         for key, tally in part_result.tallies.items():
             self._recorder.add_known(FindingType.LATE, key, tally.lateness.late_count)
@@ -245,14 +245,12 @@ class ReconciliationPass:
         """Read and compare a range of dates, a window at a time, and record what differs."""
         omitted = result.omitted.total()
         for window in plan_windows(days):
-            owed = (
-                ExpectedDigest.of(expectation.read_window(window))
-                if part_result.mark
-                else ExpectedDigest()
-            )
+            owed = ExpectedDigest()
+            if part_result.mark:
+                owed = ExpectedDigest.of(expectation, window)
             found, expected_count = await self._comparer.compare(connection, window)
             result.expected_count += expected_count
-            part_result.add(found, owed, self._facts)
+            part_result.add(found, expected_count, owed, self._facts)
             await self._window_findings.record(connection, window, found)
         part_result.is_settled = part_result.is_settled and omitted == result.omitted.total()
 

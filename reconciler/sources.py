@@ -47,8 +47,12 @@ class SourceTotals:
 
     def add(self, identity: bytes) -> None:
         """Count one row and add the hash of its id: an order-free control total."""
-        self.row_count += 1
-        self.hash_total = (self.hash_total + total_of(identity)) & 0xFFFF_FFFF_FFFF_FFFF
+        self.add_rows(1, total_of(identity))
+
+    def add_rows(self, count: int, hash_total: int) -> None:
+        """Count rows and add the sum of the hashes of their ids."""
+        self.row_count += count
+        self.hash_total = (self.hash_total + hash_total) & 0xFFFF_FFFF_FFFF_FFFF
 
     def copy(self, other: "SourceTotals") -> None:
         """Take the totals of another read of the same source."""

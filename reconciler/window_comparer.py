@@ -5,21 +5,26 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final, final
 
 import numpy as np
+import numpy.typing as npt
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.columns.engine import Compared, ComparisonEngine, FlowTally
-from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns
-from dueledger.reconciler.columns.fixed_width import Columns
+from dueledger.reconciler.columns.engine import ComparisonEngine, FlowTally
+from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns, joined
+from dueledger.reconciler.columns.fixed_width import Column, Columns
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules, WindowResult
 from dueledger.reconciler.compared_items import ID, LATER, KindKey
+from dueledger.reconciler.expect.events import WithdrawalIndex
 from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.expect.expected_rows import agreed_row
 from dueledger.reconciler.read.item_columns import read_columns, read_places
 from dueledger.reconciler.read.item_rows import read_outcomes
 from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange
 
 CHUNK_ROWS: Final = 10_000
+BY_STATE: Final = 64
+"""The differences below it are those of what is owed; those above it, of the item's state."""
 UNOWNED: Final = 8_192
 """Of an ending, no item: see `sql/comparison/differences.sql`."""
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -57,17 +62,25 @@ class WindowComparer:
         if not comparison.flows.keys() >= set(np.unique(actual.items["flow"]).tolist()):
             comparison.flows.update(await self._read_flows())
         self._put_flows()
-        rows = expectation.read_rows(window)
+        rows, plain = expectation.read_rows(window), expectation.read_plain(window)
+        withdrawn = expectation.withdrawn
         self._engine.put(
             "expected",
-            expected_columns(rows, self._kinds, expectation.withdrawn.has_subject),
+            joined(
+                expected_columns(rows, self._kinds, withdrawn.has_subject),
+                plain.as_expected(self._kinds_of_definitions(), _hashes_of(withdrawn)),
+            ),
         )
         self._engine.put("item", actual.items)
         self._engine.put("ending", actual.endings)
         compared = self._engine.compare()
-        wanted = _ids_of(compared.candidates)
-        expected = expectation.merge_rows(row for row in rows if row[ID] in wanted)
-        count = sum(1 + len(row[LATER]) for row in expected.values())
+        candidates = Candidates(compared.candidates)
+        rows = [row for row in rows if row[ID] in candidates.ids]
+        unsure = candidates.differing_ids.union(row[ID] for row in rows)
+        rows += await expectation.compute_rows(connection, plain, unsure)
+        expected = expectation.merge_rows(rows)
+        agreed = candidates.owed_ids - unsure
+        count = len(agreed) + sum(1 + len(row[LATER]) for row in expected.values())
         judged = comparison.compare_window(expected)
         for flow_no, tally in compared.tallies.items():
             flow = comparison.flows[flow_no]
@@ -75,17 +88,32 @@ class WindowComparer:
             count += tally.owed
             if tally.next_due is not None:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
-        judged.result.unowned_endings = int((compared.candidates["differences"] == UNOWNED).sum())
-        for chunk in _chunks_of(compared):
-            judged.add(await read_outcomes(connection, chunk))
+        judged.result.unowned_endings = candidates.unowned_endings
+        for chunk in candidates.chunks():
+            outcomes = await read_outcomes(connection, chunk)
+            judged.expected.update(
+                (item.id, agreed_row(item, comparison.flows[item.flow_no].key))
+                for item in outcomes
+                if item.id in agreed
+            )
+            judged.add(outcomes)
         result = judged.finish()
         await _judge_overlapped(connection, result)
         return result, count
 
+    def _kinds_of_definitions(self) -> dict[int, int]:
+        return {
+            version.definition_no: self._kinds[version.key]
+            for version in self._expectation.versions
+        }
+
     def _put_flows(self) -> None:
         flows = self._comparison.flows
-        for flow in flows.values():
-            self._kinds.setdefault(flow.key, len(self._kinds))
+        for key in (
+            *(flow.key for flow in flows.values()),
+            *(version.key for version in self._expectation.versions),
+        ):
+            self._kinds.setdefault(key, len(self._kinds))
         self._engine.put("flow", _flow_columns(flows, self._kinds))
 
 
@@ -130,20 +158,48 @@ def _add_tally(tally: KindTally, counted: FlowTally) -> None:
         lateness.greatest_seconds = max(lateness.greatest_seconds, greatest / 1e6)
 
 
-def _ids_of(candidates: Columns) -> set[bytes]:
-    halves = np.stack([candidates["high"], candidates["low"]], axis=1).astype(">i8")
-    return set(map(bytes, halves.view("V16").ravel()))
+def _hashes_of(withdrawn: WithdrawalIndex) -> Column:
+    return np.array(list(withdrawn.digests), dtype=np.int64)
 
 
-def _chunks_of(compared: Compared) -> Iterable[list[tuple[date, int]]]:
-    """Yield the candidates that are items, by date and number, in that order."""
-    columns = compared.candidates
-    exists = (columns["item_no"] >= 0) & (columns["differences"] < UNOWNED)
-    items = sorted(
-        zip(columns["day"][exists].tolist(), columns["item_no"][exists].tolist(), strict=True)
-    )
-    for begin in range(0, len(items), CHUNK_ROWS):
-        yield [
-            (date.fromordinal(day + EPOCH_DAY), item_no)
-            for day, item_no in items[begin : begin + CHUNK_ROWS]
-        ]
+@final
+class Candidates:
+    """The pairs that are judged one by one, as columns."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        halves = np.stack([columns["high"], columns["low"]], axis=1).astype(">i8")
+        self._ids = list(map(bytes, halves.view("V16").ravel()))
+        self.ids = set(self._ids)
+
+    @property
+    def differing_ids(self) -> set[bytes]:
+        """The ids of items that do not exist, or are not what one source says alone."""
+        columns = self._columns
+        return self._chosen((columns["item_no"] < 0) | (columns["differences"] % BY_STATE > 0))
+
+    @property
+    def owed_ids(self) -> set[bytes]:
+        """The ids of what a source names."""
+        return self._chosen(self._columns["is_owed"] == 1)
+
+    @property
+    def unowned_endings(self) -> int:
+        """How many endings have no item."""
+        return int((self._columns["differences"] == UNOWNED).sum())
+
+    def chunks(self) -> Iterable[list[tuple[date, int]]]:
+        """Yield the candidates that are items, by date and number, in that order."""
+        columns = self._columns
+        exists = (columns["item_no"] >= 0) & (columns["differences"] < UNOWNED)
+        items = sorted(
+            zip(columns["day"][exists].tolist(), columns["item_no"][exists].tolist(), strict=True)
+        )
+        for begin in range(0, len(items), CHUNK_ROWS):
+            yield [
+                (date.fromordinal(day + EPOCH_DAY), item_no)
+                for day, item_no in items[begin : begin + CHUNK_ROWS]
+            ]
+
+    def _chosen(self, mask: npt.NDArray[np.bool_]) -> set[bytes]:
+        return {self._ids[place] for place in np.flatnonzero(mask)}

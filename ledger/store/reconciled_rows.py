@@ -28,7 +28,15 @@ async def copy_places(connection: Connection) -> bytes:
     return await _copied(connection, statement("copy_places"))
 
 
-async def _copied(connection: Connection, query: str, *arguments: date) -> bytes:
+async def copy_inbox_events(
+    connection: Connection, types: Sequence[str], after_event_no: int, page_size: int
+) -> bytes:
+    """Copy recorded domain events of these types by ascending number in binary form, by page."""
+    query = statement("copy_inbox_events")
+    return await _copied(connection, query, types, after_event_no, page_size)
+
+
+async def _copied(connection: Connection, query: str, *arguments: object) -> bytes:
     copied: list[bytes] = []
 
     async def keep(data: bytes) -> None:

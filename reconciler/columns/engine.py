@@ -48,7 +48,7 @@ class FlowTally:
 class Compared:
     """What one window's comparison leaves: the tallies by flow, and the candidates' columns.
 
-    Candidates have high, low, day, item_no (-1: there is no item) and differences.
+    Candidates have high, low, day, item_no (-1: there is no item), is_owed and differences.
     """
 
     tallies: dict[int, FlowTally]
@@ -83,7 +83,7 @@ class ComparisonEngine:
             ).fetchall()
         }
         found: dict[str, Column] = run(
-            "select high, low, day, item_no, differences from candidate"
+            "select high, low, day, item_no, is_owed, differences from candidate"
         ).fetchnumpy()
         return Compared(tallies, found)
 

@@ -1,8 +1,11 @@
 """What sources expect in a window of dates, as columns."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,6 +17,7 @@ ABSENT: Final = -1
 EPOCH_DAY: Final = date(2000, 1, 1).toordinal()
 EPOCH_MICROSECONDS: Final = microseconds_of(datetime(2000, 1, 1, tzinfo=UTC))
 
+_HALF: Final = 8
 _FIELDS: Final = {name: place for place, name in enumerate(ExpectedItem._fields)}
 _SUBJECT: Final = slice(_FIELDS["tenant"], _FIELDS["business_key"] + 1)
 _KIND: Final = slice(_FIELDS["tenant"], _FIELDS["kind"] + 1)
@@ -52,6 +56,70 @@ def expected_columns(
         "is_asserted": asserted,
         "is_plain": plain.astype(np.int64),
     }
+
+
+class ChosenRows(NamedTuple):
+    """What plain rows name.
+
+    Of occurrences the due times (microseconds since 1970) by definition number; the numbers of
+    events.
+    """
+
+    occurrences: dict[int, list[int]]
+    events: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainWindow:
+    """The plain rows of a window: their days (proleptic ordinals) and their columns."""
+
+    days: Column
+    columns: Columns
+
+    def choose(self, ids: AbstractSet[bytes]) -> ChosenRows:
+        """Return what the rows of these items name."""
+        occurrences: defaultdict[int, list[int]] = defaultdict(list)
+        events: set[int] = set()
+        columns = self.columns
+        lows = np.array([int.from_bytes(each[_HALF:], signed=True) for each in ids], dtype=np.int64)
+        at = np.flatnonzero(np.isin(columns["low"], lows))
+        halves = np.stack([columns["high"][at], columns["low"][at]], axis=1).astype(">i8")
+        for place, identity in zip(at.tolist(), halves.view("V16").ravel(), strict=True):
+            if bytes(identity) not in ids:
+                continue
+            if (event := int(columns["event"][place])) != ABSENT:
+                events.add(event)
+            else:
+                due = int(columns["due"][place]) + EPOCH_MICROSECONDS
+                occurrences[int(columns["definition"][place])].append(due)
+        return ChosenRows(occurrences, sorted(events))
+
+    def as_expected(self, kinds: Mapping[int, int], withdrawn: Column) -> Columns:
+        """Return the rows as the comparison has them.
+
+        `kinds` are the numbers of kinds by definition number, `withdrawn` the hashes of business
+        keys whose items an event may have withdrawn.
+        """
+        columns, count = self.columns, len(self.days)
+        names, places = np.unique(columns["definition"], return_inverse=True)
+        kind_of = np.array([kinds[number] for number in names.tolist()], dtype=np.int64)
+        is_plain = np.ones(count, dtype=np.int64)
+        if len(withdrawn):
+            is_event = columns["event"] != ABSENT
+            is_plain[is_event & np.isin(columns["subject"], withdrawn)] = 0
+        return {
+            **{name: columns[name] for name in ("high", "low", "due", "terms")},
+            **{name: columns[name] for name in ("definition", "event")},
+            "day": self.days - EPOCH_DAY,
+            "kind": kind_of[places] if count else self.days,
+            "is_asserted": np.zeros(count, dtype=np.int64),
+            "is_plain": is_plain,
+        }
+
+
+def joined(first: Columns, second: Columns) -> Columns:
+    """Return the rows of both."""
+    return {name: np.concatenate([column, second[name]]) for name, column in first.items()}
 
 
 def _numbers(values: Sequence[int | None]) -> Column:

@@ -60,16 +60,20 @@ class RowLayout:
 
     def read(self, copied: bytes) -> Columns:
         """Return the columns of a whole copy. Raises UnexpectedCopy."""
-        end = len(copied) - _TRAILER_BYTES
-        hashes: list[int] = []
-        if self._text is None:
-            rows = self._rows(copied[_HEADER_BYTES : max(end, _HEADER_BYTES)])
-        else:
-            rows = self._rows(_split_off_texts(copied, end, self._dtype.itemsize, hashes))
-        columns = {name: rows[name].astype(np.int64) for name in self._names}
+        columns, texts = self.read_texts(copied)
         if self._text is not None:
-            columns[self._text] = np.array(hashes, dtype=np.int64)
+            columns[self._text] = np.array(list(map(hash, texts)), dtype=np.int64)
         return columns
+
+    def read_texts(self, copied: bytes) -> tuple[Columns, list[bytes]]:
+        """Return the columns of a whole copy, and the texts of its rows. Raises UnexpectedCopy."""
+        end = max(len(copied) - _TRAILER_BYTES, _HEADER_BYTES)
+        texts: list[bytes] = []
+        if self._text is None:
+            rows = self._rows(copied[_HEADER_BYTES:end])
+        else:
+            rows = self._rows(_split_off_texts(copied, end, self._dtype.itemsize, texts))
+        return {name: rows[name].astype(np.int64) for name in self._names}, texts
 
     def _rows(self, body: bytes) -> npt.NDArray[np.void]:
         if len(body) % self._dtype.itemsize:
@@ -83,14 +87,14 @@ class RowLayout:
         return rows
 
 
-def _split_off_texts(copied: bytes, end: int, width: int, hashes: list[int]) -> bytes:
-    """Return the rows without their texts, whose hashes are added to `hashes`."""
+def _split_off_texts(copied: bytes, end: int, width: int, texts: list[bytes]) -> bytes:
+    """Return the rows without their texts, which are added to `texts`."""
     place, heads = _HEADER_BYTES, list[bytes]()
     while place < end:
         text = place + width
         heads.append(copied[place:text])
         place = text + int.from_bytes(copied[text - _SIZE_BYTES : text])
-        hashes.append(hash(copied[text:place]))
+        texts.append(copied[text:place])
     if place != end:
         raise UnexpectedCopy("a text of another length, or a null")
     return b"".join(heads)

@@ -1,35 +1,46 @@
 """Builds the expectation of a pass: reads every source once and spools what it expects."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from time import monotonic
+from typing import Final
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge, shown_value
-from dueledger.ledger.rules.drafts import RuleEffect
+from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_issues import microseconds_of
 from dueledger.ledger.schedule import AfterCompletion
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.compared_items import ID, SOURCE, ExpectedItem, KindKey, expected_row
+from dueledger.reconciler.columns.plain_rows import PlainRows
+from dueledger.reconciler.compared_items import DAY, ID, SOURCE, ExpectedItem, KindKey, expected_row
 from dueledger.reconciler.expect.events import ExpectedEventRules, order_of
-from dueledger.reconciler.expect.expectation import (
+from dueledger.reconciler.expect.expectation import EVENTS_A_READ, Expectation
+from dueledger.reconciler.expect.expected_rows import (
     DEFINITIONS,
     EVENTS,
-    EVENTS_A_READ,
     FIRST_POPULATION,
-    Expectation,
+    event_rows,
+    occurrence_row,
 )
-from dueledger.reconciler.expect.item_terms import terms_digest
-from dueledger.reconciler.expect.schedules import expected_drafts, within
+from dueledger.reconciler.expect.plain_events import PlainRules, read_inbox_page
+from dueledger.reconciler.expect.plain_schedules import PlainSchedule
+from dueledger.reconciler.expect.schedules import (
+    ExpectedDraft,
+    expected_drafts,
+    schedule_drafts,
+    within,
+)
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
-from dueledger.reconciler.expect.versions import FailedVersion, read_version_spans
+from dueledger.reconciler.expect.versions import DefinitionSpan, FailedVersion, read_version_spans
 from dueledger.reconciler.sources import (
     PopulationReader,
     PopulationRow,
     SourceFailed,
     SourceRead,
 )
+
+PLAIN_EVENTS_A_READ: Final = 50_000
 
 
 @asynccontextmanager
@@ -51,8 +62,8 @@ async def build_expectation(
             for population in populations
         ),
     ]
-    with Spool() as spool:
-        expectation = Expectation(versions, spool, reads)
+    with Spool() as spool, PlainRows() as plain:
+        expectation = Expectation(versions, spool, plain, reads)
         expectation.failures = failures
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
@@ -82,33 +93,10 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
         if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended:
             expectation.chained.add(version.definition_no)
         horizon = version.horizon(as_of)
-        missed = expectation.missed.get(version.definition_no, ())
         expectation.horizons[version.definition_no] = horizon
         try:
-            for draft, reason in expected_drafts(version, horizon):
-                identity, at = draft.id.bytes, draft.occurs_at
-                day = draft.effective_date.toordinal()
-                live = version.is_owed(at) and not within(missed, at)
-                if live:
-                    read.extract.add(identity)
-                    shared.add(version, draft, identity)
-                expectation.spool.add(
-                    day,
-                    expected_row(
-                        id=identity,
-                        tenant=draft.tenant,
-                        kind=draft.kind,
-                        business_key=draft.business_key,
-                        cycle=draft.cycle,
-                        day=day,
-                        due_microseconds=microseconds_of(draft.due_at),
-                        source=DEFINITIONS,
-                        is_live=live,
-                        definition_no=version.definition_no,
-                        terms_digest=terms_digest(draft),
-                        skipped_for=reason and reason.partition(" ")[0],
-                    ),
-                )
+            for draft, reason in _put_plain_occurrences(expectation, shared, version, horizon):
+                _put_occurrence(expectation, shared, version, draft, reason)
         except (InvalidInput, WindowTooLarge) as refusal:
             expectation.failures.append(
                 FailedVersion(*version.key, version.name, version.number, refusal.message)
@@ -125,6 +113,39 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
     read.duration_seconds = monotonic() - began
 
 
+def _put_plain_occurrences(
+    expectation: Expectation, shared: SharedOccurrences, version: DefinitionSpan, end: datetime
+) -> Iterator[ExpectedDraft]:
+    """Put what a version owes up to `end` as columns; yield the drafts of all that is not plain."""
+    plain = None if shared.may_share(version) else PlainSchedule.of(version)
+    if plain is None:
+        yield from expected_drafts(version, end)
+        return
+    extract = expectation.reads[DEFINITIONS].extract
+    left: list[tuple[datetime, datetime]] = []
+    for days, columns in plain.expand(version.effective_from, end, left):
+        extract.add_rows(*expectation.plain.add(days, columns))
+    for span in left:
+        yield from schedule_drafts(version, *span)
+
+
+def _put_occurrence(
+    expectation: Expectation,
+    shared: SharedOccurrences,
+    version: DefinitionSpan,
+    draft: ItemDraft,
+    reason: str | None,
+) -> None:
+    identity, at = draft.id.bytes, draft.occurs_at
+    missed = expectation.missed.get(version.definition_no, ())
+    live = version.is_owed(at) and not within(missed, at)
+    if live:
+        expectation.reads[DEFINITIONS].extract.add(identity)
+        shared.add(version, draft, identity)
+    row = occurrence_row(version.definition_no, draft, reason, is_live=live)
+    expectation.spool.add(draft.effective_date.toordinal(), row)
+
+
 async def _put_events(connection: Connection, expectation: Expectation) -> None:
     began = monotonic()
     rules = ExpectedEventRules(expectation.versions)
@@ -132,13 +153,12 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
     for version in expectation.versions:
         if version.definition.event is not None:
             expectation.single.add(version.key)
-    after = 0
-    while rules.types:
-        rows = await reconciled_rows.list_inbox_events(
-            connection, rules.types, after, EVENTS_A_READ
-        )
-        for row in rows:
-            _put_event(expectation, row, rules.apply(row, read.extract.skipped))
+    plain = PlainRules(rules.by_type)
+    await _put_plain_events(connection, expectation, rules, plain)
+    after, types = 0, sorted(set(rules.types) - plain.types)
+    while types:
+        rows = await reconciled_rows.list_inbox_events(connection, types, after, EVENTS_A_READ)
+        _put_events_as_they_are(expectation, rules, rows)
         if len(rows) < EVENTS_A_READ:
             break
         after = rows[-1]["event_no"]
@@ -146,34 +166,42 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
     read.duration_seconds = monotonic() - began
 
 
-def _put_event(expectation: Expectation, row: Record, effects: Sequence[RuleEffect]) -> None:
-    order, received_at = order_of(row), row["received_at"]
-    for definition_no, _, draft, reinstates in effects:
-        if draft is None:
-            continue
-        identity, day = draft.id.bytes, draft.effective_date.toordinal()
-        expectation.reads[EVENTS].extract.add(identity)
-        expectation.spool.add(
-            day,
-            expected_row(
-                id=identity,
-                tenant=draft.tenant,
-                kind=draft.kind,
-                business_key=draft.business_key,
-                cycle=draft.cycle,
-                day=day,
-                due_microseconds=microseconds_of(draft.due_at),
-                source=EVENTS,
-                definition_no=definition_no,
-                reference=row["event_no"],
-                moment=order,
-                received=microseconds_of(received_at),
-                is_missed=draft.is_too_late(received_at),
-                reinstates=reinstates,
-                terms_digest=terms_digest(draft),
-            ),
-        )
-    expectation.withdrawn.add(order, effects)
+async def _put_plain_events(
+    connection: Connection,
+    expectation: Expectation,
+    rules: ExpectedEventRules,
+    plain: PlainRules,
+) -> None:
+    """Put what plain rules owe as columns, and what is not plain as it is."""
+    after, types = 0, sorted(plain.types)
+    while types:
+        events = await read_inbox_page(connection, types, after, PLAIN_EVENTS_A_READ)
+        left = plain.add(events)
+        totals = plain.batch.put(expectation.plain)
+        expectation.reads[EVENTS].extract.add_rows(*totals)
+        for begin in range(0, len(left), EVENTS_A_READ):
+            _put_events_as_they_are(
+                expectation,
+                rules,
+                await reconciled_rows.list_numbered_events(
+                    connection, left[begin : begin + EVENTS_A_READ]
+                ),
+            )
+        if len(events.numbers) < PLAIN_EVENTS_A_READ:
+            break
+        after = events.numbers[-1]
+
+
+def _put_events_as_they_are(
+    expectation: Expectation, rules: ExpectedEventRules, events: Sequence[Record]
+) -> None:
+    read = expectation.reads[EVENTS]
+    for event in events:
+        effects = rules.apply(event, read.extract.skipped)
+        for row in event_rows(event, effects):
+            read.extract.add(row[ID])
+            expectation.spool.add(row[DAY], row)
+        expectation.withdrawn.add(order_of(event), effects)
 
 
 async def _put_population(

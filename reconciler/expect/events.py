@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
+from functools import cached_property
 from operator import attrgetter
 from typing import Final
 
@@ -50,6 +51,14 @@ class WithdrawalIndex:
         """Sort the withdrawals, once all are added; a repeated one changes nothing."""
         for subject, withdrawals in self._by_subject.items():
             self._by_subject[subject] = sort_withdrawals(withdrawals)
+
+    @cached_property
+    def digests(self) -> dict[int, int]:
+        """What withdraws items, as a digest of this process by the hash of the business key."""
+        found: defaultdict[int, int] = defaultdict(int)
+        for subject, withdrawals in self._by_subject.items():
+            found[hash(subject[-1])] += hash((subject, tuple(withdrawals)))
+        return found
 
     def has_subject(self, subject: ItemSubject) -> bool:
         """Return whether an event withdraws items of a subject."""
@@ -103,7 +112,7 @@ class ExpectedEventRules:
         for version in versions:
             if version.definition.event is not None:
                 by_name[version.definition.tenant, version.name].append(version)
-        self._by_type: defaultdict[tuple[str, str], list[list[DefinitionSpan]]] = defaultdict(list)
+        self.by_type: defaultdict[tuple[str, str], list[list[DefinitionSpan]]] = defaultdict(list)
         types: set[str] = set()
         for (tenant, _), versions_of_name in by_name.items():
             versions_of_name.sort(key=lambda version: (version.effective_from, version.number))
@@ -112,12 +121,12 @@ class ExpectedEventRules:
             }
             types |= known
             for type_ in known:
-                self._by_type[tenant, type_].append(versions_of_name)
+                self.by_type[tenant, type_].append(versions_of_name)
         self.types = sorted(types)
 
     def apply(self, row: Record, refused: Counter[str]) -> list[RuleEffect]:
         """Apply the rules to an inbox row; unreadable rows are counted in `refused`."""
-        definitions = self._by_type.get((row["tenant"], row["type"]))
+        definitions = self.by_type.get((row["tenant"], row["type"]))
         if not definitions:
             return []
         effects: list[RuleEffect] = []

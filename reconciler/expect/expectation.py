@@ -4,10 +4,12 @@ It is computed again from documents and inbox by the pure modules alone. The cod
 is not used.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from dueledger.ledger.identity import item_id
@@ -15,15 +17,25 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_issues import first_cycle
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
 from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.reconciler.columns.expected_columns import PlainWindow
+from dueledger.reconciler.columns.plain_rows import PlainRows
 from dueledger.reconciler.compared_items import (
     ASSERTED,
     ID,
     SOURCE,
+    SUBJECT,
     ActualItem,
     ExpectedItem,
     KindKey,
 )
 from dueledger.reconciler.expect.events import ExpectedEventRules, WithdrawalIndex, expected_issues
+from dueledger.reconciler.expect.expected_rows import (
+    DEFINITIONS,
+    EVENTS,
+    FIRST_POPULATION,
+    event_rows,
+    occurrence_row,
+)
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
     terms_of_draft,
@@ -33,33 +45,34 @@ from dueledger.reconciler.expect.named_terms import Named, list_named_drafts
 from dueledger.reconciler.expect.schedules import (
     drafts_moved_before_change,
     schedule_drafts,
+    schedule_slices,
 )
 from dueledger.reconciler.expect.spool import Spool, SpooledRow
 from dueledger.reconciler.expect.versions import DefinitionSpan, FailedVersion
 from dueledger.reconciler.sources import SourceRead
 from dueledger.reconciler.windows import DateRange
 
-DEFINITIONS: Final = 0
-EVENTS: Final = 1
-FIRST_POPULATION: Final = 2
 EVENTS_A_READ: Final = 5_000
+_APART: Final = 600_000_000
+"""Microseconds: occurrences this near are expanded together."""
 
 MissedRanges = dict[int, list[tuple[datetime, datetime]]]
 """By definition, the recorded ranges of occurrences that catch-up does not owe any more."""
 
 # Rows stay plain tuples until something is wrong with one: making each an ExpectedItem costs time.
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
-_SUBJECT: Final = slice(
-    ExpectedItem._fields.index("tenant"), ExpectedItem._fields.index("business_key") + 1
-)
 
 
 @dataclass(slots=True)
 class Expectation:
-    """Everything expected, spooled by effective date. `reads` are its sources, by index."""
+    """Everything expected, by effective date: `plain` rows, and all others in the `spool`.
+
+    `reads` are its sources, by index.
+    """
 
     versions: list[DefinitionSpan]
     spool: Spool
+    plain: PlainRows
     reads: list[SourceRead]
     failures: list[FailedVersion] = field(default_factory=list[FailedVersion])
     withdrawn: WithdrawalIndex = field(default_factory=WithdrawalIndex)
@@ -163,13 +176,46 @@ class Expectation:
         number = item.definition_no or 0
         return number if item.event_no is None and self._keys.get(number) == key else 0
 
+    @property
+    def row_counts(self) -> Counter[int]:
+        """How many rows are expected on each day."""
+        counts = Counter(self.spool.counts)
+        counts.update(self.plain.counts)
+        return counts
+
     def read_rows(self, window: DateRange) -> list[SpooledRow]:
-        """Return what each source expects in a window, in no particular order."""
+        """Return what each source expects in a window beside plain rows, in no particular order."""
         return list(self.spool.read(window.from_day, window.to_day))
 
-    def read_window(self, window: DateRange) -> dict[bytes, SpooledRow]:
-        """Return what is expected in a window, each item once, whatever sources name it."""
-        return self.merge_rows(self.read_rows(window))
+    def read_plain(self, window: DateRange) -> PlainWindow:
+        """Return the plain rows of a window."""
+        days, columns = self.plain.read(window.from_day, window.to_day)
+        return PlainWindow(days, columns)
+
+    async def compute_rows(
+        self, connection: Connection, plain: PlainWindow, ids: AbstractSet[bytes]
+    ) -> list[SpooledRow]:
+        """Compute again what plain rows of these items say in full."""
+        found: list[SpooledRow] = []
+        chosen = plain.choose(ids)
+        by_number = {version.definition_no: version for version in self.versions}
+        for definition_no, dues in chosen.occurrences.items():
+            for start, end in _spans_around(dues):
+                version = by_number[definition_no]
+                for begin, until in schedule_slices(start, end):
+                    for draft, reason in schedule_drafts(version, begin, until):
+                        row = occurrence_row(definition_no, draft, reason, is_live=True)
+                        if row[ID] in ids:
+                            found.append(row)
+        rules = ExpectedEventRules(self.versions)
+        for begin in range(0, len(chosen.events), EVENTS_A_READ):
+            events = await reconciled_rows.list_numbered_events(
+                connection, chosen.events[begin : begin + EVENTS_A_READ]
+            )
+            for event in events:
+                rows = event_rows(event, rules.apply(event, Counter()))
+                found += [row for row in rows if row[ID] in ids]
+        return found
 
     def merge_rows(self, rows: Iterable[SpooledRow]) -> dict[bytes, SpooledRow]:
         """Return what sources expect together, each item once; all rows of an item are given.
@@ -188,7 +234,7 @@ class Expectation:
         for identity, named in implied.items():
             known = found.get(identity)
             is_asserted = known is not None and known[ASSERTED]
-            withdrawals = self.withdrawn.of_subject(named[0][_SUBJECT])
+            withdrawals = self.withdrawn.of_subject(named[0][SUBJECT])
             if len(named) == 1 and not withdrawals:
                 found[identity] = _asserted(named[0]) if is_asserted else named[0]
                 continue
@@ -302,6 +348,16 @@ class Expectation:
                     if effect.draft is not None
                 ]
         return implied
+
+
+def _spans_around(dues: Sequence[int]) -> Iterator[tuple[datetime, datetime]]:
+    """Yield spans, in order, that have these instants; of near ones a span has all."""
+    ordered = sorted(dues)
+    begin = 0
+    for place, (due, following) in enumerate(pairwise((*ordered, ordered[-1] + _APART + 1)), 1):
+        if following - due > _APART:
+            yield instant_of(ordered[begin]), instant_of(due + 1)
+            begin = place
 
 
 def _asserted(row: SpooledRow) -> SpooledRow:

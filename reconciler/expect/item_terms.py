@@ -43,8 +43,7 @@ def terms_digest(draft: ItemDraft) -> int:
         draft.nominal or ABSENT,
         draft.zone or ABSENT,
         draft.decision or ABSENT,
-        draft.lane,
-        str(stored_overlap(draft) or ABSENT),
+        *flow_texts(draft.lane, draft.overlap),
         draft.payload,
     )
     smear = NO_SMEAR if draft.smear_seconds is None else draft.smear_seconds
@@ -56,9 +55,14 @@ def terms_digest(draft: ItemDraft) -> int:
     )
 
 
-def stored_overlap(draft: ItemDraft) -> int | None:
-    """Return the overlap of a draft; None where it waits, as it does if its kind is ordered."""
-    return None if draft.overlap in (None, Overlap.WAIT) else int(draft.overlap)
+def flow_texts(lane: str, overlap: Overlap | None) -> tuple[str, str]:
+    """Return what a digest has of an item's lane and overlap."""
+    return lane, str(stored_overlap(overlap) or ABSENT)
+
+
+def stored_overlap(overlap: Overlap | None) -> int | None:
+    """Return an overlap; None where the item waits, as it does if its kind is ordered."""
+    return None if overlap in (None, Overlap.WAIT) else int(overlap)
 
 
 def postgres_microseconds(instant: datetime | None) -> int:

@@ -24,6 +24,10 @@ class SharedOccurrences:
         self._versions = {version.definition_no: version for version in versions}
         self._spool = spool
 
+    def may_share(self, version: DefinitionSpan) -> bool:
+        """Return whether another definition might owe occurrences of the version."""
+        return (*version.key, version.definition.business_key) in self._subjects
+
     def add(self, version: DefinitionSpan, draft: ItemDraft, identity: bytes) -> None:
         """Spool an owed occurrence, where another definition might owe it as well."""
         if (draft.tenant, draft.kind, draft.business_key) in self._subjects:

@@ -129,6 +129,6 @@ def _terms_of_draft(draft: ItemDraft) -> Terms:
         "zone": draft.zone,
         "decision": draft.decision,
         "lane": draft.lane,
-        "overlap": stored_overlap(draft),
+        "overlap": stored_overlap(draft.overlap),
         "payload": draft.payload,
     }

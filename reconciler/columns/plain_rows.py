@@ -1,0 +1,200 @@
+"""Rows that alone say what is owed: computed many at a time, kept as columns in a temporary file.
+
+Such a row has no texts: what one says in full is computed again where it is needed. So nothing is
+concluded from a plain row but that an item is as it says.
+"""
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from itertools import pairwise
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+
+from dueledger.reconciler.columns.fixed_width import Column, Columns
+from dueledger.reconciler.columns.terms import NO_SMEAR, all_mixed, double_bits
+
+ABSENT_NUMBER: Final = -1
+FIELDS: Final = ("high", "low", "due", "terms", "definition", "event", "subject")
+"""`subject` is the hash of the business key of an event's item, 0 of an occurrence."""
+
+_LOW: Final = FIELDS.index("low")
+_DIGESTED: Final = [FIELDS.index(name) for name in ("low", "due", "terms", "definition", "event")]
+_WAITING_ROWS_MAX: Final = 200_000
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_ID_BYTES: Final = 16
+_DAY_BYTES: Final = 3
+_DIGEST_BYTES: Final = 32
+_HASH_BYTES: Final = _ID_BYTES - _DAY_BYTES
+_BYTES_A_FIELD: Final = 8
+_BYTES_A_ROW: Final = _BYTES_A_FIELD * len(FIELDS)
+
+
+def ids_of(days: Column, digests: Sequence[bytes]) -> tuple[Column, Column]:
+    """Return both halves of ids, given days (proleptic ordinals) and SHA-256 digests.
+
+    They are the ids of `ledger.identity.item_id`.
+    """
+    ids = np.empty((len(digests), _ID_BYTES), dtype=np.uint8)
+    since = (days - _EPOCH).astype(">u4").view(np.uint8).reshape(-1, 4)
+    ids[:, :_DAY_BYTES] = since[:, 1:]
+    hashes = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST_BYTES)
+    ids[:, _DAY_BYTES:] = hashes[:, :_HASH_BYTES]
+    ids[:, 6] = ids[:, 6] & 0x0F | 0x80
+    ids[:, 8] = ids[:, 8] & 0x3F | 0x80
+    halves = ids.view(">i8").astype(np.int64)
+    return halves[:, 0], halves[:, 1]
+
+
+class _DayBlock(NamedTuple):
+    """Rows of a day, written together; `digest` is a sum of their hashes in any order."""
+
+    position: int
+    rows: int
+    digest: int
+
+
+class PlainTotals(NamedTuple):
+    """How many rows there are, and a sum of the last 8 bytes of their ids, unsigned."""
+
+    rows: int = 0
+    hash_total: int = 0
+
+
+class PlainRows:
+    """Plain rows by effective date, in one temporary file, which ends with the process."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._end = 0
+        self._blocks: defaultdict[int, list[_DayBlock]] = defaultdict(list)
+        self._counts: defaultdict[int, int] = defaultdict(int)
+        self._waiting: list[tuple[Column, Column]] = []
+        self._waiting_rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """How many rows each day has."""
+        self._flush()
+        return self._counts
+
+    def add(self, days: Column, columns: Columns) -> PlainTotals:
+        """Add rows of these days (proleptic ordinals); `columns` are FIELDS."""
+        rows = np.stack([columns[name] for name in FIELDS])
+        self._waiting.append((days, rows))
+        self._waiting_rows += len(days)
+        if self._waiting_rows >= _WAITING_ROWS_MAX:
+            self._flush()
+        return PlainTotals(len(days), int(rows[_LOW].view(np.uint64).sum(dtype=np.uint64)))
+
+    def _flush(self) -> None:
+        """Write the rows that wait, a block for each day."""
+        if not self._waiting_rows:
+            return
+        days = np.concatenate([each for each, _ in self._waiting])
+        order = np.argsort(days, kind="stable")
+        ordered = days[order]
+        rows = np.concatenate([each for _, each in self._waiting], axis=1)[:, order]
+        self._waiting, self._waiting_rows = [], 0
+        hashes = all_mixed(*(rows[place] for place in _DIGESTED))
+        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+        for begin, end in pairwise((*starts.tolist(), len(ordered))):
+            self._write(int(ordered[begin]), rows[:, begin:end], hashes[begin:end])
+
+    def _write(self, day: int, rows: Column, hashes: Column) -> None:
+        count, digest = len(hashes), int(hashes.view(np.uint64).sum(dtype=np.uint64))
+        self._file.seek(self._end)
+        self._file.write(np.ascontiguousarray(rows).tobytes())
+        self._blocks[day].append(_DayBlock(self._end, count, digest))
+        self._end += count * _BYTES_A_ROW
+        self._counts[day] += count
+
+    def read(self, from_day: int, to_day: int) -> tuple[Column, Columns]:
+        """Return the days and the FIELDS of the rows of a half-open range of days."""
+        days: list[Column] = []
+        parts: list[Column] = []
+        for day, block in self._within(from_day, to_day):
+            self._file.seek(block.position)
+            written = self._file.read(block.rows * _BYTES_A_ROW)
+            parts.append(np.frombuffer(written, dtype=np.int64).reshape(len(FIELDS), -1))
+            days.append(np.full(block.rows, day, dtype=np.int64))
+        if not parts:
+            empty = np.empty(0, dtype=np.int64)
+            return empty, dict.fromkeys(FIELDS, empty)
+        rows = np.concatenate(parts, axis=1)
+        return np.concatenate(days), dict(zip(FIELDS, rows, strict=True))
+
+    def digest(self, from_day: int, to_day: int) -> tuple[int, int]:
+        """Return how many rows a half-open range of days has, and the sum of their hashes."""
+        blocks = [block for _, block in self._within(from_day, to_day)]
+        return sum(block.rows for block in blocks), sum(block.digest for block in blocks)
+
+    def _within(self, from_day: int, to_day: int) -> Iterator[tuple[int, _DayBlock]]:
+        self._flush()
+        for day in range(from_day, to_day):
+            for block in self._blocks.get(day, ()):
+                yield day, block
+
+
+@dataclass(slots=True)
+class PlainBatch:
+    """Rows of one source that are being made; `put` writes them.
+
+    Each row has the digest of its id, the hash of its texts, and the number of its entry: what many
+    rows share. An entry has day, due time, start_by, complete_by and definition.
+    """
+
+    entries: list[tuple[int, int, int, int, int]] = field(
+        default_factory=list[tuple[int, int, int, int, int]]
+    )
+    entry: list[int] = field(default_factory=list[int])
+    digests: list[bytes] = field(default_factory=list[bytes])
+    texts: list[int] = field(default_factory=list[int])
+    events: list[int] = field(default_factory=list[int])
+    subjects: list[int] = field(default_factory=list[int])
+
+    def cut(self, count: int) -> None:
+        """Forget the rows after the first `count`."""
+        for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
+            del each[count:]
+
+    def put(self, rows: PlainRows) -> PlainTotals:
+        """Write the rows, and forget them; entries stay."""
+        if not self.digests:
+            return PlainTotals()
+        shared = np.array(self.entries, dtype=np.int64)[np.array(self.entry, dtype=np.int64)]
+        day, due, start_by, complete_by, definition = shared.T
+        high, low = ids_of(day, self.digests)
+        texts = np.array(self.texts, dtype=np.int64)
+        totals = rows.add(
+            day,
+            {
+                "high": high,
+                "low": low,
+                "due": due,
+                "terms": all_mixed(
+                    texts, start_by, complete_by, np.full(len(day), double_bits(NO_SMEAR))
+                ),
+                "definition": definition,
+                "event": np.array(self.events, dtype=np.int64),
+                "subject": np.array(self.subjects, dtype=np.int64),
+            },
+        )
+        for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
+            each.clear()
+        return totals

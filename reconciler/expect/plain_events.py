@@ -1,0 +1,284 @@
+"""Event rules that are applied to many events at a time, without a draft of each item.
+
+Such a rule only follows names in the event's data. Of each effective date it applies the rule as it
+is to the first event, and takes due time, SLA and nominal time from that draft. An event of which
+anything is unusual is left to the rules as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Final, NamedTuple, cast
+
+import orjson
+
+from dueledger.ledger.definitions.model import (
+    BUSINESS_KEY_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    Definition,
+)
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.event_issues import FIRST_CYCLE_CHARS_MAX
+from dueledger.ledger.rules.event_rules import (
+    PARTITION_BY_BUSINESS_KEY,
+    DomainEvent,
+    apply_rule,
+)
+from dueledger.ledger.rules.path_evaluation import names_of
+from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.reconciler.columns.fixed_width import RowLayout
+from dueledger.reconciler.columns.plain_rows import PlainBatch
+from dueledger.reconciler.columns.terms import ABSENT, SEPARATOR
+from dueledger.reconciler.expect.item_terms import flow_texts, postgres_microseconds
+from dueledger.reconciler.expect.versions import DefinitionSpan
+
+_DATES_MAX: Final = 20_000
+_DIGITS_MAX: Final = 10**18
+_MARK: Final = "~"
+_NO_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_EVENT_SEPARATOR: Final = SEPARATOR.encode()
+
+_INBOX: Final = RowLayout(event_no="bigint", received_at="instant", event="text")
+
+Names = tuple[str, ...]
+Head = bytes
+"""Tenant and type of an event, as `copy_inbox_events` gives them."""
+
+
+class InboxPage(NamedTuple):
+    """Events of the inbox: numbers, when each was received, and what rules read of each."""
+
+    numbers: list[int]
+    received: list[int]
+    texts: list[bytes]
+
+
+async def read_inbox_page(
+    connection: Connection, types: Sequence[str], after: int, page_size: int
+) -> InboxPage:
+    """Read events of these types by ascending number."""
+    copied = await reconciled_rows.copy_inbox_events(connection, types, after, page_size)
+    columns, texts = _INBOX.read_texts(copied)
+    return InboxPage(columns["event_no"].tolist(), columns["received_at"].tolist(), texts)
+
+
+class NotPlain(Exception):
+    """The rule as it is has to be applied to the event."""
+
+
+@dataclass(slots=True)
+class _Date:
+    """What all items of a rule and an effective date share; `entry` is its number in the batch."""
+
+    entry: int
+    id_end: str
+    texts: str
+
+
+@dataclass(slots=True)
+class PlainRule:
+    """A version of an event rule that only follows names."""
+
+    definition_no: int
+    definition: Definition
+    from_at: int
+    business_key: Names
+    cycle: Names
+    effective_date: Names
+    payload: Names | dict[str, Names]
+    id_begin: str
+    dates: dict[str, _Date] = field(default_factory=dict[str, _Date])
+
+    @property
+    def event_type(self) -> str | None:
+        """Return the type of the events that imply its items."""
+        return self.definition.event
+
+    @classmethod
+    def of(cls, version: DefinitionSpan) -> "PlainRule | None":
+        """Return the rule; None where its items say more than such a rule computes."""
+        definition = version.definition
+        paths = (definition.business_key, definition.cycle, definition.effective_date)
+        business_key, cycle, effective_date = map(_names, paths)
+        payload = _payload_names(definition.payload)
+        if (
+            version.periods
+            or definition.smear is not None
+            or definition.labels
+            or definition.catch_up.window is not None
+            or definition.dispatch.partition_key != PARTITION_BY_BUSINESS_KEY
+            or any(
+                match.event == definition.event
+                for match in (*definition.cancel_on, *definition.supersede_on)
+            )
+        ):
+            return None
+        if business_key is None or cycle is None or effective_date is None or payload is None:
+            return None
+        return cls(
+            version.definition_no,
+            definition,
+            postgres_microseconds(version.effective_from),
+            business_key,
+            cycle,
+            effective_date,
+            payload,
+            f"{definition.tenant}{SEPARATOR}{definition.kind}{SEPARATOR}",
+        )
+
+    def add(self, batch: PlainBatch, event_no: int, event: Head, data: object) -> None:
+        """Add the item that an event owes to a batch. Raises NotPlain before anything is added."""
+        key = _text_at(data, self.business_key, BUSINESS_KEY_CHARS_MAX)
+        cycle = _text_at(data, self.cycle, FIRST_CYCLE_CHARS_MAX)
+        day = _follow(data, self.effective_date)
+        if type(day) is not str or _MARK in cycle:
+            raise NotPlain
+        known = self.dates.get(day) or self._date_of(batch, event, data, day)
+        payload = self._payload_of(data)
+        batch.digests.append(
+            sha256(f"{self.id_begin}{key}{SEPARATOR}{cycle}{known.id_end}".encode()).digest()
+        )
+        batch.texts.append(hash(f"{key}{SEPARATOR}{cycle}{known.texts}".encode() + payload))
+        batch.entry.append(known.entry)
+        batch.events.append(event_no)
+        batch.subjects.append(hash(key))
+
+    def _payload_of(self, data: object) -> bytes:
+        names = self.payload
+        payload: object
+        if isinstance(names, tuple):
+            payload = _follow(data, names)
+            if payload is None:
+                raise NotPlain
+        else:
+            payload = {name: _follow(data, path) for name, path in names.items()}
+        try:
+            text = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
+        except (orjson.JSONEncodeError, RecursionError):
+            raise NotPlain from None
+        if len(text) > PAYLOAD_BYTES_MAX:
+            raise NotPlain
+        return text
+
+    def _date_of(self, batch: PlainBatch, event: Head, data: object, day: str) -> _Date:
+        """Apply the rule as it is to the first event of an effective date."""
+        tenant, _, type_ = event.decode().partition(SEPARATOR)
+        first = DomainEvent(tenant=tenant, source="", id="", type=type_, time=_NO_TIME, data=data)
+        try:
+            effects = apply_rule(self.definition, first)
+        except InvalidInput:
+            raise NotPlain from None
+        if len(self.dates) >= _DATES_MAX or len(effects) != 1:
+            raise NotPlain
+        draft = effects[0]
+        if not isinstance(draft, ItemDraft) or draft.effective_date.isoformat() != day:
+            raise NotPlain
+        nominal = (text or ABSENT for text in _nominal(draft))
+        texts = (ABSENT, ABSENT, *nominal, *flow_texts(draft.lane, draft.overlap))
+        known = self.dates[day] = _Date(
+            len(batch.entries),
+            f"{SEPARATOR}{day}",
+            f"{SEPARATOR}{SEPARATOR.join(texts)}{SEPARATOR}",
+        )
+        batch.entries.append(
+            (
+                draft.effective_date.toordinal(),
+                postgres_microseconds(draft.due_at),
+                postgres_microseconds(draft.start_by),
+                postgres_microseconds(draft.complete_by),
+                self.definition_no,
+            )
+        )
+        return known
+
+
+class PlainRules:
+    """The rules that apply to an event, by its tenant and type, where all of them are plain."""
+
+    def __init__(self, rules: Mapping[tuple[str, str], Sequence[Sequence[DefinitionSpan]]]) -> None:
+        self.batch = PlainBatch()
+        self._by_head: dict[Head, list[list[PlainRule]] | None] = {}
+        self.types: set[str] = set()
+        """Types of events to which plain rules apply, at least in one tenant."""
+        for (tenant, type_), names in rules.items():
+            found = [_plain_versions(versions, type_) for versions in names]
+            plain = [versions for versions in found if versions is not None]
+            is_plain = len(plain) == len(found)
+            self._by_head[f"{tenant}{SEPARATOR}{type_}".encode()] = plain if is_plain else None
+            if is_plain:
+                self.types.add(type_)
+
+    def add(self, events: InboxPage) -> list[int]:
+        """Add what events owe to the batch; return the numbers of those that are not plain."""
+        batch, by_head, loads, separator = self.batch, self._by_head, orjson.loads, _EVENT_SEPARATOR
+        left: list[int] = []
+        unknown: list[list[PlainRule]] = []
+        for event_no, received_at, text in zip(*events, strict=True):
+            head, _, body = text.rpartition(separator)
+            names = by_head.get(head, unknown)
+            if names is None:
+                left.append(event_no)
+                continue
+            added = len(batch.subjects)
+            try:
+                data = loads(body) if names else None
+                for versions in names:
+                    rule = _in_force(versions, received_at)
+                    if rule is not None and not rule.definition.ended:
+                        rule.add(batch, event_no, head, data)
+            except (NotPlain, UnicodeEncodeError, orjson.JSONDecodeError):
+                batch.cut(added)
+                left.append(event_no)
+        return left
+
+
+def _in_force(versions: Sequence[PlainRule], at: int) -> PlainRule | None:
+    """Return the version in force at an instant; the versions are in order."""
+    for rule in reversed(versions):
+        if rule.from_at <= at:
+            return rule
+    return None
+
+
+def _plain_versions(versions: Sequence[DefinitionSpan], type_: str) -> list[PlainRule] | None:
+    """Return all versions of a rule as plain ones, where all are and the event implies an item."""
+    rules = [PlainRule.of(version) for version in versions]
+    plain = [rule for rule in rules if rule is not None and rule.event_type == type_]
+    return plain if len(plain) == len(rules) else None
+
+
+def _names(path: str | None) -> Names | None:
+    """Return the names that a path follows from the event's data."""
+    names = names_of(path) if path else None
+    return names[1:] if names and names[0] == "data" else None
+
+
+def _payload_names(payload: object) -> Names | dict[str, Names] | None:
+    if isinstance(payload, str):
+        return _names(payload)
+    members = {name: _names(path) for name, path in cast("dict[str, str]", payload).items()}
+    found = {name: names for name, names in members.items() if names is not None}
+    return found if len(found) == len(members) else None
+
+
+def _follow(found: object, names: Names) -> object:
+    for name in names:
+        if type(found) is not dict:
+            return None
+        found = cast("dict[str, object]", found).get(name)
+    return found
+
+
+def _text_at(data: object, names: Names, chars_max: int) -> str:
+    found = _follow(data, names)
+    if type(found) is int and -_DIGITS_MAX < found < _DIGITS_MAX:
+        found = str(found)
+    if type(found) is not str or not 0 < len(found) <= chars_max or not found.isprintable():
+        raise NotPlain
+    return found
+
+
+def _nominal(draft: ItemDraft) -> tuple[str | None, str | None, str | None]:
+    return draft.nominal, draft.zone, draft.decision
