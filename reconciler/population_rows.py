@@ -21,7 +21,11 @@ from dueledger.reconciler.sources import PopulationRow, SourceFailed, SourceTota
 POPULATION_COLUMNS: Final = frozenset(
     {"tenant", "kind", "business_key", "cycle", "effective_date", "due_at"}
 )
-OPTIONAL_TEXTS: Final = ("payload", "partition_key")
+OPTIONAL_COLUMNS: Final = {
+    "payload": (str, "text"),
+    "partition_key": (str, "text"),
+    "ended": (bool, "true or false"),
+}
 _YEAR_MIN: Final = DUE_MIN.year
 _YEAR_MAX: Final = DUE_END.year - 1
 _SHAPE: Final = "A-Z a-z 0-9 . _ -"
@@ -78,11 +82,11 @@ def population_row(record: ReadRow, columns: AbstractSet[str]) -> PopulationRow 
         return "effective_date is not a date"
     if not isinstance(due, datetime) or due.tzinfo is None:
         return "due_at is not a timestamp with time zone"
-    optional: dict[str, str | None] = {}
-    for name in OPTIONAL_TEXTS:
+    optional: dict[str, Any] = {}
+    for name, (type_, what) in OPTIONAL_COLUMNS.items():
         value = record[name] if name in columns else None
-        if value is not None and not isinstance(value, str):
-            return f"{name} is not text"
+        if value is not None and not isinstance(value, type_):
+            return f"{name} is not {what}"
         optional[name] = value
     identity = b""  # such a row fails the source
     usable = _unusable_name(texts["tenant"], texts["kind"]) is None
@@ -103,6 +107,7 @@ def population_row(record: ReadRow, columns: AbstractSet[str]) -> PopulationRow 
         due,
         optional["payload"],
         optional["partition_key"],
+        bool(optional["ended"]),
     )
 
 

@@ -28,7 +28,7 @@ from dueledger.reconciler.find.findings import (
     stuck_run,
     unbalanced,
 )
-from dueledger.reconciler.find.place_findings import unfit_key, unfit_place
+from dueledger.reconciler.find.place_findings import unfit_key, unfit_place, unfounded_decision
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
@@ -172,7 +172,7 @@ class ReconciliationPass:
             await self._flow_rules(connection, expectation),
             expectation.is_explained,
             expectation.is_beyond_horizon,
-            expectation.triggered,
+            expectation.expedited,
             await reconciled_rows.list_open_item_nos(connection),
             EndingGrounds(
                 expectation.withdrawn.of_subject,
@@ -284,6 +284,10 @@ class ReconciliationPass:
                     ),
                 )
             )
+        decisions = await reconciled_rows.list_unfounded_decisions(
+            connection, self._limits.findings_max
+        )
+        self._recorder.add(unfounded_decision(row, result.comparison.flows) for row in decisions)
         self._recorder.add(
             map(unfit_key, await reconciled_rows.list_unfit_keys(connection, HELD_KEYS_MAX))
         )

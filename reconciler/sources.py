@@ -76,7 +76,10 @@ class SourceRead:
 
 
 class PopulationRow(NamedTuple):
-    """One item that a domain says is owed. A tuple: a frozen dataclass costs a microsecond more."""
+    """One item that a domain says is owed; `ended`: it was, and is not owed any more.
+
+    A tuple: a frozen dataclass costs a microsecond more.
+    """
 
     id: bytes
     tenant: str
@@ -87,6 +90,7 @@ class PopulationRow(NamedTuple):
     due_at: datetime
     payload: str | None = None
     partition_key: str | None = None
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from dueledger.reconciler.evidence_rows import (
     short_hash,
 )
 from dueledger.reconciler.population_rows import (
-    OPTIONAL_TEXTS,
+    OPTIONAL_COLUMNS,
     POPULATION_COLUMNS,
     usable_rows,
 )
@@ -58,7 +58,8 @@ class SqlPopulation:
     """A query on the domain's database.
 
     Its rows give tenant, kind, business_key, cycle, effective_date (date), due_at (timestamptz),
-    and, for items that a repair may emit, payload (JSON as text) and partition_key. Read once a
+    for items that a repair may emit, payload (JSON as text) and partition_key, and ended, true for
+    an item that is not owed any more. Read once a
     pass, through a cursor in a read-only transaction. With a `tenant`, each row is of it and of one
     of the `kinds`, or the source fails.
     """
@@ -102,7 +103,7 @@ class SqlPopulation:
             columns = {attribute.name for attribute in prepared.get_attributes()}
             if lacking := POPULATION_COLUMNS - columns:
                 raise SourceFailed(self.name, f"its rows lack {', '.join(sorted(lacking))}")
-            named = sorted(columns & (POPULATION_COLUMNS | set(OPTIONAL_TEXTS)))
+            named = sorted(columns & (POPULATION_COLUMNS | OPTIONAL_COLUMNS.keys()))
             # The operator's own query; its other columns are not read.
             cursor = await (
                 await connection.prepare(

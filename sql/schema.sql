@@ -3670,6 +3670,7 @@ GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.pause TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.pause TO ledger_operator;
+GRANT SELECT ON TABLE ledger.pause TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.pause TO ledger_upkeep;
 
 GRANT UPDATE(resumed_at) ON TABLE ledger.pause TO ledger_operator;
@@ -3743,7 +3744,9 @@ GRANT SELECT ON TABLE ledger.state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_operator;
 
+GRANT SELECT ON TABLE ledger.triggered TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.triggered TO ledger_operator;
+GRANT SELECT ON TABLE ledger.triggered TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.tz_change TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.tz_change TO ledger_operator;

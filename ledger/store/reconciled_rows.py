@@ -184,13 +184,13 @@ async def list_missed_ranges(connection: Connection) -> dict[int, list[tuple[dat
         after = rows[-1]["definition_no"], rows[-1]["from_at"]
 
 
-async def list_expedited(connection: Connection) -> set[int]:
-    """Return the numbers of the items that a person expedited or triggered."""
-    found: set[int] = set()
+async def list_expedited(connection: Connection) -> dict[int, bool]:
+    """Return the items that a person expedited: whether that person triggered it, by number."""
+    found: dict[int, bool] = {}
     after = 0
     while True:
         rows = await connection.fetch(statement("list_expedited"), after, EXPEDITED_PAGE)
-        found.update(row["item_no"] for row in rows)
+        found.update((row["item_no"], row["is_triggered"]) for row in rows)
         if len(rows) < EXPEDITED_PAGE:
             return found
         after = rows[-1]["item_no"]
@@ -229,6 +229,11 @@ async def list_lone_overlaps(
         statement("list_lone_overlaps"), [day for day, _ in places], [no for _, no in places]
     )
     return {row["item_no"] for row in rows}
+
+
+async def list_unfounded_decisions(connection: Connection, row_max: int) -> list[Record]:
+    """List expedited items and pauses that no registered person decided so."""
+    return await connection.fetch(statement("list_unfounded_decisions"), row_max)
 
 
 async def list_unowned_endings(

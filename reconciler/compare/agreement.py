@@ -13,7 +13,7 @@ from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.schedule.resolution import SkipReason
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.actors import ActorKind
-from dueledger.reconciler.compared_items import LATER, ActualItem, ExpectedItem
+from dueledger.reconciler.compared_items import ASSERTED, LATER, ActualItem, ExpectedItem
 
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
@@ -33,6 +33,7 @@ SKIPPED_FOR: Final = frozenset({*SkipReason, MISSED_REASON})
 
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _DUE: Final = ExpectedItem._fields.index("due_microseconds")
+_LIVE: Final = ExpectedItem._fields.index("is_live")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
@@ -72,9 +73,9 @@ def find_excuse(
     """Return the excuse of an item that ended without being completed; `row` is what is expected.
 
     A person may end it, and a repair that is on record. A process may by an event of the inbox
-    that withdraws its subject, by a newer version, by a rule of overlap, and where the schedule or
-    catch-up skips its occurrence. Of an item that no source names, its handler may say that it is
-    not due.
+    that withdraws its subject, by a newer version, by a rule of overlap, where the schedule or
+    catch-up skips its occurrence, and where a population says that it ended. Of an item that no
+    source names, its handler may say that it is not due.
     """
     if item.ended_by == ActorKind.PERSON or item.is_repair:
         return Excuse.GIVEN
@@ -83,6 +84,8 @@ def find_excuse(
     ending = (item.event, item.ended_for)
     if item.ended_for == OVERLAP and item.overlap in OVERLAPS.get(item.event or 0, ()):
         return Excuse.OVERLAP
+    if row is not None and row[ASSERTED] and not row[_LIVE]:
+        return Excuse.GIVEN
     excused = any((each.event, each.reason) == ending for each in grounds.withdrawals(subject))
     if item.event == SUPERSEDED:
         is_replaced = item.definition_no in grounds.replaced_versions

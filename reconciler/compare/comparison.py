@@ -236,7 +236,7 @@ class WindowComparison:
         """Note whether an item says what its source does, and is open although it is not owed."""
         if not agrees(item, row):
             self.result.differing.append(DifferingItem(item, ExpectedItem._make(row)))
-        if not row[_LIVE] and item.places and row[_REFERENCE] is not None:
+        if not row[_LIVE] and item.places and (row[_REFERENCE] is not None or row[ASSERTED]):
             self.result.withdrawn.append(item)
 
     def _judge_ending(self, item: ActualItem, row: tuple[Any, ...] | None, flow: FlowRules) -> bool:

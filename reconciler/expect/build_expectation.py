@@ -67,7 +67,9 @@ async def build_expectation(
         expectation.failures = failures
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
-        expectation.triggered = await reconciled_rows.list_expedited(connection)
+        expedited = await reconciled_rows.list_expedited(connection)
+        expectation.expedited = set(expedited)
+        expectation.triggered = {item_no for item_no, triggered in expedited.items() if triggered}
         missed = await reconciled_rows.list_missed_ranges(connection)
         # A version whose catch-up owes everything has missed nothing, whatever is recorded.
         expectation.missed = {
@@ -245,6 +247,7 @@ def _put_population_row(spool: Spool, row: PopulationRow, place: int) -> None:
             day=day,
             due_microseconds=microseconds_of(row.due_at),
             source=place,
+            is_live=not row.ended,
             payload=row.payload,
             partition_key=row.partition_key,
             is_asserted=True,

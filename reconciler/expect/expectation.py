@@ -61,6 +61,7 @@ MissedRanges = dict[int, list[tuple[datetime, datetime]]]
 
 # Rows stay plain tuples until something is wrong with one: making each an ExpectedItem costs time.
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
+_LIVE: Final = ExpectedItem._fields.index("is_live")
 
 
 @dataclass(slots=True)
@@ -80,6 +81,7 @@ class Expectation:
     single: set[KindKey] = field(default_factory=set[KindKey])
     horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
     chained: set[int] = field(default_factory=set[int])
+    expedited: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
     missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
@@ -222,7 +224,8 @@ class Expectation:
 
         Where several versions of a definition have a nominal time, at different instants, the row
         of the first has those of the others: each is an issue of its own.
-        An item that a population names is owed, also where an event withdrew it.
+        An item that a population names is owed, also where an event withdrew it, unless the
+        population says that it ended.
         """
         found: dict[bytes, SpooledRow] = {}
         implied: dict[bytes, list[SpooledRow]] = {}
@@ -236,13 +239,15 @@ class Expectation:
             is_asserted = known is not None and known[ASSERTED]
             withdrawals = self.withdrawn.of_subject(named[0][SUBJECT])
             if len(named) == 1 and not withdrawals:
-                found[identity] = _asserted(named[0]) if is_asserted else named[0]
+                found[identity] = _asserted(named[0], known) if known and is_asserted else named[0]
                 continue
             for expected in expected_issues(named, withdrawals):
                 found[expected.id] = tuple(expected)
             if known is not None:
                 first = ExpectedItem._make(found[identity])
-                found[identity] = tuple(first._replace(is_live=True, is_asserted=is_asserted))
+                found[identity] = tuple(
+                    first._replace(is_live=known[_LIVE], is_asserted=is_asserted)
+                )
         return found
 
     def _with_later(self, known: SpooledRow | None, row: SpooledRow) -> SpooledRow:
@@ -250,7 +255,7 @@ class Expectation:
         if known is None:
             return row
         if row[ASSERTED]:
-            return _asserted(known)
+            return _asserted(known, row)
         if known[SOURCE] != DEFINITIONS:
             return known
         first, number = ExpectedItem._make(known), row[_DEFINITION]
@@ -360,9 +365,10 @@ def _spans_around(dues: Sequence[int]) -> Iterator[tuple[datetime, datetime]]:
             begin = place
 
 
-def _asserted(row: SpooledRow) -> SpooledRow:
-    """Return the row of an item that a population names as well."""
-    return (*row[:ASSERTED], True, *row[ASSERTED + 1 :])
+def _asserted(row: SpooledRow, asserted: SpooledRow) -> SpooledRow:
+    """Return the row of an item that a population names as well, and may say has ended."""
+    is_live = row[_LIVE] and asserted[_LIVE]
+    return tuple(ExpectedItem._make(row)._replace(is_asserted=True, is_live=is_live))
 
 
 def _first_id(expected: ExpectedItem) -> bytes:

@@ -108,12 +108,12 @@ def unexcused(item: ActualItem, flow: FlowRules) -> Finding:
 
 
 def withdrawn(item: ActualItem, flow: FlowRules, places: Mapping[str, int]) -> Finding:
-    """Return the finding that an event ended what an item is for, and the item is open."""
+    """Return the finding that an event or the domain ended what an item is for, and it is open."""
     state = next((name for name, count in places.items() if count), None)
     return Finding(
         FindingType.WITHDRAWN,
         _subject(item, flow),
-        f"{_what(item, flow)} is not owed any more, because an event ended it, and is {state}.",
+        f"{_what(item, flow)} is not owed any more, as its source says, and is {state}.",
         expected={"open": False},
         actual={"open": True, "state": state},
     )

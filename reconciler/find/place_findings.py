@@ -1,4 +1,4 @@
-"""Findings about the rows that say where an item is, and which item has a key."""
+"""Findings about rows beside items: where one is, which has a key, what a person decided of it."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -84,4 +84,34 @@ def _unowned(row: Record) -> Finding:
         f"Item {number}, effective {day}, is {is_}, and the ledger has no such item.",
         expected={"item_no": number},
         actual={"item_no": None, "state": state},
+    )
+
+
+_DECISION_FAULTS: Final = {
+    "no_item": "the ledger has no such item",
+    "nobody": "no person who could decided it",
+    "time": "its times are not possible",
+    "no_pause": "no pause is in force for it",
+}
+
+
+def unfounded_decision(row: Record, flows: Mapping[int, FlowRules]) -> Finding:
+    """Return the finding about a row of `list_unfounded_decisions`."""
+    what, number, fault = row["what"], row["number"], row["fault"]
+    flow = flows.get(row["flow_no"])
+    tenant, kind = (flow.tenant, flow.kind) if flow else (row["tenant"], row["kind"])
+    return Finding(
+        FindingType.UNBALANCED if fault == "no_item" else FindingType.TAMPERED,
+        FindingSubject(
+            tenant or WHOLE_LEDGER,
+            kind or WHOLE_LEDGER,
+            f"{what}:{number}",
+            row["id"],
+            row["business_key"],
+            row["effective_date"],
+            row["due_at"],
+        ),
+        f"The record {what} {number} cannot be: {_DECISION_FAULTS[fault]}.",
+        expected={what: None},
+        actual={what: number, "fault": fault},
     )

@@ -10,7 +10,7 @@ from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, clock, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.definitions import define, record_triggered
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler
 
@@ -145,12 +145,15 @@ async def test_g11_a_missed_range_counts_up_to_its_recording_where_catch_up_may_
 async def test_g11_an_item_is_triggered_by_a_named_person_or_unexpected(
     frozen: Connection, make_reconciler: Make, make_drafts: Drafts, schedule: int, actor_no: int
 ) -> None:
-    drafts = make_drafts(2, due_at=NOON - HOUR)
+    """One by a person, one by a worker, and one only expedited by that person."""
+    drafts = make_drafts(3, due_at=NOON - HOUR)
     await clock.set_clock(frozen, NOON - timedelta(minutes=1), 0)
-    await emit_items(frozen, drafts, actor_no=actor_no, definition_nos=[schedule, schedule])
+    await emit_items(frozen, drafts, actor_no=actor_no, definition_nos=[schedule] * 3)
     person = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
     item_nos = await frozen.fetch("select item_no, effective_date from ledger.due_item order by 1")
-    for row, actor in zip(item_nos, (person, actor_no), strict=True):
+    for row in await frozen.fetch("select cycle, id from ledger.due_item order by item_no limit 2"):
+        await record_triggered(frozen, "acme", "d", str(row["id"]), row["id"])
+    for row, actor in zip(item_nos, (person, actor_no, person), strict=True):
         await frozen.execute(
             "insert into ledger.expedited values ($1, $2, ledger.now(), $3, 'asked for')",
             *row,
@@ -158,4 +161,37 @@ async def test_g11_an_item_is_triggered_by_a_named_person_or_unexpected(
         )
     await clock.set_clock(frozen, NOON, 0)
 
-    assert (await make_reconciler().run_pass()).found[FindingType.UNEXPECTED] == 1
+    found = (await make_reconciler().run_pass()).found
+    assert (found[FindingType.UNEXPECTED], found[FindingType.TAMPERED]) == (2, 1)
+
+
+async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
+    frozen: Connection, make_reconciler: Make, make_drafts: Drafts, kind: str, actor_no: int
+) -> None:
+    await emit_items(frozen, make_drafts(3, due_at=NOON + HOUR), actor_no=actor_no)
+    person = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
+    pause = "insert into ledger.pause (tenant, kind, paused_at, actor_no, reason) values"
+    await frozen.execute(f"{pause} ('acme', $1, ledger.now(), $2, 'r')", kind, person)
+    await frozen.execute(
+        "update ledger.flow set paused_at = ledger.now() - interval '1 hour', paused_by = $1",
+        person,
+    )
+    item_nos = [row[0] for row in await frozen.fetch("select item_no from ledger.due_item")]
+    expedite = "insert into ledger.expedited select item_no, effective_date, $2, $3, 'r' from"
+    expedite += " ledger.due_item where item_no = $1"
+    await frozen.execute(expedite, item_nos[0], NOON, person)
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {}
+
+    await frozen.execute(expedite, item_nos[1], NOON, actor_no)
+    await frozen.execute(expedite, item_nos[2], NOON - HOUR, person)
+    await frozen.execute(
+        "insert into ledger.expedited values (4711, '2027-03-01', $1, $2, 'r')", NOON, person
+    )
+    await frozen.execute(f"{pause} ('acme', null, ledger.now(), $1, 'r')", actor_no)
+    assert (await reconciler.run_pass()).found == {
+        FindingType.TAMPERED: 3,
+        FindingType.UNBALANCED: 1,
+    }
+    await frozen.execute("delete from ledger.expedited; delete from ledger.pause")
+    assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}

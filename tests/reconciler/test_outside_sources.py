@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -36,6 +37,27 @@ class Inbox:
 
     async def publish(self, commands: Sequence[RepairCommand]) -> None:
         self.commands += commands
+
+
+async def test_g11_an_item_that_the_domain_ended_is_withdrawn(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    actor_no: int,
+) -> None:
+    """One is owed, one ended and waits, and one ended that was never emitted."""
+    drafts = make_drafts(3, due_at=NOON + timedelta(hours=1))
+    await owe(drafts)
+    await emit_items(frozen, drafts[:2], actor_no=actor_no)
+    query = f"select *, business_key <> '{drafts[0].business_key}' as ended from policy_due"  # noqa: S608 - a key of the test
+    reconciler = make_reconciler(ReconcilerSources((replace(policies, query=query),)))
+
+    assert (await reconciler.run_pass()).found == {FindingType.WITHDRAWN: 1}
+    assert await mend(reconciler) == 1
+
+    assert (await reconciler.run_pass()).found == {}
 
 
 async def test_g11_a_completed_item_without_evidence_is_escalated_and_closes_when_booked(

@@ -9,7 +9,7 @@ grant select on ledger.accounting, ledger.actor, ledger.calendar, ledger.calenda
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.partition_span, ledger.pause,
   ledger.pending, ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair,
   ledger.retired_key, ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
-  ledger.transition, ledger.transition_event, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
+  ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
 grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_auditor;

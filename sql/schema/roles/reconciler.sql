@@ -5,9 +5,10 @@ grant usage on schema ledger to ledger_reconciler;
 grant select on ledger.accounting, ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell, ledger.definition,
   ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key, ledger.event_other_key, ledger.expedited, ledger.failure_streak,
   ledger.finding, ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.materialised,
-  ledger.missed_range, ledger.open_item, ledger.partition_backoff, ledger.partition_span, ledger.pending,
-  ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key,
-  ledger.review, ledger.run, ledger.transition, ledger.watermark, ledger.withdrawal, ledger.witnessed to ledger_reconciler;
+  ledger.missed_range, ledger.open_item, ledger.partition_backoff, ledger.partition_span, ledger.pause,
+  ledger.pending, ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair,
+  ledger.retired_key, ledger.review, ledger.run, ledger.transition, ledger.triggered, ledger.watermark,
+  ledger.withdrawal, ledger.witnessed to ledger_reconciler;
 grant select (attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   item_no, partition, published_at, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,

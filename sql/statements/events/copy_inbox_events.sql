@@ -1,6 +1,6 @@
 -- Give recorded domain events of these types in the order of their numbers, a page at a time, for COPY in binary form.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 types text[]
 -- $2 after_event_no bigint
 -- $3 page_size integer

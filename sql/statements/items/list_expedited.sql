@@ -1,12 +1,16 @@
--- List the items that a named person expedited, or triggered beside a schedule's occurrences.
+-- List the items that a named person expedited, and whether one triggered it beside a schedule's occurrences.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 after_item_no bigint
 -- $2 limit integer
--- index: expedited_pkey
+-- index: expedited_pkey, due_item_id_effective_date_key
 -- locks: none
-select x.item_no
-from ledger.expedited x join ledger.actor a on a.actor_no = x.actor_no and a.kind = 'person'
+with locked_default as (select from ledger.due_item_default)
+select x.item_no, exists (
+    select from ledger.due_item i join ledger.triggered t on t.id = i.id
+    where i.item_no = x.item_no and i.effective_date = x.effective_date) as is_triggered
+from ledger.expedited x
+join ledger.actor a on a.actor_no = x.actor_no and a.kind = 'person' and lower(split_part(a.name, ':', 1)) = 'person'
 where x.item_no > $1::bigint
 order by x.item_no
 limit $2::integer

@@ -1,6 +1,6 @@
 -- List those of these items that were skipped or cancelled for overlap while no other item of their key was open.
 -- returns: zero or more
--- roles: reconciler
+-- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
 -- index: due_item_pkey, due_item_key_idx, transition_terminal_idx

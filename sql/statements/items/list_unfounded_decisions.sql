@@ -1,0 +1,39 @@
+-- List expedited items and pauses that no registered person decided, or not so as their rows say, up to a limit.
+-- returns: zero or more
+-- roles: auditor, reconciler
+-- $1 limit integer
+-- index: due_item_pkey
+-- locks: none
+with locked_default as (select from ledger.due_item_default),
+person as materialized (
+  select a.actor_no from ledger.actor a where a.kind = 'person' and lower(split_part(a.name, ':', 1)) = 'person'
+),
+decision as (
+  select 'expedited' as what, x.item_no as number, x.effective_date, i.id, i.flow_no, i.business_key, i.due_at,
+    null as tenant, null as kind,
+    case
+      when i.item_no is null then 'no_item'
+      when not exists (select from person p where p.actor_no = x.actor_no) then 'nobody'
+      when x.expedited_at < i.emitted_at or x.expedited_at > ledger.now() then 'time'
+    end as fault
+  from ledger.expedited x
+  left join ledger.due_item i on i.item_no = x.item_no and i.effective_date = x.effective_date
+  union all
+  select 'pause', p.pause_no, null, null, null, null, null, p.tenant, p.kind,
+    case
+      when p.actor_no not in (select actor_no from person) or p.resumed_by not in (select actor_no from person) then 'nobody'
+      when p.paused_at > ledger.now() or p.resumed_at < p.paused_at or (p.resumed_at is null) <> (p.resumed_by is null) then 'time'
+    end
+  from ledger.pause p
+  union all
+  -- Upkeep pauses and resumes a flow that is made, or a pause that ends, in a concurrent transaction.
+  select 'paused flow', f.flow_no, null, null, null, null, null, k.tenant, k.name,
+    case when not exists (
+      select from ledger.pause p
+      where p.tenant = k.tenant and p.resumed_at is null and coalesce(p.kind = k.name, true) and coalesce(p.lane = f.lane, true))
+      then 'no_pause' end
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where f.paused_at < ledger.now() - interval '1 minute' or f.paused_at > ledger.now()
+)
+select d.* from decision d where d.fault is not null
+limit $1::integer
