@@ -9,7 +9,14 @@ from dueledger.cli import options
 from dueledger.cli.decisions import ReasonOption
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.findings import FindingTypeOption, read_type
-from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, KindOption, TenantOption
+from dueledger.cli.options import (
+    DsnOption,
+    JsonOption,
+    KafkaOption,
+    KindOption,
+    LimitOption,
+    TenantOption,
+)
 from dueledger.cli.output import print_lines, print_rows, say
 from dueledger.cli.reconciliation import (
     FromOption,
@@ -26,11 +33,16 @@ app = typer.Typer(rich_markup_mode=None)
 repair = typer.Typer(rich_markup_mode=None)
 app.add_typer(repair, name="repair")
 
+_COLUMNS: Final = (
+    *("id", "type", "kind", "business_key", "action", "before", "after"),
+    *("proposed_by", "held_because", "approved_by"),
+)
 _REFUSALS: Final = {
     "own": "was proposed by you: somebody else approves it",
     "approved": "is approved already",
     "finished": "was executed or refused already",
-    "unknown": "does not exist; `dueledger finding show FINDING` lists those of a finding",
+    "closed": "is of a finding that is not open any more",
+    "unknown": "does not exist; `dueledger repair list` lists those that wait",
 }
 
 
@@ -58,7 +70,7 @@ def run_repairs(
     """Reconcile and show what repairs change, or execute them.
 
     With --execute, they are executed and a second pass reconciles their outcome. `dueledger repair
-    approve` approves those that wait for a person.
+    list` shows those that wait for a person, and `dueledger repair approve` approves them.
     """
     if context.invoked_subcommand is not None:
         return
@@ -89,6 +101,22 @@ def run_repairs(
     print_result(run(once_ended), as_json=json_)
 
 
+@repair.command("list")
+def list_(
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    limit: LimitOption = 100,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List proposed repairs that were not executed yet, oldest first, with what each waits for."""
+    rows = run(_list(tenant, kind, limit, dsn))
+    if json_:
+        print_lines(rows)
+    else:
+        print_rows(rows, _COLUMNS, empty="No repair waits.")
+
+
 @repair.command()
 def approve(
     repairs: Annotated[list[UUID], typer.Argument(help="Ids of repairs.", metavar="REPAIR…")],
@@ -108,6 +136,15 @@ def approve(
         say(f"The repair {identity} {_REFUSALS[result]}.")
     if refused:
         options.exit_with(ExitCode.FAILED)
+
+
+async def _list(
+    tenant: str | None, kind: str | None, limit: int, dsn: str | None
+) -> list[dict[str, object]]:
+    from dueledger.ledger.store.findings import list_waiting_repairs
+
+    async with ledger_connection(dsn) as connection:
+        return await list_waiting_repairs(connection, tenant, kind, limit)
 
 
 async def _approve(repairs: list[UUID], reason: str, dsn: str | None) -> dict[UUID, str]:

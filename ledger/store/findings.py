@@ -328,10 +328,18 @@ async def approve_repairs(
     """Approve proposed repairs in a person's name; return a result by id.
 
     `done`; `approved`: somebody approved it before; `own`: the same actor proposed it;
-    `finished`: it was executed or refused; `unknown`.
+    `finished`: it was executed or refused; `closed`: its finding is not open; `unknown`.
     """
     rows = await connection.fetch(statement("approve_repairs"), ids, reason, actor_no)
     return {row["id"]: row["result"] for row in rows}
+
+
+async def list_waiting_repairs(
+    connection: Connection, tenant: str | None, kind: str | None, row_max: int
+) -> list[dict[str, Any]]:
+    """List proposed repairs of open findings, oldest first."""
+    rows = await connection.fetch(statement("list_waiting_repairs"), tenant, kind, row_max)
+    return [dict(row) for row in rows]
 
 
 async def count_executed_repairs(connection: Connection) -> int:

@@ -1,6 +1,7 @@
 """What people decide about findings and repairs, each in their own name."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
@@ -95,8 +96,14 @@ async def test_g11_a_finding_is_resolved_by_a_named_person_once_and_never_by_who
 
 @pytest.mark.usefixtures("proposed")
 async def test_g11_a_repair_is_approved_by_somebody_else_than_who_proposed_it(
-    decide: Command, connection: Connection
+    decide: Command, dueledger_on: Command, connection: Connection
 ) -> None:
+    [waiting] = dueledger_on("repair", "list", "--kind", "LetterDue", "--json").lines
+    assert [waiting[name] for name in ("id", "proposed_by", "approved_by")] == [
+        str(REPAIR),
+        "person:ann",
+        None,
+    ]
     maker = decide("ann", "repair", "approve", str(REPAIR), "--reason", "mine")
     assert (maker.code, maker.lines[0]["result"]) == (1, "own")
     assert "somebody else" in maker.err
@@ -108,3 +115,38 @@ async def test_g11_a_repair_is_approved_by_somebody_else_than_who_proposed_it(
 
     [row] = await findings.list_repairs(connection)
     assert (row["status"], row["approved_by"]) == ("proposed", "person:bob")
+    decide("bob", "finding", "accept", str(OPEN[0]), "--reason", "leave it")
+    late = decide("cid", "repair", "approve", str(REPAIR), "--reason", "me, too")
+    assert (late.code, late.lines[0]["result"]) == (1, "closed")
+    assert "No repair waits." in dueledger_on("repair", "list", "--tenant", "acme").err
+
+
+def test_a_dry_run_prints_what_each_repair_changes_and_only_those_that_are_meant(
+    dueledger_on: Command, database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "owed.csv").write_text(
+        "tenant,kind,business_key,cycle,effective_date,due_at\n"
+        "acme,LetterDue,P-1,1,2026-01-01,2026-01-01T09:00:00Z\n"
+        "acme,LetterDue,P-2,1,2026-01-01,2026-01-01T09:00:00Z\n"
+    )
+    (tmp_path / "sources.yaml").write_text(
+        "sources: [{population: owed, tenant: acme, kinds: [LetterDue], csv: owed.csv}]\n"
+        "repairs: [{tenant: acme, kind: LetterDue, findings: {MISSING: propose}}]"
+    )
+    repair = ("repair", "--sources", str(tmp_path / "sources.yaml"), "--kind", "LetterDue")
+
+    said = dueledger_on(*repair)
+    planned = dueledger_on(*repair, "--limit", "1", "--json").document["planned"]
+    other = dueledger_on(*repair, "--type", "OVERDUE", "--json").document["planned"]
+
+    assert said.err.count("no item -> Scheduled") == 2
+    assert [(each["before"], each["after"]) for each in planned] == [("no item", "Scheduled")]
+    assert other == []
+    # A login that may name a person proposes in that name, another one as the process it is.
+    reconciler = with_login(database, "reconciler")
+    dueledger_on(*repair, "--limit", "1", "--execute", DUELEDGER_DSN=reconciler)
+    dueledger_on(*repair, "--execute", DUELEDGER_ACTOR="ann")
+    by_process, by_person = dueledger_on("repair", "list", "--json").lines
+    assert by_process["proposed_by"].startswith("reconciler:")
+    assert by_person["proposed_by"] == "person:ann"
+    assert "a person approves it" in by_person["held_because"]

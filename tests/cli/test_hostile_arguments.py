@@ -75,6 +75,7 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
     ("finding", "show", PENDING),
     ("finding", "explain", PENDING, "--reason", "because"),
     ("repair", "approve", PENDING, "--reason", "because"),
+    ("repair", "list", "--tenant", "acme", "--kind", "K"),
     ("definitions", "nightly-close", "--tenant", "acme"),
     ("define", "definition", "--effective-from", "2027-01-01"),
     ("define", "definition", "--dry-run"),

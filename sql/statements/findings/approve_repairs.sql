@@ -7,13 +7,17 @@
 -- index: repair_pkey
 -- locks: repair rows (for update, id ascending)
 with locked as materialized (
-  select r.id, r.status, r.proposed_by, r.approved_at
+  select r.id, r.status, r.proposed_by, r.approved_at,
+    not exists (
+      select from ledger.finding f
+      where f.id = r.finding_id and f.closed_at is null and f.opened_count = r.opened_count) as closed
   from ledger.repair r where r.id = any($1::uuid[]) order by r.id for update
 ),
 approved as (
   update ledger.repair r set approved_at = ledger.now(), approved_by = $3::bigint, approval_reason = $2::text
   from locked l
   where r.id = l.id and l.status = 'proposed' and l.approved_at is null and l.proposed_by <> $3::bigint
+    and not l.closed
   returning r.id
 )
 select u.id,
@@ -21,6 +25,7 @@ select u.id,
     when l.id is null then 'unknown'
     when a.id is not null then 'done'
     when l.status <> 'proposed' then 'finished'
+    when l.closed then 'closed'
     when l.proposed_by = $3::bigint then 'own'
     else 'approved'
   end as result
