@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from dueledger.ledger.errors import Conflict
-from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.schedule.smear import smear_seconds
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import find_definition, take_materialisable
 from dueledger.ledger.store.flows import expedite_items
@@ -387,6 +388,47 @@ async def test_what_the_newer_version_skips_is_recorded_as_skipped_with_its_reas
     assert (row["state"], row["version"]) == ("skipped", 2)
     assert row["detail"]["reason"] == "calendar"
     assert row["detail"]["before"]["version"] == 1
+
+
+async def test_g13_a_newer_version_ends_items_on_another_day_than_the_one_that_names_them(
+    pool: Pool,
+    settings: MaterialiserSettings,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    """A calendar rolls one by three weeks; in two zones it is another day than in UTC."""
+    await set_time(NOON)
+    number = await register_actor(connection, "materialiser:test", ActorKind.MATERIALISER)
+
+    async def materialise(horizon: timedelta) -> None:
+        seconds = {"materialise_horizon_seconds": int(horizon.total_seconds())}
+        changed = Materialiser(pool, settings.model_copy(update=seconds), actor_no=number)
+        await tick_until_idle(changed)
+
+    closed = [f"2027-03-{day:02}" for day in range(3, 25)]
+    rolled = {"calendar": {"weekend": [], "holidays": closed, "roll": "following"}}
+    schedules: dict[str, tuple[dict[str, Any], datetime, dict[str, Any]]] = {
+        "rolled": ({"cron": "0 9 3 3 *", "timezone": "UTC"}, NOON + timedelta(days=9), rolled),
+        "east": ({"cron": "30 1 2 3 *", "timezone": "Pacific/Auckland"}, NOON, {}),
+        "west": (
+            {"cron": "30 21 1 3 *", "timezone": "America/New_York"},
+            NOON + timedelta(hours=14),
+            {},
+        ),
+    }
+    for name, (when, _, terms) in schedules.items():
+        await set_schedule(name, when, **terms)
+    await materialise(timedelta(days=30))
+    for name, (when, since, terms) in schedules.items():
+        (before,) = await rows(connection, name)
+        assert before["state"] == "waiting"
+        await set_schedule(name, when, effective_from=since, ended=True, **terms)
+    for horizon in (timedelta(hours=1), timedelta(days=30)):
+        await materialise(horizon)
+    for name in schedules:
+        (after,) = await rows(connection, name)
+        assert after["state"] == "superseded", name
 
 
 async def test_g1_an_occurrence_that_an_older_version_merged_is_owed_by_a_newer_one_alone(

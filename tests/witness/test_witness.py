@@ -95,6 +95,12 @@ def test_the_witness_agrees_on_rules_whose_first_week_their_start_cuts(
     assert found.agreement is Agreement.AGREES, found
 
 
+def test_the_first_week_of_a_rule_without_bysetpos_is_witnessed_too(witness: Witness) -> None:
+    found = witness.ask(rrule("FREQ=WEEKLY;BYDAY=WE,SA"), datetime(2027, 1, 1, tzinfo=UTC))
+    assert found.agreement is Agreement.AGREES, found
+    assert found.ours[0] == datetime(2027, 1, 2, 18)  # noqa: DTZ001 - a local time
+
+
 @pytest.mark.parametrize(
     ("when", "reason"),
     [
