@@ -15,6 +15,7 @@ from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.definitions import take_ended_versions
 from dueledger.ledger.store.items import read_accounting
 from dueledger.ledger.store.tz_changes import list_tz_changes
 from tests.forks import ForkedProcess
@@ -119,6 +120,41 @@ async def test_g1_a_newer_tz_database_drops_no_occurrence_at_the_end_of_a_versio
     for name in "de":
         found = [(row["cycle"], row["due_at"]) for row in rows if row["name"] == name]
         assert found == [(f"{cycle:%Y-%m-%dT%H:%M}", at) for cycle, at in expected]
+
+
+async def test_of_versions_that_ended_a_newer_tz_database_takes_those_that_it_may_change(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    hourly, ends_at = {"cron": "30 * * * *"} | NEW_YORK, NOON + 8 * HOUR
+    kept = {"ended long ago": NOON + HOUR, "failed now": ends_at, "its next one is behind": ends_at}
+    taken = {"ended": ends_at, "failed before": ends_at, "its next one failed": ends_at}
+    for name, at in {**kept, **taken}.items():
+        await set_schedule(name, hourly)
+        await set_schedule(name, hourly, effective_from=at, labels={"a": "b"})
+    await set_schedule("ended", hourly, effective_from=ends_at)  # so the one before has no span
+    await tick_until_idle(materialiser)
+    now = NOON + 10 * HOUR
+    await set_time(now)
+    failures = (
+        ("failed now", 1, now),
+        ("failed before", 1, now - 2 * MINUTE),
+        ("its next one failed", 2, now),
+    )
+    behind = [(name, 2, NOON) for name in ("its next one is behind", "its next one failed")]
+    for column, values in (("failed_at", failures), ("materialised_until", behind)):
+        await connection.executemany(
+            f"update ledger.materialised m set {column} = $3 from ledger.definition d"  # noqa: S608 - names above
+            " where d.definition_no = m.definition_no and d.name = $1 and d.version = $2",
+            values,
+        )
+    rows = await take_ended_versions(connection, NEWER, 4 * 3_600, 100, retry_seconds=60)
+    assert sorted((row.name, row.version) for row in rows) == [(name, 1) for name in sorted(taken)]
+    (first,) = await take_ended_versions(connection, NEWER, 4 * 3_600, 1, retry_seconds=60)
+    assert first.until == first.materialised_until == ends_at
+    assert not await take_ended_versions(connection, tzdata_version(), 4 * 3_600, 100)
 
 
 @pytest.mark.parametrize("minutes", [15, 240])
