@@ -134,6 +134,7 @@ async def test_of_versions_that_ended_a_newer_tz_database_takes_those_that_it_ma
     for name, at in {**kept, **taken}.items():
         await set_schedule(name, hourly)
         await set_schedule(name, hourly, effective_from=at, labels={"a": "b"})
+    await tick_until_idle(materialiser)
     await set_schedule("ended", hourly, effective_from=ends_at)  # so the one before has no span
     await tick_until_idle(materialiser)
     now = NOON + 10 * HOUR
