@@ -223,7 +223,7 @@ async def load_endings(
 
 
 async def touch_items(connection: Connection, day: date, count: int) -> None:
-    """Change so many items of a date in a way that no comparison reads."""
+    """Change so many items of a date in a way that no finding comes from."""
     await connection.execute(_statement("touch_items"), day, count)
 
 

@@ -1,26 +1,29 @@
-"""Results of table partitions that a pass keeps for the next one of its process.
+"""Results of windows of dates that a pass keeps for the next one of its process.
 
-The result of a partition depends on its rows, on where its open items are, on what is expected
+The result of a window depends on its rows, on where its open items are, on what is expected
 there, on the facts of its kinds, on what explains items, and on the time. Each pass compares all of
-these. Of the rows it compares a digest of all their columns, which PostgreSQL computes.
+these. Of the rows it compares digests by day, which PostgreSQL computes of what is compared in
+columns, without payload, labels and what else only the terms have. So from time to time everything
+is read again.
 
 A pass reads the digests first and the rows after them. A change in between is in what it compared
-and not in the digest, so the next pass reads the partition once more than needed. From time to time
-everything is read again all the same.
+and not in the digest, so the next pass reads the window once more than needed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import numpy as np
 
 from dueledger.reconciler.columns.expected_columns import ABSENT
+from dueledger.reconciler.columns.plain_rows import KeptRows
 from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
 from dueledger.reconciler.compared_items import ID, SUBJECT, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.read.day_digests import DayMarks
 from dueledger.reconciler.tallies import KindTally, no_tallies
-from dueledger.reconciler.windows import DateRange, DayCounts
+from dueledger.reconciler.windows import DateRange, disjoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +57,10 @@ class ExpectedDigest:
             )
         return cls(rows, total)
 
-    def __add__(self, other: "ExpectedDigest") -> "ExpectedDigest":
-        """Return the digest of two ranges that do not overlap."""
-        return ExpectedDigest(self.rows + other.rows, self.rows_hash + other.rows_hash)
-
-
-def digest_within(
-    expectation: Expectation, window: DateRange, expected: DayCounts
-) -> ExpectedDigest:
-    """Return the digest of a window, read a day at a time."""
-    owed = ExpectedDigest()
-    for day in expected.days(window):
-        owed += ExpectedDigest.of(expectation, DateRange(day, day + 1))
-    return owed
-
 
 @dataclass(slots=True)
-class PartitionResult:
-    """The result of one partition's dates: tallies, no rows.
+class CachedWindow:
+    """The result of one window of dates: tallies, no rows. `mark` is '' if it cannot be kept.
 
     `as_of` is when it was read, in business time; `changes_at` the first instant at which an open
     item becomes due or overdue.
@@ -83,32 +72,21 @@ class PartitionResult:
     facts: dict[KindKey, FlowRules] = field(default_factory=dict[KindKey, FlowRules])
     tallies: dict[KindKey, KindTally] = field(default_factory=no_tallies)
     changes_at: datetime | None = None
-    windows: int = 0
     expected_count: int = 0
     is_settled: bool = True
 
     @property
     def items(self) -> int:
-        """Count the items of the partition."""
+        """Count the items of the window."""
         return sum(tally.open + sum(tally.ended.values()) for tally in self.tallies.values())
 
-    def add(
-        self,
-        window: WindowResult,
-        expected_count: int,
-        owed: ExpectedDigest,
-        facts: Mapping[KindKey, FlowRules],
-    ) -> None:
-        """Add one window of the partition; windows come by ascending date."""
-        self.windows += 1
-        self.expected_count += expected_count
-        self.owed += owed
-        self.is_settled = self.is_settled and window.is_settled
-        for key, tally in window.tallies.items():
+    def put(self, found: WindowResult, facts: Mapping[KindKey, FlowRules]) -> None:
+        """Keep what was found in the window."""
+        self.is_settled = found.is_settled
+        self.changes_at = found.changes_at
+        for key, tally in found.tallies.items():
             self.tallies[key].merge(tally)
             self.facts[key] = facts[key]
-        if window.changes_at is not None:
-            self.changes_at = min(self.changes_at or window.changes_at, window.changes_at)
 
     def is_valid(self, mark: str, as_of: datetime, facts: Mapping[KindKey, FlowRules]) -> bool:
         """Return whether reading the rows again would give the same result."""
@@ -122,44 +100,43 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class PartitionCache:
-    """Results of the last pass of this process: at most one for each partition.
+    """Results of the last pass of this process, for windows that do not overlap.
 
     Only a pass that ended writes to it. `full_pass_seconds` is how old the last pass that read
-    everything may be, in machine time.
+    everything may be, in machine time. `rows` has what was expected.
     """
 
     full_pass_seconds: float = 3_600.0
-    results: dict[DateRange, PartitionResult] = field(
-        default_factory=dict[DateRange, PartitionResult]
-    )
+    results: dict[DateRange, CachedWindow] = field(default_factory=dict[DateRange, CachedWindow])
+    rows: KeptRows = field(default_factory=KeptRows)
     full_pass_at: datetime | None = None
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
 
     def valid_results(
         self,
-        marks: Mapping[DateRange, str],
+        marks: DayMarks,
         expectation: Expectation,
         facts: Mapping[KindKey, FlowRules],
         *,
         as_of: datetime,
         started_at: datetime,
-    ) -> dict[DateRange, PartitionResult]:
+    ) -> dict[DateRange, CachedWindow]:
         """Return the results that are still valid; none where everything is to be read again."""
         if not self._explains_as_before(expectation) or self._is_stale(started_at):
             return {}
-        expected = DayCounts(expectation.row_counts)
+        partitions = list(disjoint(marks.partitions))
         return {
             window: result
-            for window, mark in marks.items()
-            if (result := self.results.get(window)) is not None
-            and result.is_valid(mark, as_of, facts)
-            and result.owed == digest_within(expectation, window, expected)
+            for window, result in self.results.items()
+            if any(partition.contains(window) for partition in partitions)
+            and result.is_valid(marks.of(window), as_of, facts)
+            and result.owed == ExpectedDigest.of(expectation, window)
         }
 
     def replace(
         self,
-        results: Mapping[DateRange, PartitionResult],
+        results: Mapping[DateRange, CachedWindow],
         expectation: Expectation,
         *,
         full_pass_at: datetime | None,
@@ -168,6 +145,7 @@ class PartitionCache:
         self.results = {window: each for window, each in results.items() if each.is_settled}
         self.chained, self.triggered = expectation.chained, expectation.triggered
         self.full_pass_at = full_pass_at or self.full_pass_at
+        self.rows.keep(expectation.plain.units)
 
     def _explains_as_before(self, expectation: Expectation) -> bool:
         """Return whether everything that explained an item still does."""
@@ -176,12 +154,3 @@ class PartitionCache:
     def _is_stale(self, started_at: datetime) -> bool:
         age = None if self.full_pass_at is None else started_at - self.full_pass_at
         return age is None or not timedelta() <= age < timedelta(seconds=self.full_pass_seconds)
-
-
-def merged_tallies(results: Iterable[PartitionResult]) -> dict[KindKey, KindTally]:
-    """Return the sum of the tallies of all results."""
-    tallies = no_tallies()
-    for result in results:
-        for key, tally in result.tallies.items():
-            tallies[key].merge(tally)
-    return tallies

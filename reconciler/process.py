@@ -225,7 +225,7 @@ async def open_reconciler(
     async with open_pool(
         settings.dsn.get_secret_value(),
         application_name="dueledger-reconciler",
-        size_max=2,
+        size_max=3,
         roles=("reconciler",),
         profile=PlanProfile.ANALYTIC,
     ) as pool:

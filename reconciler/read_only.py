@@ -36,7 +36,7 @@ async def reconcile_read_only(
     async with open_pool(
         settings.dsn.get_secret_value(),
         application_name="dueledger-auditor",
-        size_max=2,
+        size_max=3,
         roles=("auditor",),
         profile=PlanProfile.ANALYTIC,
         read_only=True,

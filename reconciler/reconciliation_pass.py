@@ -1,15 +1,15 @@
 """One pass: compute what is expected, compare it with the ledger, record what differs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from time import monotonic, process_time
 from typing import Final
 
-from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection, Pool, items, reconciled_rows
 from dueledger.reconciler.columns.engine import open_engine
+from dueledger.reconciler.columns.plain_rows import KeptRows
 from dueledger.reconciler.compare.agreement import EndingGrounds
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import KindKey
@@ -32,22 +32,15 @@ from dueledger.reconciler.find.place_findings import unfit_key, unfit_place, unf
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
-from dueledger.reconciler.partition_cache import (
-    ExpectedDigest,
-    PartitionCache,
-    PartitionResult,
-    merged_tallies,
-)
+from dueledger.reconciler.ledger_comparison import LedgerComparison
+from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_end import counts_of, end_pass
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
-from dueledger.reconciler.read.accounting import read_accounting_beside_cache
-from dueledger.reconciler.read.day_digests import read_marks
-from dueledger.reconciler.read.item_rows import count_items_in_windows
+from dueledger.reconciler.read.accounting import read_accounting_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
-from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
 STUCK_MAX: Final = 1_000
 HELD_KEYS_MAX: Final = 100_000
@@ -84,20 +77,22 @@ class ReconciliationPass:
         self._facts = dict[KindKey, FlowRules]()
         self._kafka = kafka if scope.whole else None
         self._cache = cache if scope.whole else None
-        self._cached: dict[DateRange, PartitionResult] = {}
-        self._unread: list[DateRange] = []
-        self._results: dict[DateRange, PartitionResult] = {}
+        self._rows = KeptRows() if self._cache is None else self._cache.rows
         self._cpu_began = 0.0
 
     async def run(self) -> PassResult:
         """Read, compare, record and close findings; return the counts."""
         began, self._cpu_began = monotonic(), process_time()
-        async with self._pool.acquire() as connection:
+        async with self._pool.acquire() as connection, self._pool.acquire() as reader:
             opened = await self._record.begin(connection, self._scope)
             # Before the inbox: what is read into it meanwhile may not be in what this pass reads.
             backlog = await self._kafka.events.read_backlog() if self._kafka else None
             async with build_expectation(
-                connection, self._sources.populations, opened.as_of
+                connection,
+                self._sources.populations,
+                opened.as_of,
+                reader=reader,
+                kept=self._rows,
             ) as expectation:
                 comparison = await self._comparison(connection, expectation, opened.as_of)
                 result = PassResult(
@@ -117,10 +112,25 @@ class ReconciliationPass:
                     self._limits.findings_max,
                 )
                 await find_effects(connection, self._evidence, self._recorder, self._scope)
-                await self._compare_windows(connection, expectation, result)
+                with open_engine() as engine:
+                    comparer = WindowComparer(
+                        engine,
+                        expectation,
+                        comparison,
+                        lambda: self._flow_rules(connection, expectation),
+                    )
+                    compared = await LedgerComparison(
+                        comparer,
+                        expectation,
+                        result,
+                        findings=self._window_findings,
+                        recorder=self._recorder,
+                        cache=self._cache,
+                        facts=self._facts,
+                    ).run(connection, reader, self._scope.window)
                 result.evidenced = self._evidence.checked_kinds()
                 if self._kafka is not None:
-                    absent, is_full = self._window_findings.absent, not self._cached
+                    absent, is_full = self._window_findings.absent, not result.cached_windows
                     await self._kafka.run(
                         connection, self._recorder, result, absent=absent, is_full=is_full
                     )
@@ -141,7 +151,9 @@ class ReconciliationPass:
                     counts_of(result),
                     witness_credit_seconds=result.witness_credit_seconds,
                 )
-                self._update_cache(expectation, result)
+                if self._cache is not None:
+                    full_pass_at = None if result.cached_windows else result.started_at
+                    self._cache.replace(compared, expectation, full_pass_at=full_pass_at)
         return result
 
     async def _flow_rules(
@@ -181,78 +193,6 @@ class ReconciliationPass:
                 tzdata_version(),
             ),
         )
-
-    async def _compare_windows(
-        self, connection: Connection, expectation: Expectation, result: PassResult
-    ) -> None:
-        """Read and compare the scope by ascending date, except what the cache has."""
-        with open_engine() as engine:
-            self._comparer = WindowComparer(
-                engine,
-                expectation,
-                result.comparison,
-                lambda: self._flow_rules(connection, expectation),
-            )
-            await self._comparer.begin(connection)
-            await self._compare_spans(connection, expectation, result)
-
-    async def _compare_spans(
-        self, connection: Connection, expectation: Expectation, result: PassResult
-    ) -> None:
-        marks: dict[DateRange, str] = {}
-        if self._cache is not None:
-            marks = await read_marks(connection)  # before any of their rows
-            self._cached = self._cache.valid_results(
-                marks, expectation, self._facts, as_of=result.as_of, started_at=result.started_at
-            )
-        spans = list(compose(self._scope.window, disjoint(marks)))
-        self._unread = list(join(span for span in spans if span not in self._cached))
-        days = await self._count_days(connection, expectation)
-        for span in spans:
-            if part_result := self._cached.get(span):
-                self._add_cached(part_result, result)
-                self._results[span] = part_result
-                continue
-            part_result = PartitionResult(marks.get(span, ""), result.as_of)
-            await self._read_span(connection, expectation, days.within(span), part_result, result)
-            if part_result.mark:
-                self._results[span] = part_result
-
-    async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
-        counts = await count_items_in_windows(connection, self._unread)
-        expected = DayCounts(expectation.row_counts)
-        for window in self._unread:
-            counts.update(expected.within(window))
-        return DayCounts(counts)
-
-    def _add_cached(self, part_result: PartitionResult, result: PassResult) -> None:
-        """Add what an earlier pass read, as if this one had read it."""
-        result.expected_count += part_result.expected_count
-        result.comparison.merge(part_result.tallies)
-        for key, tally in part_result.tallies.items():
-            self._recorder.add_known(FindingType.LATE, key, tally.lateness.late_count)
-        result.cached_windows += part_result.windows
-        result.cached_items += part_result.items
-
-    async def _read_span(
-        self,
-        connection: Connection,
-        expectation: Expectation,
-        days: Mapping[int, int],
-        part_result: PartitionResult,
-        result: PassResult,
-    ) -> None:
-        """Read and compare a range of dates, a window at a time, and record what differs."""
-        omitted = result.omitted.total()
-        for window in plan_windows(days):
-            owed = ExpectedDigest()
-            if part_result.mark:
-                owed = ExpectedDigest.of(expectation, window)
-            found, expected_count = await self._comparer.compare(connection, window)
-            result.expected_count += expected_count
-            part_result.add(found, expected_count, owed, self._facts)
-            await self._window_findings.record(connection, window, found)
-        part_result.is_settled = part_result.is_settled and omitted == result.omitted.total()
 
     async def _check_whole_ledger(
         self, connection: Connection, expectation: Expectation, result: PassResult
@@ -305,7 +245,7 @@ class ReconciliationPass:
             outcome_rejected(row["verb"], row["reason"], row["refused_count"])
             for row in await reconciled_rows.count_rejected_writes(connection)
         )
-        result.accounting = await self._read_accounting(connection)
+        result.accounting = await self._read_accounting(connection, result)
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))
             for row in result.accounting
@@ -338,23 +278,16 @@ class ReconciliationPass:
         result.witness_credit_seconds = opinions.credit_seconds
         self._recorder.add(opinions.findings)
 
-    async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
-        """Read the accounting: with the cache if it balances so, else in full."""
-        if self._cache is not None and self._cached:
-            rows = await read_accounting_beside_cache(
-                connection, self._facts, merged_tallies(self._cached.values()), self._unread
-            )
-            if any(row.difference for row in rows):
-                rows = await items.read_accounting(connection)
-        else:
+    async def _read_accounting(
+        self, connection: Connection, result: PassResult
+    ) -> list[items.Accounting]:
+        """Read the accounting: by what was compared if it balances so, else in full."""
+        if not self._scope.whole:
+            return await items.read_accounting(connection)
+        rows = await read_accounting_beside(connection, self._facts, result.comparison.tallies)
+        if any(row.difference for row in rows):
             rows = await items.read_accounting(connection)
         return rows
-
-    def _update_cache(self, expectation: Expectation, result: PassResult) -> None:
-        """Keep the results of this pass, which has ended, for the next one."""
-        if self._cache is not None:
-            full_pass_at = None if self._cached else result.started_at
-            self._cache.replace(self._results, expectation, full_pass_at=full_pass_at)
 
 
 def _failed_once(expectation: Expectation) -> Iterable[FailedVersion]:

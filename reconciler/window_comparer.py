@@ -1,5 +1,6 @@
 """Compares a window of dates: in columns first, then one by one what seems to differ."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, final
@@ -17,7 +18,7 @@ from dueledger.reconciler.compared_items import ID, LATER, KindKey
 from dueledger.reconciler.expect.events import WithdrawalIndex
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.expected_rows import agreed_row
-from dueledger.reconciler.read.item_columns import read_columns, read_places
+from dueledger.reconciler.read.item_columns import WindowColumns, read_places
 from dueledger.reconciler.read.item_rows import read_outcomes
 from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange
@@ -55,10 +56,11 @@ class WindowComparer:
         as_of = (self._comparison.as_of - _EPOCH) // _MICROSECOND
         self._engine.put("moment", {"as_of": np.array([as_of], dtype=np.int64)})
 
-    async def compare(self, connection: Connection, window: DateRange) -> tuple[WindowResult, int]:
+    async def compare(
+        self, connection: Connection, window: DateRange, actual: WindowColumns
+    ) -> tuple[WindowResult, int]:
         """Compare a window; return what differs, and how many items are expected there."""
         comparison, expectation = self._comparison, self._expectation
-        actual = await read_columns(connection, window)
         if not comparison.flows.keys() >= set(np.unique(actual.items["flow"]).tolist()):
             comparison.flows.update(await self._read_flows())
         self._put_flows()
@@ -73,7 +75,7 @@ class WindowComparer:
         )
         self._engine.put("item", actual.items)
         self._engine.put("ending", actual.endings)
-        compared = self._engine.compare()
+        compared = await asyncio.to_thread(self._engine.compare)
         candidates = Candidates(compared.candidates)
         rows = [row for row in rows if row[ID] in candidates.ids]
         unsure = candidates.differing_ids.union(row[ID] for row in rows)

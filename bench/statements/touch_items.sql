@@ -1,4 +1,4 @@
--- Change the trace context of so many items of a date, which no comparison reads: changes of a benchmark.
+-- Let so many items of a date have been emitted a microsecond earlier: changes of a benchmark that no finding comes from.
 -- returns: zero
 -- roles: owner
 -- $1 effective_date date
@@ -6,7 +6,7 @@
 -- index: due_item_pkey
 -- locks: none
 update ledger.due_item i
-set traceparent = '00-' || md5(i.item_no::text) || '-' || left(md5(i.business_key), 16) || '-01'
+set emitted_at = i.emitted_at - interval '1 microsecond'
 from (
   select item_no from ledger.due_item where effective_date = $1::date order by item_no limit $2::integer
 ) u

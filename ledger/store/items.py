@@ -356,16 +356,6 @@ async def count_open_items(connection: Connection) -> list[Record]:
     return await connection.fetch(statement("count_open_items"))
 
 
-async def count_items_by_ending(
-    connection: Connection, from_date: date, to_date: date
-) -> list[Record]:
-    """Count the items of a half-open range of effective dates by tenant, kind and terminal event.
-
-    `event` is None for items that have not ended.
-    """
-    return await connection.fetch(statement("count_items_by_ending"), from_date, to_date)
-
-
 def request_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
     """Return the results for rows of id and result."""
     return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]

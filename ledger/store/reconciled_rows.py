@@ -10,6 +10,7 @@ from dueledger.ledger.store.statements import statement
 
 EXPEDITED_PAGE: Final = 10_000
 MISSED_RANGES_PAGE: Final = 10_000
+INBOX_PAGE_NUMBERS: Final = 65_536
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -28,12 +29,16 @@ async def copy_places(connection: Connection) -> bytes:
     return await _copied(connection, statement("copy_places"))
 
 
-async def copy_inbox_events(
-    connection: Connection, types: Sequence[str], after_event_no: int, page_size: int
-) -> bytes:
-    """Copy recorded domain events of these types by ascending number in binary form, by page."""
-    query = statement("copy_inbox_events")
-    return await _copied(connection, query, types, after_event_no, page_size)
+async def copy_inbox_events(connection: Connection, types: Sequence[str], page: int) -> bytes:
+    """Copy the recorded domain events of these types in a page of numbers in binary form."""
+    bounds = page * INBOX_PAGE_NUMBERS, (page + 1) * INBOX_PAGE_NUMBERS
+    return await _copied(connection, statement("copy_inbox_events"), types, *bounds)
+
+
+async def digest_inbox(connection: Connection, types: Sequence[str]) -> dict[int, str]:
+    """Digest the recorded domain events of these types, by page of numbers."""
+    rows = await connection.fetch(statement("digest_inbox"), types)
+    return {row["page"]: row["digest"] for row in rows}
 
 
 async def _copied(connection: Connection, query: str, *arguments: object) -> bytes:
@@ -69,10 +74,9 @@ async def list_item_partitions(connection: Connection) -> list[tuple[date, date]
     return [(row["from_date"], row["to_date"]) for row in rows]
 
 
-async def digest_days(connection: Connection, from_date: date, to_date: date) -> dict[date, str]:
-    """Digest all that items and journal say of each effective date of a range."""
-    rows = await connection.fetch(statement("digest_days"), from_date, to_date)
-    return {row["effective_date"]: row["digest"] for row in rows}
+async def digest_days(connection: Connection, from_date: date, to_date: date) -> list[Record]:
+    """Digest what items and journal say of each effective date of a range, with a count of rows."""
+    return await connection.fetch(statement("digest_days"), from_date, to_date)
 
 
 async def digest_open_days(connection: Connection) -> dict[date, str]:

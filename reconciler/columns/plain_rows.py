@@ -6,12 +6,12 @@ concluded from a plain row but that an item is as it says.
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
-from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
+from weakref import finalize
 
 import numpy as np
 
@@ -32,6 +32,7 @@ _DIGEST_BYTES: Final = 32
 _HASH_BYTES: Final = _ID_BYTES - _DAY_BYTES
 _BYTES_A_FIELD: Final = 8
 _BYTES_A_ROW: Final = _BYTES_A_FIELD * len(FIELDS)
+_UNUSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 def ids_of(days: Column, digests: Sequence[bytes]) -> tuple[Column, Column]:
@@ -53,6 +54,7 @@ def ids_of(days: Column, digests: Sequence[bytes]) -> tuple[Column, Column]:
 class _DayBlock(NamedTuple):
     """Rows of a day, written together; `digest` is a sum of their hashes in any order."""
 
+    day: int
     position: int
     rows: int
     digest: int
@@ -65,44 +67,98 @@ class PlainTotals(NamedTuple):
     hash_total: int = 0
 
 
-class PlainRows:
-    """Plain rows by effective date, in one temporary file, which ends with the process."""
+class PlainUnit(NamedTuple):
+    """Rows that were made together, and what of their source is not plain."""
+
+    blocks: tuple[_DayBlock, ...]
+    totals: PlainTotals
+    left: tuple[Any, ...]
+
+
+class KeptRows:
+    """The plain rows of passes of one process, by unit: the next pass takes those that it needs.
+
+    A unit is named for all that its rows depend on. The file ends with the object.
+    """
 
     def __init__(self) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the finalizer
+        finalize(self, file.close)
+        self._file = file
         self._end = 0
+        self.units: dict[Hashable, PlainUnit] = {}
+
+    def write(self, day: int, rows: Column, hashes: Column) -> _DayBlock:
+        """Write rows of a day behind the others."""
+        count, digest = len(hashes), int(hashes.view(np.uint64).sum(dtype=np.uint64))
+        block = _DayBlock(day, self._end, count, digest)
+        self._file.seek(self._end)
+        self._file.write(np.ascontiguousarray(rows).tobytes())
+        self._end += count * _BYTES_A_ROW
+        return block
+
+    def read(self, block: _DayBlock) -> Column:
+        """Return the rows of a block: FIELDS, each with a value for each row."""
+        self._file.seek(block.position)
+        written = self._file.read(block.rows * _BYTES_A_ROW)
+        return np.frombuffer(written, dtype=np.int64).reshape(len(FIELDS), -1)
+
+    def keep(self, names: Mapping[Hashable, PlainUnit]) -> None:
+        """Forget all other units; and all, once the file has too much of no use."""
+        self.units = dict(names)
+        used = sum(unit.totals.rows for unit in self.units.values()) * _BYTES_A_ROW
+        if self._end - used > max(used, _UNUSED_BYTES_MAX):
+            self.units, self._end = {}, 0
+            self._file.truncate(0)
+
+
+class PlainRows:
+    """The plain rows of a pass by effective date: units that were kept, and new ones."""
+
+    def __init__(self, kept: KeptRows) -> None:
+        self._kept = kept
         self._blocks: defaultdict[int, list[_DayBlock]] = defaultdict(list)
-        self._counts: defaultdict[int, int] = defaultdict(int)
         self._waiting: list[tuple[Column, Column]] = []
         self._waiting_rows = 0
+        self._written: list[_DayBlock] = []
+        self._totals = PlainTotals()
+        self.counts: defaultdict[int, int] = defaultdict(int)
+        self.units: dict[Hashable, PlainUnit] = {}
 
-    def __enter__(self) -> Self:
-        return self
+    def take(self, name: Hashable) -> PlainUnit | None:
+        """Take the rows of a unit that was kept; None if there is no such unit."""
+        unit = self._kept.units.get(name)
+        if unit is not None:
+            self._take(name, unit)
+        return unit
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
-
-    @property
-    def counts(self) -> Mapping[int, int]:
-        """How many rows each day has."""
-        self._flush()
-        return self._counts
-
-    def add(self, days: Column, columns: Columns) -> PlainTotals:
-        """Add rows of these days (proleptic ordinals); `columns` are FIELDS."""
+    def add(self, days: Column, columns: Columns) -> None:
+        """Add rows of these days (proleptic ordinals) to a new unit; `columns` are FIELDS."""
         rows = np.stack([columns[name] for name in FIELDS])
         self._waiting.append((days, rows))
         self._waiting_rows += len(days)
+        hash_total = int(rows[_LOW].view(np.uint64).sum(dtype=np.uint64))
+        known = self._totals
+        self._totals = PlainTotals(known.rows + len(days), known.hash_total + hash_total)
         if self._waiting_rows >= _WAITING_ROWS_MAX:
-            self._flush()
-        return PlainTotals(len(days), int(rows[_LOW].view(np.uint64).sum(dtype=np.uint64)))
+            self._write()
 
-    def _flush(self) -> None:
+    def finish(self, name: Hashable, left: Sequence[Any] = ()) -> PlainUnit:
+        """Make a unit of the rows that were added since the last one."""
+        self._write()
+        unit = PlainUnit(tuple(self._written), self._totals, tuple(left))
+        self._written, self._totals = [], PlainTotals()
+        self._kept.units[name] = unit
+        self._take(name, unit)
+        return unit
+
+    def _take(self, name: Hashable, unit: PlainUnit) -> None:
+        self.units[name] = unit
+        for block in unit.blocks:
+            self._blocks[block.day].append(block)
+            self.counts[block.day] += block.rows
+
+    def _write(self) -> None:
         """Write the rows that wait, a block for each day."""
         if not self._waiting_rows:
             return
@@ -114,46 +170,32 @@ class PlainRows:
         hashes = all_mixed(*(rows[place] for place in _DIGESTED))
         starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
         for begin, end in pairwise((*starts.tolist(), len(ordered))):
-            self._write(int(ordered[begin]), rows[:, begin:end], hashes[begin:end])
-
-    def _write(self, day: int, rows: Column, hashes: Column) -> None:
-        count, digest = len(hashes), int(hashes.view(np.uint64).sum(dtype=np.uint64))
-        self._file.seek(self._end)
-        self._file.write(np.ascontiguousarray(rows).tobytes())
-        self._blocks[day].append(_DayBlock(self._end, count, digest))
-        self._end += count * _BYTES_A_ROW
-        self._counts[day] += count
+            day = int(ordered[begin])
+            self._written.append(self._kept.write(day, rows[:, begin:end], hashes[begin:end]))
 
     def read(self, from_day: int, to_day: int) -> tuple[Column, Columns]:
         """Return the days and the FIELDS of the rows of a half-open range of days."""
-        days: list[Column] = []
-        parts: list[Column] = []
-        for day, block in self._within(from_day, to_day):
-            self._file.seek(block.position)
-            written = self._file.read(block.rows * _BYTES_A_ROW)
-            parts.append(np.frombuffer(written, dtype=np.int64).reshape(len(FIELDS), -1))
-            days.append(np.full(block.rows, day, dtype=np.int64))
-        if not parts:
+        blocks = [*self._within(from_day, to_day)]
+        if not blocks:
             empty = np.empty(0, dtype=np.int64)
             return empty, dict.fromkeys(FIELDS, empty)
-        rows = np.concatenate(parts, axis=1)
-        return np.concatenate(days), dict(zip(FIELDS, rows, strict=True))
+        rows = np.concatenate([self._kept.read(block) for block in blocks], axis=1)
+        days = np.repeat([block.day for block in blocks], [block.rows for block in blocks])
+        return days, dict(zip(FIELDS, rows, strict=True))
 
     def digest(self, from_day: int, to_day: int) -> tuple[int, int]:
         """Return how many rows a half-open range of days has, and the sum of their hashes."""
-        blocks = [block for _, block in self._within(from_day, to_day)]
+        blocks = [*self._within(from_day, to_day)]
         return sum(block.rows for block in blocks), sum(block.digest for block in blocks)
 
-    def _within(self, from_day: int, to_day: int) -> Iterator[tuple[int, _DayBlock]]:
-        self._flush()
+    def _within(self, from_day: int, to_day: int) -> Iterator[_DayBlock]:
         for day in range(from_day, to_day):
-            for block in self._blocks.get(day, ()):
-                yield day, block
+            yield from self._blocks.get(day, ())
 
 
 @dataclass(slots=True)
 class PlainBatch:
-    """Rows of one source that are being made; `put` writes them.
+    """Rows of one source that are being made; `put` adds them to a unit.
 
     Each row has the digest of its id, the hash of its texts, and the number of its entry: what many
     rows share. An entry has day, due time, start_by, complete_by and definition.
@@ -173,28 +215,25 @@ class PlainBatch:
         for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
             del each[count:]
 
-    def put(self, rows: PlainRows) -> PlainTotals:
-        """Write the rows, and forget them; entries stay."""
+    def put(self, rows: PlainRows) -> None:
+        """Add the rows, and forget them; entries stay."""
         if not self.digests:
-            return PlainTotals()
+            return
         shared = np.array(self.entries, dtype=np.int64)[np.array(self.entry, dtype=np.int64)]
-        day, due, start_by, complete_by, definition = shared.T
+        day, due, start_by, complete_by, definition = np.ascontiguousarray(shared.T)
         high, low = ids_of(day, self.digests)
         texts = np.array(self.texts, dtype=np.int64)
-        totals = rows.add(
+        smear = np.full(len(day), double_bits(NO_SMEAR))
+        rows.add(
             day,
             {
                 "high": high,
                 "low": low,
                 "due": due,
-                "terms": all_mixed(
-                    texts, start_by, complete_by, np.full(len(day), double_bits(NO_SMEAR))
-                ),
+                "terms": all_mixed(texts, start_by, complete_by, smear),
                 "definition": definition,
                 "event": np.array(self.events, dtype=np.int64),
                 "subject": np.array(self.subjects, dtype=np.int64),
             },
         )
-        for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
-            each.clear()
-        return totals
+        self.cut(0)

@@ -1,17 +1,18 @@
 """Builds the expectation of a pass: reads every source once and spools what it expects."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import datetime
+from functools import partial
 from time import monotonic
-from typing import Final
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge, shown_value
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_issues import microseconds_of
 from dueledger.ledger.schedule import AfterCompletion
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.columns.plain_rows import PlainRows
+from dueledger.reconciler.columns.plain_rows import KeptRows, PlainRows, PlainUnit
 from dueledger.reconciler.compared_items import DAY, ID, SOURCE, ExpectedItem, KindKey, expected_row
 from dueledger.reconciler.expect.events import ExpectedEventRules, order_of
 from dueledger.reconciler.expect.expectation import EVENTS_A_READ, Expectation
@@ -23,16 +24,12 @@ from dueledger.reconciler.expect.expected_rows import (
     occurrence_row,
 )
 from dueledger.reconciler.expect.plain_events import PlainRules, read_inbox_page
-from dueledger.reconciler.expect.plain_schedules import PlainSchedule
-from dueledger.reconciler.expect.schedules import (
-    ExpectedDraft,
-    expected_drafts,
-    schedule_drafts,
-    within,
-)
+from dueledger.reconciler.expect.plain_schedules import PlainSchedule, put_plain_schedules
+from dueledger.reconciler.expect.schedules import expected_drafts, schedule_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
-from dueledger.reconciler.expect.versions import DefinitionSpan, FailedVersion, read_version_spans
+from dueledger.reconciler.expect.versions import DefinitionSpan, read_version_spans
+from dueledger.reconciler.read_ahead import read_ahead
 from dueledger.reconciler.sources import (
     PopulationReader,
     PopulationRow,
@@ -40,14 +37,21 @@ from dueledger.reconciler.sources import (
     SourceRead,
 )
 
-PLAIN_EVENTS_A_READ: Final = 50_000
-
 
 @asynccontextmanager
 async def build_expectation(
-    connection: Connection, populations: Sequence[PopulationReader], as_of: datetime
+    connection: Connection,
+    populations: Sequence[PopulationReader],
+    as_of: datetime,
+    *,
+    reader: "Connection | None" = None,
+    kept: KeptRows | None = None,
 ) -> AsyncGenerator[Expectation]:
-    """Read every source once and spool what it expects; a source that fails is marked."""
+    """Read every source once and spool what it expects; a source that fails is marked.
+
+    `kept` has plain rows of earlier passes, and gets those of this one. `reader`, another
+    connection, reads events ahead.
+    """
     versions, failures = await read_version_spans(connection)
     reads = [
         SourceRead("definitions", "definitions", None),
@@ -62,8 +66,8 @@ async def build_expectation(
             for population in populations
         ),
     ]
-    with Spool() as spool, PlainRows() as plain:
-        expectation = Expectation(versions, spool, plain, reads)
+    with Spool() as spool:
+        expectation = Expectation(versions, spool, PlainRows(kept or KeptRows()), reads)
         expectation.failures = failures
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
@@ -79,7 +83,7 @@ async def build_expectation(
         }
         with Spool() as occurrences:
             _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
-        await _put_events(connection, expectation)
+        await _put_events(connection, reader or connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
             rows_before = await reconciled_rows.last_row_count(connection, population.name)
             await _put_population(expectation, population, place, rows_before)
@@ -89,46 +93,44 @@ async def build_expectation(
 def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: datetime) -> None:
     began = monotonic()
     read = expectation.reads[DEFINITIONS]
-    for version in expectation.versions:
-        if not version.definition.is_schedule:
-            continue
-        if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended:
-            expectation.chained.add(version.definition_no)
+    failed: dict[int, str] = {}
+    plain: list[PlainSchedule] = []
+    schedules = [each for each in expectation.versions if each.definition.is_schedule]
+    for version in schedules:
         horizon = version.horizon(as_of)
         expectation.horizons[version.definition_no] = horizon
-        try:
-            for draft, reason in _put_plain_occurrences(expectation, shared, version, horizon):
-                _put_occurrence(expectation, shared, version, draft, reason)
-        except (InvalidInput, WindowTooLarge) as refusal:
-            expectation.failures.append(
-                FailedVersion(*version.key, version.name, version.number, refusal.message)
-            )
+        schedule = None if shared.may_share(version) else PlainSchedule.of(version, horizon)
+        if schedule is not None:
+            plain.append(schedule)
             continue
-        if reason := version.unmaterialised:
-            expectation.unmaterialised.append(
-                FailedVersion(*version.key, version.name, version.number, reason)
-            )
-    expectation.unmaterialised += [
-        FailedVersion(*version.key, version.name, version.number, reason)
-        for version, reason in shared.find()
-    ]
+        with _failing(failed, version):
+            for draft, reason in expected_drafts(version, horizon):
+                _put_occurrence(expectation, shared, version, draft, reason)
+    for schedule, start, end in put_plain_schedules(expectation.plain, plain, read.extract, failed):
+        with _failing(failed, schedule.version):
+            for draft, reason in schedule_drafts(schedule.version, start, end):
+                _put_occurrence(expectation, shared, schedule.version, draft, reason)
+    for version in schedules:
+        if reason := failed.get(version.definition_no):
+            expectation.failures.append(version.failed(reason))
+        elif reason := version.unmaterialised:
+            expectation.unmaterialised.append(version.failed(reason))
+    expectation.unmaterialised += [version.failed(reason) for version, reason in shared.find()]
+    expectation.chained |= {
+        version.definition_no
+        for version in schedules
+        if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended
+    }
     read.duration_seconds = monotonic() - began
 
 
-def _put_plain_occurrences(
-    expectation: Expectation, shared: SharedOccurrences, version: DefinitionSpan, end: datetime
-) -> Iterator[ExpectedDraft]:
-    """Put what a version owes up to `end` as columns; yield the drafts of all that is not plain."""
-    plain = None if shared.may_share(version) else PlainSchedule.of(version)
-    if plain is None:
-        yield from expected_drafts(version, end)
-        return
-    extract = expectation.reads[DEFINITIONS].extract
-    left: list[tuple[datetime, datetime]] = []
-    for days, columns in plain.expand(version.effective_from, end, left):
-        extract.add_rows(*expectation.plain.add(days, columns))
-    for span in left:
-        yield from schedule_drafts(version, *span)
+@contextmanager
+def _failing(failed: dict[int, str], version: DefinitionSpan) -> Generator[None]:
+    """Note the reason if the version cannot be expanded."""
+    try:
+        yield
+    except (InvalidInput, WindowTooLarge) as refusal:
+        failed[version.definition_no] = refusal.message
 
 
 def _put_occurrence(
@@ -148,7 +150,7 @@ def _put_occurrence(
     expectation.spool.add(draft.effective_date.toordinal(), row)
 
 
-async def _put_events(connection: Connection, expectation: Expectation) -> None:
+async def _put_events(connection: Connection, reader: Connection, expectation: Expectation) -> None:
     began = monotonic()
     rules = ExpectedEventRules(expectation.versions)
     read = expectation.reads[EVENTS]
@@ -156,7 +158,13 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
         if version.definition.event is not None:
             expectation.single.add(version.key)
     plain = PlainRules(rules.by_type)
-    await _put_plain_events(connection, expectation, rules, plain)
+    for unit in await _put_plain_events(reader, expectation, rules, plain):
+        read.extract.add_rows(*unit.totals)
+        for begin in range(0, len(unit.left), EVENTS_A_READ):
+            events = await reconciled_rows.list_numbered_events(
+                connection, unit.left[begin : begin + EVENTS_A_READ]
+            )
+            _put_events_as_they_are(expectation, rules, events)
     after, types = 0, sorted(set(rules.types) - plain.types)
     while types:
         rows = await reconciled_rows.list_inbox_events(connection, types, after, EVENTS_A_READ)
@@ -169,29 +177,26 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
 
 
 async def _put_plain_events(
-    connection: Connection,
-    expectation: Expectation,
-    rules: ExpectedEventRules,
-    plain: PlainRules,
-) -> None:
-    """Put what plain rules owe as columns, and what is not plain as it is."""
-    after, types = 0, sorted(plain.types)
-    while types:
-        events = await read_inbox_page(connection, types, after, PLAIN_EVENTS_A_READ)
-        left = plain.add(events)
-        totals = plain.batch.put(expectation.plain)
-        expectation.reads[EVENTS].extract.add_rows(*totals)
-        for begin in range(0, len(left), EVENTS_A_READ):
-            _put_events_as_they_are(
-                expectation,
-                rules,
-                await reconciled_rows.list_numbered_events(
-                    connection, left[begin : begin + EVENTS_A_READ]
-                ),
-            )
-        if len(events.numbers) < PLAIN_EVENTS_A_READ:
-            break
-        after = events.numbers[-1]
+    reader: Connection, expectation: Expectation, rules: ExpectedEventRules, plain: PlainRules
+) -> list[PlainUnit]:
+    """Put what plain rules owe as columns, in a unit for each page of the inbox.
+
+    The digests of pages are read before their events. An event that is recorded in between is in
+    the rows and not in the digest, so the next pass reads its page once more.
+    """
+    types, rows = sorted(plain.types), expectation.plain
+    digests = await reconciled_rows.digest_inbox(reader, types) if types else {}
+    known = hash(tuple(version.fingerprint for version in rules.versions))
+    names = {page: ("events", known, page, digest) for page, digest in digests.items()}
+    units = {page: rows.take(name) for page, name in names.items()}
+    unread = [page for page, unit in units.items() if unit is None]
+    pages = read_ahead(unread, partial(read_inbox_page, reader, types))
+    async with aclosing(pages):
+        async for page, events in pages:
+            left = await asyncio.to_thread(plain.add, events)
+            plain.batch.put(rows)
+            units[page] = rows.finish(names[page], left)
+    return [unit for unit in units.values() if unit is not None]
 
 
 def _put_events_as_they_are(

@@ -112,6 +112,7 @@ class ExpectedEventRules:
         for version in versions:
             if version.definition.event is not None:
                 by_name[version.definition.tenant, version.name].append(version)
+        self.versions = [each for versions_of_name in by_name.values() for each in versions_of_name]
         self.by_type: defaultdict[tuple[str, str], list[list[DefinitionSpan]]] = defaultdict(list)
         types: set[str] = set()
         for (tenant, _), versions_of_name in by_name.items():

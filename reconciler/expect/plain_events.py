@@ -55,12 +55,11 @@ class InboxPage(NamedTuple):
     texts: list[bytes]
 
 
-async def read_inbox_page(
-    connection: Connection, types: Sequence[str], after: int, page_size: int
-) -> InboxPage:
-    """Read events of these types by ascending number."""
-    copied = await reconciled_rows.copy_inbox_events(connection, types, after, page_size)
-    columns, texts = _INBOX.read_texts(copied)
+async def read_inbox_page(connection: Connection, types: Sequence[str], page: int) -> InboxPage:
+    """Read the events of these types in a page of numbers."""
+    columns, texts = _INBOX.read_texts(
+        await reconciled_rows.copy_inbox_events(connection, types, page)
+    )
     return InboxPage(columns["event_no"].tolist(), columns["received_at"].tolist(), texts)
 
 
@@ -137,23 +136,21 @@ class PlainRule:
             raise NotPlain
         known = self.dates.get(day) or self._date_of(batch, event, data, day)
         payload = self._payload_of(data)
-        batch.digests.append(
-            sha256(f"{self.id_begin}{key}{SEPARATOR}{cycle}{known.id_end}".encode()).digest()
-        )
-        batch.texts.append(hash(f"{key}{SEPARATOR}{cycle}{known.texts}".encode() + payload))
+        text = f"{key}{SEPARATOR}{cycle}"
+        batch.digests.append(sha256(f"{self.id_begin}{text}{known.id_end}".encode()).digest())
+        batch.texts.append(hash(f"{text}{known.texts}".encode() + payload))
         batch.entry.append(known.entry)
         batch.events.append(event_no)
         batch.subjects.append(hash(key))
 
     def _payload_of(self, data: object) -> bytes:
-        names = self.payload
-        payload: object
-        if isinstance(names, tuple):
-            payload = _follow(data, names)
-            if payload is None:
-                raise NotPlain
-        else:
+        names, payload = self.payload, data
+        if isinstance(names, dict):
             payload = {name: _follow(data, path) for name, path in names.items()}
+        elif names:
+            payload = _follow(data, names)
+        if payload is None:
+            raise NotPlain
         try:
             text = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
         except (orjson.JSONEncodeError, RecursionError):
@@ -267,7 +264,8 @@ def _follow(found: object, names: Names) -> object:
     for name in names:
         if type(found) is not dict:
             return None
-        found = cast("dict[str, object]", found).get(name)
+        members: dict[str, object] = found  # pyright: ignore[reportUnknownVariableType]
+        found = members.get(name)
     return found
 
 

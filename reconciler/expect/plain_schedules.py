@@ -5,22 +5,21 @@ another definition that may owe the same items. A day near a change of offset, o
 that is unusual, is left to the drafts as they are.
 """
 
-from collections.abc import Iterator
-from datetime import date, datetime, timedelta
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 
-from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.errors import InvalidInput, WindowTooLarge
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.rules.schedule_drafts import OVERLAPS, expand_schedule
+from dueledger.ledger.rules.schedule_drafts import OVERLAPS, cycle_of, expand_schedule
 from dueledger.ledger.schedule import RECURRING, Decision, Occurrence
 from dueledger.ledger.schedule.when import Recurring
 from dueledger.reconciler.columns.fixed_width import Column, Columns
-from dueledger.reconciler.columns.plain_rows import ABSENT_NUMBER, ids_of
+from dueledger.reconciler.columns.plain_rows import ABSENT_NUMBER, PlainRows, ids_of
 from dueledger.reconciler.columns.terms import (
     ABSENT,
     NO_INSTANT,
@@ -31,17 +30,25 @@ from dueledger.reconciler.columns.terms import (
 )
 from dueledger.reconciler.expect.item_terms import flow_texts, stored_labels
 from dueledger.reconciler.expect.versions import DefinitionSpan
+from dueledger.reconciler.sources import SourceTotals
 
 Span = tuple[datetime, datetime]
 """Half-open, of instants."""
+LeftSpan = tuple["PlainSchedule", datetime, datetime]
+"""A span of a schedule of which the drafts are needed."""
 
 _A_DAY: Final = timedelta(days=1)
 _SPAN_OCCURRENCES: Final = 50_000
-_MINUTE: Final = 60
+_A_SECOND: Final = timedelta(seconds=1)
+_DAY_SECONDS: Final = 86_400
 _SECOND: Final = 1_000_000
-_SECOND_CHARS: Final = 3
+_DATE_CHARS: Final = 10
+_MIDNIGHT: Final = datetime(2000, 1, 1)  # noqa: DTZ001 -- a local time
 _EPOCH_DAYS: Final = date(1970, 1, 1).toordinal()
-_POSTGRES_EPOCH: Final = np.datetime64("2000-01-01", "us")
+_UNIT_OCCURRENCES: Final = 500_000
+_UNIT_DAYS_MAX: Final = 1_024
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_POSTGRES_SECONDS: Final = 946_684_800
 _FIRST_DAY: Final = date(1970, 1, 2).toordinal()
 _LAST_DAY: Final = date(2199, 12, 30).toordinal()
 
@@ -49,8 +56,9 @@ _LAST_DAY: Final = date(2199, 12, 30).toordinal()
 class PlainSchedule:
     """A version whose occurrences are computed as columns."""
 
-    def __init__(self, version: DefinitionSpan, when: Recurring, key: str) -> None:
+    def __init__(self, version: DefinitionSpan, end: datetime, when: Recurring, key: str) -> None:
         definition = version.definition
+        self.version, self.start, self.end = version, version.effective_from, end
         self._definition, self._when = definition, when
         self._definition_no = version.definition_no
         self._start, self._complete = (
@@ -75,8 +83,8 @@ class PlainSchedule:
         self._end = SEPARATOR.join(("", zone, Decision.EXACT.value, *flow, payload))
 
     @classmethod
-    def of(cls, version: DefinitionSpan) -> "PlainSchedule | None":
-        """Return the schedule; None where its occurrences need their drafts."""
+    def of(cls, version: DefinitionSpan, end: datetime) -> "PlainSchedule | None":
+        """Return the schedule up to `end`; None where its occurrences need their drafts."""
         definition = version.definition
         key = definition.business_key
         if (
@@ -93,7 +101,16 @@ class PlainSchedule:
             item_id(definition.tenant, definition.kind, key, "", date(2000, 1, 1))
         except InvalidInput:
             return None
-        return cls(version, definition.when, key)
+        return cls(version, end, definition.when, key)
+
+    def within(self, start: datetime, end: datetime) -> Span | None:
+        """Return the part of a span in which the version counts."""
+        begin, until = max(start, self.start), min(end, self.end)
+        return (begin, until) if begin < until else None
+
+    def estimate(self) -> float:
+        """Return about how many occurrences it has."""
+        return self._when.estimate(self.start, self.end) if self.start < self.end else 0.0
 
     def expand(
         self, start: datetime, end: datetime, left: list[Span]
@@ -126,25 +143,27 @@ class PlainSchedule:
 
     def _columns(self, found: tuple[Occurrence, ...]) -> tuple[Column, Columns] | None:
         """Return the occurrences as columns; None if anything about one of them is unusual."""
-        nominal = np.array([each.nominal for each in found], dtype="datetime64[us]")
-        days = nominal.astype("datetime64[D]").astype(np.int64) + _EPOCH_DAYS
+        instants = np.array([each.due_at.timestamp() for each in found])
+        seconds = instants.astype(np.int64)
+        nominal = seconds + _offsets_of(found)
+        days = nominal // _DAY_SECONDS + _EPOCH_DAYS
         if (
             any(each.decision is not Decision.EXACT for each in found)
-            or (
-                (days < _FIRST_DAY) | (days > _LAST_DAY) | (nominal.astype(np.int64) % _SECOND != 0)
-            ).any()
+            or ((days < _FIRST_DAY) | (days > _LAST_DAY) | (seconds != instants)).any()
         ):
             return None
-        offsets = np.array([each.utc_offset for each in found], dtype="timedelta64[us]")
-        due = (nominal - offsets - _POSTGRES_EPOCH).astype(np.int64)
-        cycles = _cycles_of(nominal)
-        dates = np.datetime_as_string(nominal, unit="D").tolist()
+        due = (seconds - _POSTGRES_SECONDS) * _SECOND
+        dates, times = days.tolist(), (nominal % _DAY_SECONDS).tolist()
+        date_of = {day: date.fromordinal(day).isoformat() for day in set(dates)}
+        time_of = {seconds: _time_text(seconds) for seconds in set(times)}
         begin, key, middle, end = self._id_begin, self._key, self._middle, self._end
-        digests = [
-            sha256(f"{begin}{cycle}{SEPARATOR}{day}".encode()).digest()
-            for cycle, day in zip(cycles, dates, strict=True)
-        ]
-        texts = [hash(f"{key}{cycle}{middle}{cycle}{end}".encode()) for cycle in cycles]
+        digests: list[bytes] = []
+        texts: list[int] = []
+        for day, seconds_of_day in zip(dates, times, strict=True):
+            text = date_of[day]
+            cycle = f"{text}{time_of[seconds_of_day]}"
+            digests.append(sha256(f"{begin}{cycle}{SEPARATOR}{text}".encode()).digest())
+            texts.append(hash(f"{key}{cycle}{middle}{cycle}{end}".encode()))
         high, low = ids_of(days, digests)
         nothing = np.zeros(len(found), dtype=np.int64)
         terms = all_mixed(
@@ -164,18 +183,65 @@ class PlainSchedule:
         }
 
 
+def put_plain_schedules(
+    rows: PlainRows,
+    schedules: Sequence[PlainSchedule],
+    extract: SourceTotals,
+    failed: dict[int, str],
+) -> Iterator[LeftSpan]:
+    """Put what schedules owe as columns, in units of some days; yield what needs drafts.
+
+    `failed` gets the reason of each version that cannot be expanded, by definition number.
+    """
+    for start, end in _unit_spans(schedules):
+        parts = [(each, part) for each in schedules if (part := each.within(start, end))]
+        name = ("schedules", hash(tuple((each.version.fingerprint, part) for each, part in parts)))
+        unit = rows.take(name)
+        if unit is None:
+            left: list[tuple[int, Span]] = []
+            for place, (schedule, part) in enumerate(parts):
+                spans: list[Span] = []
+                try:
+                    for days, columns in schedule.expand(*part, spans):
+                        rows.add(days, columns)
+                except (InvalidInput, WindowTooLarge) as refusal:
+                    failed[schedule.version.definition_no] = refusal.message
+                    name = object()  # the next pass says so again
+                left += [(place, span) for span in spans]
+            unit = rows.finish(name, left)
+        extract.add_rows(*unit.totals)
+        yield from ((parts[place][0], *span) for place, span in unit.left)
+
+
+def _unit_spans(schedules: Sequence[PlainSchedule]) -> Iterator[Span]:
+    """Yield spans that have all occurrences, with some 250,000 each: a power of two of days.
+
+    So they stay the same in the next pass, except for the last.
+    """
+    spans = [each for each in schedules if each.start < each.end]
+    if not spans:
+        return
+    start, end = min(each.start for each in spans), max(each.end for each in spans)
+    a_day = sum(each.estimate() for each in spans) / max((end - start) / _A_DAY, 1.0)
+    length = 1
+    while length < _UNIT_DAYS_MAX and 2 * length * a_day < _UNIT_OCCURRENCES:
+        length *= 2
+    number = (start - _EPOCH) // (length * _A_DAY)
+    while (begin := _EPOCH + number * length * _A_DAY) < end:
+        number += 1
+        yield begin, begin + length * _A_DAY
+
+
 def _later(due: Column, by: int | None) -> Column:
     return np.full(len(due), NO_INSTANT) if by is None else due + by
 
 
-def _cycles_of(nominal: npt.NDArray[np.datetime64]) -> list[str]:
-    """Return local times without microseconds as `schedule_drafts.cycle_of` does."""
-    seconds = nominal.astype("datetime64[s]").astype(np.int64) % _MINUTE
-    if not seconds.any():
-        return np.datetime_as_string(nominal, unit="m").tolist()
-    return [
-        text if second else text[:-_SECOND_CHARS]
-        for text, second in zip(
-            np.datetime_as_string(nominal, unit="s").tolist(), seconds.tolist(), strict=True
-        )
-    ]
+def _offsets_of(found: tuple[Occurrence, ...]) -> Column:
+    """Return the offsets from UTC in force, in seconds."""
+    seconds = {offset: offset // _A_SECOND for offset in {each.utc_offset for each in found}}
+    return np.array([seconds[each.utc_offset] for each in found], dtype=np.int64)
+
+
+def _time_text(seconds: int) -> str:
+    """Return a time of day as `schedule_drafts.cycle_of` does."""
+    return cycle_of(_MIDNIGHT + timedelta(seconds=seconds))[_DATE_CHARS:]

@@ -46,6 +46,16 @@ class DefinitionSpan:
     failure: str | None = None
     periods: tuple[CalendarPeriod, ...] = ()
 
+    @property
+    def fingerprint(self) -> tuple[object, ...]:
+        """Return what plain rows of the version depend on, within one process."""
+        has_calendars = bool(self.periods)
+        return self.definition_no, self.definition.digest, self.effective_from, has_calendars
+
+    def failed(self, reason: str) -> FailedVersion:
+        """Return the version as one that could not be expanded."""
+        return FailedVersion(*self.key, self.name, self.number, reason)
+
     def definition_at(self, instant: datetime) -> Definition:
         """Return the definition with the calendar that counted for an instant."""
         index = bisect_right(self.periods, instant, key=attrgetter("from_at"))

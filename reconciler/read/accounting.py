@@ -1,6 +1,6 @@
-"""The accounting identity beside the cache: only partitions that may have changed are counted."""
+"""The accounting identity of a pass: the items that it compared, and where the open ones are."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -9,7 +9,6 @@ from dueledger.ledger.store import Connection, items
 from dueledger.ledger.store.items import Accounting
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.tallies import KindTally
-from dueledger.reconciler.windows import DateRange
 
 
 class OpenCounts(NamedTuple):
@@ -21,46 +20,32 @@ class OpenCounts(NamedTuple):
     reviews: int = 0
 
 
-async def read_accounting_beside_cache(
-    connection: Connection,
-    kinds: Iterable[KindKey],
-    cached: Mapping[KindKey, KindTally],
-    unread: Iterable[DateRange],
+async def read_accounting_beside(
+    connection: Connection, kinds: Iterable[KindKey], tallies: Mapping[KindKey, KindTally]
 ) -> list[Accounting]:
-    """Return the accounting: cached counts, and the rest read in one snapshot.
+    """Return the accounting by the tallies of a pass over the whole ledger.
 
-    `unread` are the dates that are not cached. What changed since gives a difference. So on a
-    difference the caller has to count everything.
+    What changed since an item was read gives a difference. So on a difference the caller has to
+    count everything in one snapshot.
     """
-    counted: defaultdict[KindKey, Counter[str]] = defaultdict(Counter[str])
-    for key, tally in cached.items():
-        counted[key]["items"] += tally.open
-        for event, count in tally.ended.items():
-            _count(counted[key], event, count)
-    async with connection.transaction(isolation="repeatable_read", readonly=True):
-        for window in unread:
-            for row in await items.count_items_by_ending(
-                connection, window.from_date, window.to_date
-            ):
-                _count(counted[row["tenant"], row["kind"]], row["event"], row["items"])
-        open_items = {
-            (tenant, kind): OpenCounts(*counts)
-            for tenant, kind, *counts in await items.count_open_items(connection)
-        }
+    open_items = {
+        (tenant, kind): OpenCounts(*counts)
+        for tenant, kind, *counts in await items.count_open_items(connection)
+    }
+    counted = {key: _columns(tally) for key, tally in tallies.items()}
+    nothing = _columns(KindTally())
     return [
-        Accounting(*key, **_columns(counted[key]), **open_items.get(key, OpenCounts())._asdict())
+        Accounting(*key, **counted.get(key, nothing), **open_items.get(key, OpenCounts())._asdict())
         for key in sorted({*kinds, *counted, *open_items})
     ]
 
 
-def _count(columns: Counter[str], event: int | None, count: int) -> None:
-    columns["items"] += count
-    if event is not None:
-        columns[TransitionEvent(event).label] += count
-
-
-def _columns(counts: Counter[str]) -> dict[str, int]:
+def _columns(tally: KindTally) -> dict[str, int]:
+    counts = Counter({TransitionEvent(event).label: ended for event, ended in tally.ended.items()})
     return {
-        name: counts[name]
-        for name in ("items", "completed", "cancelled", "superseded", "skipped", "written_off")
+        "items": tally.open + sum(tally.ended.values()),
+        **{
+            name: counts[name]
+            for name in ("completed", "cancelled", "superseded", "skipped", "written_off")
+        },
     }

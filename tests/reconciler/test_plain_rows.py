@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.reconciler.columns.expected_columns import PlainWindow, expected_columns
-from dueledger.reconciler.columns.plain_rows import PlainRows
+from dueledger.reconciler.columns.plain_rows import KeptRows, PlainRows
 from dueledger.reconciler.columns.terms import SEPARATOR
 from dueledger.reconciler.expect.events import ExpectedEventRules
 from dueledger.reconciler.expect.expected_rows import event_rows, occurrence_row
 from dueledger.reconciler.expect.plain_events import InboxPage, PlainRules
-from dueledger.reconciler.expect.plain_schedules import PlainSchedule
+from dueledger.reconciler.expect.plain_schedules import PlainSchedule, put_plain_schedules
 from dueledger.reconciler.expect.schedules import expected_drafts, schedule_drafts
 from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.sources import SourceTotals
@@ -87,17 +87,14 @@ def test_occurrences_as_columns_and_those_left_are_those_of_the_drafts(name: str
     version = span(7, {"business_key": "tick", **SCHEDULES[name]})
     end = START + timedelta(days=300 if name != "minutes" else 45)
     drafts = [*expected_drafts(version, end)]
-    plain = PlainSchedule.of(version)
-    left: list[Any] = []
-    with PlainRows() as rows:
-        totals = SourceTotals()
-        for days, columns in plain.expand(START, end, left) if plain else ():
-            totals.add_rows(*rows.add(days, columns))
-        count = totals.row_count
-        for each in left if plain else [(START, end)]:
-            for draft, _ in schedule_drafts(version, *each):
-                totals.add(draft.id.bytes)
-        found = rows_of(rows, [7])
+    plain = PlainSchedule.of(version, end)
+    kept, totals = KeptRows(), SourceTotals()
+    rows = PlainRows(kept)
+    left = [*put_plain_schedules(rows, [plain] if plain else [], totals, {})]
+    count, found = totals.row_count, rows_of(rows, [7])
+    for start, until in [each[1:] for each in left] if plain else [(START, end)]:
+        for draft, _ in schedule_drafts(version, start, until):
+            totals.add(draft.id.bytes)
     ids = {row[:2] for row in found}
     rows_of_drafts = [occurrence_row(7, *each, is_live=True) for each in drafts]
     of_drafts = compared(expected_columns(rows_of_drafts, {version.key: 1}, None))
@@ -187,9 +184,10 @@ def test_items_of_events_as_columns_and_those_left_are_those_of_the_rules(
         ],
     )
     left = plain.add(page)
-    with PlainRows() as rows:
-        totals = plain.batch.put(rows)
-        found = rows_of(rows, [1, 2, 3])
+    rows = PlainRows(KeptRows())
+    plain.batch.put(rows)
+    totals = rows.finish("a unit").totals
+    found = rows_of(rows, [1, 2, 3])
     of_rules = [
         row
         for event in inbox

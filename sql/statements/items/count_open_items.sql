@@ -11,7 +11,10 @@ open_counts as (
     count(*) filter (where o.state = 2 /* Claimed */) as handed_out,
     count(*) filter (where o.state = 3 /* Running */) as running
   from ledger.open_item o
-  join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
+  -- One look-up for each: the planner overestimates the view, and would read all items.
+  cross join lateral (
+    select i.flow_no from ledger.due_item i where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0
+  ) i
   group by i.flow_no
 )
 select k.tenant, k.name as kind,
