@@ -12,6 +12,7 @@ from dueledger.ledger.finding_types import FindingType, RepairAction, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items, read_accounting, withdraw_items
 from dueledger.reconciler import PassScope, Reconciler, ReconcilerSources, SqlEvidence
 from dueledger.reconciler.sources import PopulationBounds, SourceTotals
@@ -86,7 +87,7 @@ async def test_g11_each_effect_is_of_an_item_that_is_completed_and_of_one_only(
         [draft.id for draft in cancelled],
         event=TransitionEvent.CANCELLED,
         reason="sold",
-        actor_no=actor_no,
+        actor_no=await register_actor(frozen, "person:ann", ActorKind.PERSON),
     )
     stranger = uuid4()
     await book(domain, *running, *waiting, *cancelled, completed[0])
