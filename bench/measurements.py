@@ -227,6 +227,11 @@ async def touch_items(connection: Connection, day: date, count: int) -> None:
     await connection.execute(_statement("touch_items"), day, count)
 
 
+async def read_snapshot_age(connection: Connection, application: str) -> float:
+    """Return for how many seconds the oldest snapshot of an application has been held."""
+    return await connection.fetchval(_statement("read_snapshot_age"), application)
+
+
 async def mark_materialised(connection: Connection, until_at: datetime, tzdata: str) -> None:
     """Say that all schedules are materialised up to an instant."""
     await connection.execute(

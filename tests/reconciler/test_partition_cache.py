@@ -42,6 +42,19 @@ when: {{cron: "0 9 10 * *", timezone: UTC}}
 """
 
 
+BODY = '{{"policy": "P-{}", "term": "1", "on": "2027-04-10"}}'
+EVENT_RULE = """
+definition: renewal
+tenant: acme
+kind: {kind}
+event: PolicyActivated
+business_key: data.policy
+cycle: data.term
+effective_date: data.on
+when: {{relative: P0D, to: effective_date, at: "09:00", timezone: UTC}}
+"""
+
+
 @pytest.fixture
 def at(frozen: Connection, analytic: Pool) -> At:
     """Move business time for the writer and the reconciler."""
@@ -335,6 +348,48 @@ async def test_g11_an_item_without_a_state_unbalances_though_its_row_is_as_it_wa
     for _ in range(2):
         seen = await tick(reconciler)
         assert (seen.cached_items, seen.found) == (4, {FindingType.UNBALANCED: 1})
+
+
+@pytest.mark.damages
+async def test_g11_an_event_that_changed_after_its_page_was_kept_is_applied_again(
+    frozen: Connection,
+    make_reconciler: Make,
+    land: Callable[..., Awaitable[None]],
+    kind: str,
+    at: At,
+    actor_no: int,
+) -> None:
+    (definition,) = load_definitions(EVENT_RULE.format(kind=kind), source="test")
+    await define(
+        frozen,
+        definition.normalised(),
+        tenant="acme",
+        name=definition.definition,
+        kind=kind,
+        event_type=definition.event,
+        effective_from=NOON - timedelta(days=1),
+        actor_no=actor_no,
+    )
+    await land("PolicyActivated", *(BODY.format(n) for n in range(3)), at=NOON)
+    await at(NOON + MINUTE)
+    reconciler = make_reconciler()
+    assert (await tick(reconciler)).found == {FindingType.MISSING: 3}
+    (kept,) = reconciler.cache.rows.units.values()
+    assert (await tick(reconciler)).expected_count == 3
+    assert list(reconciler.cache.rows.units.values()) == [kept]
+
+    await frozen.execute(
+        'update ledger.event set body = body || \'{"policy": "P-9"}\' where event_no ='
+        " (select min(event_no) from ledger.event)"
+    )
+    seen = await tick(reconciler)
+
+    (again,) = reconciler.cache.rows.units.values()
+    assert again.totals.hash_total != kept.totals.hash_total
+    whole = await make_reconciler().run_pass()
+    assert (seen.found, seen.missing) == (whole.found, whole.missing)
+    await land("PolicyActivated", BODY.format(10), at=NOON)
+    assert (await tick(reconciler)).expected_count == 4
 
 
 async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(

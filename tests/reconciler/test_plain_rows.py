@@ -22,6 +22,8 @@ from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.sources import SourceTotals
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
+END = START + timedelta(days=30)
+MINUTE = timedelta(minutes=1)
 RULE: dict[str, Any] = {
     "event": "PolicyActivated",
     "business_key": "data.policy",
@@ -201,6 +203,35 @@ def test_items_of_events_as_columns_and_those_left_are_those_of_the_rules(
         assert not [
             event for event in inbox if event["body"] == usual and event["event_no"] in left
         ]
+
+
+def test_units_are_taken_as_long_as_they_are_needed_and_the_file_stays_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dueledger.reconciler.columns.plain_rows._UNUSED_BYTES_MAX", 0)
+    monkeypatch.setattr("dueledger.reconciler.expect.plain_schedules._UNIT_OCCURRENCES", 10_000)
+    kept = KeptRows()
+    schedule = PlainSchedule.of(span(7, {"business_key": "tick", **SCHEDULES["minutes"]}), END)
+    assert schedule is not None
+
+    def put(end: datetime) -> tuple[PlainRows, SourceTotals]:
+        rows, totals = PlainRows(kept), SourceTotals()
+        schedule.end = end
+        assert [*put_plain_schedules(rows, [schedule], totals, {})] == []
+        return rows, totals
+
+    before, _ = put(END)
+    kept.keep(before.units)
+    again, totals = put(END)
+    assert again.units == before.units
+    assert rows_of(again, [7]) == rows_of(before, [7])
+    assert totals.row_count == sum(again.counts.values()) == (END - START) // MINUTE
+    later, _ = put(END + MINUTE)
+    assert len(again.units.keys() - later.units.keys()) <= 1
+    assert len(later.units.keys() - again.units.keys()) == 1
+    kept.keep({name: later.units[name] for name in list(later.units)[:1]})
+    assert kept.units == {}, "most of its file was of no use"
+    assert put(END)[0].counts == again.counts
 
 
 def try_dump(body: dict[str, Any]) -> bytes | None:
