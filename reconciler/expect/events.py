@@ -158,7 +158,8 @@ def draft_effects(
     try:
         return find_effects(definition_no, definition, event)
     except InvalidInput as refusal:
-        refused[str(refusal)[:REASON_CHARS_MAX]] += 1
+        reason = f"{row['type']} of {row['tenant']}: {refusal}"
+        refused[reason[:REASON_CHARS_MAX]] += 1
         return []
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.expect.expectation import EVENTS, Expectation
 from dueledger.reconciler.find.findings import WHOLE_LEDGER, Finding, FindingSubject
 
 LATE_EVENTS_MAX: Final = 100_000
@@ -18,7 +18,7 @@ async def find_event_findings(
     ignored: Collection[tuple[str, str]],
     findings_max: int,
 ) -> list[Finding]:
-    """Return the types of events that nobody read, and the items whose events came late.
+    """Return the types of events that nobody read, those a rule refuses, and late arrivals.
 
     `ignored` are tenant and type of events that no rule has to read. Of a tenant of which a
     definition failed it is not known what its rules read.
@@ -33,8 +33,23 @@ async def find_event_findings(
     unknown = {failed.tenant for failed in expectation.failures}
     unmatched = await reconciled_rows.list_unmatched_events(connection, spans, findings_max + 1)
     late = await reconciled_rows.list_late_arrivals(connection, LATE_EVENTS_MAX, findings_max + 1)
-    found = [_unmatched(row) for row in unmatched if row["tenant"] not in unknown]
-    return found + [_late_arriving(row) for row in late]
+    refused = expectation.reads[EVENTS].extract.skipped
+    return [
+        *(_unmatched(row) for row in unmatched if row["tenant"] not in unknown),
+        *(_unreadable(reason, count) for reason, count in refused.items()),
+        *(_late_arriving(row) for row in late),
+    ]
+
+
+def _unreadable(reason: str, count: int) -> Finding:
+    events = "event of the inbox was" if count == 1 else "events of the inbox were"
+    return Finding(
+        FindingType.EVENT_UNMATCHED,
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, reason),
+        f"{count:,} {events} not applied, because the rule in force cannot read them: {reason}",
+        expected={"read_by_a_rule": True},
+        actual={"count": count, "reason": reason},
+    )
 
 
 def _unmatched(row: Record) -> Finding:

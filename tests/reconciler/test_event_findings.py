@@ -93,6 +93,19 @@ async def test_g11_events_that_no_rule_read_are_one_finding_by_tenant_and_type(
     }
 
 
+async def test_g11_an_event_of_the_inbox_that_its_rule_refuses_is_a_finding(
+    frozen: Connection, make_reconciler: Make, kind: str, land: Land, actor_no: int
+) -> None:
+    await define_rule(frozen, kind, actor_no)
+    await land("PolicyActivated", '{"policy":"P-1"}', '{"policy":"P-2"}')
+
+    assert (await make_reconciler().run_pass()).found == {FindingType.EVENT_UNMATCHED: 1}
+
+    [finding] = await findings.list_findings(frozen)
+    assert finding["actual"]["count"] == 2
+    assert "PolicyActivated of acme" in finding["sentence"]
+
+
 async def test_g11_an_event_after_its_due_time_was_complete_is_carried_and_never_open(
     frozen: Connection, make_reconciler: Make, kind: str, land: Land, actor_no: int
 ) -> None:
