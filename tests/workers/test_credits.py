@@ -304,3 +304,33 @@ async def test_a_worker_wants_less_by_what_lies_in_front_of_it_beyond_its_credit
     assert await granted(A=5_000) == [0, 100]
     assert await granted(A=160) == [40, 100]
     assert await granted(A=0) == [100, 100]
+
+
+@pytest.mark.parametrize("reads_all", [False, True])
+async def test_a_worker_wants_less_by_what_it_has_not_read_and_by_what_it_buffers(
+    site: Site, make_drafts: MakeDrafts, *, reads_all: bool
+) -> None:
+    few = {} if reads_all else {"worker_buffer_items_max": 25, "worker_poll_records_max": 1}
+    handlers, gate = Handlers(), asyncio.Event()
+
+    @handlers.on(site.kind, concurrency=50, timeout_seconds=30)
+    async def wait(item: DueItem) -> Verdict:
+        del item
+        await gate.wait()
+        return Completed()
+
+    for number in range(5):  # of one partition: the small buffer takes one of them at a time
+        await site.emit(make_drafts(50, prefix=f"batch-{number}", partition_key="one"))
+        await site.allocate()
+    await site.work(handlers, **few)
+
+    async def wants_none() -> bool:
+        return list((await site.credits()).values()) == [0]
+
+    await site.eventually(wants_none)
+    gate.set()
+
+    async def wants_again() -> bool:
+        return await site.completed() == 250 and min((await site.credits()).values()) > 0
+
+    await site.eventually(wants_again)
