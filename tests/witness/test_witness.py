@@ -147,6 +147,17 @@ def test_the_kernel_ends_what_takes_more_cpu_time_however_long_is_waited(
     assert str(found).endswith("gave no answer within 0.2 s")
 
 
+def test_a_library_that_waits_without_cpu_time_is_ended_and_gives_no_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waiting = GREEDY.replace("bytes(1 << 30)", "import signal; signal.pause()")
+    (tmp_path / "croniter.py").write_text(waiting, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Witness(0.05) as witness:
+        found = witness.ask(cron("30 2 * * *"), SINCE)
+    assert str(found).endswith("gave no answer within 0.05 s")
+
+
 def test_a_library_that_takes_too_much_memory_ends_and_gives_no_answer(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
