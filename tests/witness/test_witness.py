@@ -72,6 +72,7 @@ def rrule(text: str, **fields: object) -> Rrule:
         (cron("0 9 15,L-3 2,3 mon", day_rule="all"), "dateutil"),
         (rrule("FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1"), "dateutil"),
         (rrule("FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR;BYSETPOS=1"), "dateutil"),
+        (rrule("FREQ=WEEKLY;WKST=SU;BYDAY=SU,WE;BYSETPOS=1"), "dateutil"),
         (rrule("FREQ=DAILY;COUNT=10"), "dateutil"),
         (rrule("FREQ=DAILY;UNTIL=20270601T000000Z"), "dateutil"),
         (rrule("FREQ=DAILY", rdate=["2027-03-02T10:00"], exdate=["2027-03-03T18:00"]), "dateutil"),
