@@ -1,5 +1,9 @@
 """One finding and one repair, as the report has them."""
 
+from typing import cast
+
+import orjson
+
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType
 from dueledger.ledger.store import Record
 from dueledger.reconciler.finding_row import FindingRow
@@ -23,8 +27,8 @@ def finding_detail(row: FindingRow) -> model.FindingDetail:
         effective_date=row["effective_date"],
         due_at=row["due_at"],
         sentence=row["sentence"],
-        expected=row["expected"],
-        actual=row["actual"],
+        expected=_facts(row["expected"]),
+        actual=_facts(row["actual"]),
         first_seen_at=row["first_seen_at"],
         last_seen_at=row["last_seen_at"],
         closed_at=row["closed_at"],
@@ -36,6 +40,7 @@ def finding_detail(row: FindingRow) -> model.FindingDetail:
 
 def repair_detail(row: Record) -> model.RepairDetail:
     """Return a repair as the report has it."""
+    command = row["command"]
     return model.RepairDetail(
         id=row["id"],
         finding_id=row["finding_id"],
@@ -44,16 +49,16 @@ def repair_detail(row: Record) -> model.RepairDetail:
         kind=row["kind"],
         subject=row["subject"],
         action=row["action"],
-        would=row["command"]["would"],
-        before=row["command"]["before"],
-        after=row["command"]["after"],
+        would=command.get("would", ""),
+        before=command.get("before", ""),
+        after=command.get("after", ""),
         status=row["status"],
         proposed_by=row["proposed_by"],
         held_because=row["held_because"],
         approved_by=row["approved_by"],
         executed_at=row["executed_at"],
         executed_by=row["executed_by"],
-        outcome=row["outcome"],
+        outcome=_facts(row["outcome"]) if row["outcome"] else None,
     )
 
 
@@ -78,3 +83,14 @@ def planned_detail(repair: PlannedRepair) -> model.RepairDetail:
         executed_by=None,
         outcome=None,
     )
+
+
+def _facts(value: object) -> dict[str, model.Fact]:
+    """Return one side of a finding's evidence. Rows that no pass wrote may have any JSON."""
+    named = cast("dict[str, object]", value) if isinstance(value, dict) else {"value": value}
+    return {
+        name: each
+        if isinstance(each, str | int | float | bool | None)
+        else orjson.dumps(each).decode()
+        for name, each in named.items()
+    }

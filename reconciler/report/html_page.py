@@ -1,5 +1,6 @@
 """The report as one HTML file: without scripts or links, printable, in the reader's theme."""
 
+import re
 from datetime import datetime
 from typing import Final, cast
 
@@ -12,6 +13,9 @@ from dueledger.reconciler.report.model import AccountingRow, KindChecks, Reconci
 
 RULES_MAX: Final = 500
 """Versions that the page lists; the JSON has all of them."""
+
+_WORD_ENDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[-_./:])(?=\w)")
+"""Where a name such as PolicyRenewalDue or due.PolicyRenewalDue has another word."""
 
 _STATES: Final = (
     *(
@@ -65,6 +69,11 @@ def _word(value: str) -> str:
     return value.replace("_", " ")
 
 
+def _words(name: str) -> list[str]:
+    """Return the words of a name, between which a line may break."""
+    return _WORD_ENDS.split(name)
+
+
 def _visible(value: object) -> object:
     """Return data in characters that can be seen. Markup is the template's own."""
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
@@ -79,5 +88,11 @@ _ENVIRONMENT: Final = Environment(
     lstrip_blocks=True,
 )
 cast("dict[str, object]", _ENVIRONMENT.filters).update(
-    number=_number, instant=_instant, seconds=_seconds, shares=_shares, word=_word
+    number=_number,
+    instant=_instant,
+    seconds=_seconds,
+    shares=_shares,
+    word=_word,
+    words=_words,
+    age=span,
 )

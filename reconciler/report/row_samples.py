@@ -19,9 +19,10 @@ from dueledger.ledger.finding_types import (
 from dueledger.reconciler.report.csv_list import CsvList
 from dueledger.reconciler.report.model import FindingDetail, RepairDetail, SummaryRow
 
-SAMPLES_OF_TYPE: Final = 100
-SAMPLES_MAX: Final = 800
-REPAIRS_MAX: Final = 200
+OPEN_OF_TYPE: Final = 100
+CLOSED_OF_TYPE: Final = 20
+SAMPLES_MAX: Final = 500
+REPAIRS_MAX: Final = 100
 _SEVERITIES: Final = {severity: rank for rank, severity in enumerate(reversed(Severity))}
 
 
@@ -53,7 +54,7 @@ class FindingSamples:
             self._counts.setdefault(each.type, Counter())[each.resolution] += 1
             self._oldest.setdefault(each.type, each.first_seen_at)
             samples = self._samples.setdefault((is_open, each.type), [])
-            if len(samples) < SAMPLES_OF_TYPE:
+            if len(samples) < (OPEN_OF_TYPE if is_open else CLOSED_OF_TYPE):
                 samples.append(each)
 
     def summary(self) -> list[SummaryRow]:

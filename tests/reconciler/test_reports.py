@@ -1,9 +1,11 @@
 """What a report says that findings alone do not."""
 
 import csv
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import date, timedelta
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
 
@@ -235,3 +237,56 @@ async def test_g11_a_report_has_the_findings_and_repairs_of_its_period_whoever_f
     assert before.statement == report.statement.model_copy(
         update={"sentence": before.statement.sentence}
     )
+
+
+class TableBoxes(HTMLParser):
+    """Finds the classes of the element around each table of a page, and what it loads or runs."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.boxes: list[str] = []
+        self.active: list[str] = []
+        self._around = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "table":
+            self.boxes.append(self._around)
+        if tag in {"script", "link", "img", "iframe"} or "href" in given or "src" in given:
+            self.active.append(tag)
+        self._around = given.get("class") or ""
+
+
+async def test_each_table_scrolls_in_a_box_of_its_own_and_is_printed_with_its_totals_once(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    """Seen at 400, 768 and 1440 pixels, in both color schemes and as a PDF, with 25,000 rows."""
+    drafts = make_drafts(2, due_at=NOON)
+    await owe(drafts)
+    await emit_items(frozen, drafts[:1], actor_no=actor_no)
+    await complete_all()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
+
+    page = render_page(await reconciler.report(await reconciler.plan()))
+
+    parsed = TableBoxes(page)
+    headings = ("Accounting", "Checks", "Findings", "Finding by finding", "Repairs", "Timeliness")
+    assert all(f"<h2>{each}</h2>" in page for each in headings)
+    assert len(parsed.boxes) >= len(headings)
+    assert {box.split()[0] for box in parsed.boxes} == {"wide"}
+    assert parsed.active == []
+    style, _, printed = page.partition("</style>")[0].partition("@media print")
+    assert ".wide { overflow-x: auto; }" in style
+    widths = [int(each) for each in re.findall(r"(?<!-)width: (\d+)px", style)]
+    assert max(widths, default=0) < 400
+    assert "tfoot { display: table-row-group; }" in printed
+    assert "thead { display: table-header-group; }" in printed
+    assert "counter(page) " in printed
