@@ -16,7 +16,9 @@ from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.witnessed import list_witnessed
 from dueledger.ledger.witness import Agreement
-from dueledger.reconciler import Reconciler
+from dueledger.reconciler import PassLimits, PassScope, Reconciler
+from dueledger.reconciler.memory_record import MemoryRecord
+from dueledger.reconciler.reconciliation_pass import ReconciliationPass
 from dueledger.reconciler.second_opinion import CPU_SHARE, SecondOpinion
 from tests.witness.broken import (
     forget_windows,
@@ -131,6 +133,16 @@ async def test_g11_one_lost_occurrence_of_a_thousand_is_found_by_the_reconciler_
     wrong = losing(definitions, NOON)
     assert wrong
     lose_one_of_a_thousand(breaking)
+    read_only = ReconciliationPass(
+        reconciler.pool,
+        reconciler.sources,
+        record=MemoryRecord(),
+        scope=PassScope(),
+        limits=PassLimits(),
+        second_opinion=SecondOpinion(PLENTY / CPU_SHARE, credit_max=PLENTY),
+    )
+    assert (await read_only.run()).found[FindingType.DISAGREES] == len(wrong)
+    assert await disagreeing(frozen, open_only=False) == await list_witnessed(frozen) == []
     result = await reconciler.run_pass()
     assert result.found[FindingType.DISAGREES] == len(wrong)
     assert await subjects(frozen) == {f"{name}, version 1" for name in wrong}
