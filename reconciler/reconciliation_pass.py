@@ -187,7 +187,7 @@ class ReconciliationPass:
             expectation.expedited,
             await reconciled_rows.list_open_item_nos(connection),
             EndingGrounds(
-                expectation.withdrawn.of_subject,
+                expectation.withdrawals_of,
                 expectation.replaced_versions,
                 expectation.missed_after,
                 tzdata_version(),

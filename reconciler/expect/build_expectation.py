@@ -209,6 +209,7 @@ def _put_events_as_they_are(
             read.extract.add(row[ID])
             expectation.spool.add(row[DAY], row)
         expectation.withdrawn.add(order_of(event), effects)
+        expectation.withdrawn_later.add(order_of(event), rules.read_later(event))
 
 
 async def _put_population(

@@ -140,6 +140,24 @@ class ExpectedEventRules:
         effects.sort(key=attrgetter("definition_no"))
         return effects
 
+    def read_later(self, row: Record) -> list[RuleEffect]:
+        """Return what the next version that reads the type makes of a row that none in force read.
+
+        The intake applies it so once another event of the subject comes: what it withdraws counts.
+        """
+        effects: list[RuleEffect] = []
+        for versions_of_name in self.by_type.get((row["tenant"], row["type"]), ()):
+            in_force = _in_force(versions_of_name, row["received_at"])
+            if in_force is not None and row["type"] in in_force.definition.event_types:
+                continue
+            for version in versions_of_name:
+                is_later = version.effective_from > row["received_at"]
+                if is_later and row["type"] in version.definition.event_types:
+                    number, definition = version.definition_no, version.definition
+                    effects += draft_effects(number, definition, row, Counter())
+                    break
+        return effects
+
 
 def draft_effects(
     definition_no: int, definition: Definition, row: Record, refused: Counter[str]

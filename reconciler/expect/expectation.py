@@ -13,8 +13,8 @@ from itertools import chain, pairwise
 from typing import Final
 
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.rules.event_issues import first_cycle
+from dueledger.ledger.rules.drafts import ItemDraft, ItemSubject
+from dueledger.ledger.rules.event_issues import Withdrawal, first_cycle
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
 from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.columns.expected_columns import PlainWindow
@@ -77,6 +77,7 @@ class Expectation:
     reads: list[SourceRead]
     failures: list[FailedVersion] = field(default_factory=list[FailedVersion])
     withdrawn: WithdrawalIndex = field(default_factory=WithdrawalIndex)
+    withdrawn_later: WithdrawalIndex = field(default_factory=WithdrawalIndex)
     complete: set[KindKey] = field(default_factory=set[KindKey])
     single: set[KindKey] = field(default_factory=set[KindKey])
     horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
@@ -117,6 +118,14 @@ class Expectation:
         A definition names only its own: all that a schedule makes, all that events make.
         """
         return (tenant, kind) in self.complete
+
+    def withdrawals_of(self, subject: ItemSubject) -> Sequence[Withdrawal]:
+        """Return what may have ended items of a subject.
+
+        Also what only a version after its receipt reads: it ends none by itself.
+        """
+        later = self.withdrawn_later.of_subject(subject)
+        return [*self.withdrawn.of_subject(subject), *later]
 
     def is_single(self, tenant: str, kind: str) -> bool:
         """Return whether a source owes one item of the kind for a business key and date."""
