@@ -195,17 +195,11 @@ CREATE FUNCTION ledger.digest_document() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 begin
-  new.digest := ledger.document_digest(new.document);
+  new.digest := ledger.version_digest(new);
   return new;
 end $$;
 
-COMMENT ON FUNCTION ledger.digest_document() IS 'Trigger: records the digest of an inserted document.';
-
-CREATE FUNCTION ledger.document_digest(document jsonb) RETURNS text
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-    RETURN encode(sha256(convert_to((document)::text, 'UTF8'::name)), 'hex'::text);
-
-COMMENT ON FUNCTION ledger.document_digest(document jsonb) IS 'SHA-256 of a document''s text, in hex.';
+COMMENT ON FUNCTION ledger.digest_document() IS 'Trigger: records the digest of an inserted version.';
 
 CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1572,6 +1566,37 @@ CREATE FUNCTION ledger.usable_traceparent(traceparent text) RETURNS text
 
 COMMENT ON FUNCTION ledger.usable_traceparent(traceparent text) IS 'The trace context, or null where it is not in the W3C form, as the recommendation asks.';
 
+CREATE TABLE ledger.definition (
+    definition_no bigint NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    version integer NOT NULL,
+    kind text NOT NULL,
+    event_type text,
+    document jsonb NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    actor_no bigint NOT NULL,
+    digest text NOT NULL,
+    CONSTRAINT definition_version_positive CHECK ((version > 0))
+);
+
+COMMENT ON TABLE ledger.definition IS 'Versions of schedules, event rules and declarations of kinds. Never edited: the next version supersedes one.';
+
+COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
+
+COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
+
+COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
+
+COMMENT ON COLUMN ledger.definition.digest IS 'SHA-256 of the version as it was inserted: of one that was changed in place it is another.';
+
+CREATE FUNCTION ledger.version_digest(version ledger.definition) RETURNS text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+    RETURN encode(sha256(convert_to(concat_ws(chr(31), (version).definition_no, (version).tenant, (version).name, (version).version, (version).kind, COALESCE((version).event_type, chr(30)), EXTRACT(epoch FROM (version).effective_from), EXTRACT(epoch FROM (version).created_at), (version).actor_no, ((version).document)::text), 'UTF8'::name)), 'hex'::text);
+
+COMMENT ON FUNCTION ledger.version_digest(version ledger.definition) IS 'SHA-256 of a version, of all its columns, in hex.';
+
 CREATE TABLE ledger.claim (
     fence bigint NOT NULL,
     claimed_at timestamp with time zone NOT NULL,
@@ -2011,31 +2036,6 @@ COMMENT ON TABLE ledger.credit IS 'How many items of a topic each worker wants w
 COMMENT ON COLUMN ledger.credit.worker_no IS 'The worker, as an actor number.';
 
 COMMENT ON COLUMN ledger.credit.granted_until IS 'When the grant ends unless the worker renews it.';
-
-CREATE TABLE ledger.definition (
-    definition_no bigint NOT NULL,
-    tenant text NOT NULL,
-    name text NOT NULL,
-    version integer NOT NULL,
-    kind text NOT NULL,
-    event_type text,
-    document jsonb NOT NULL,
-    effective_from timestamp with time zone NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    actor_no bigint NOT NULL,
-    digest text NOT NULL,
-    CONSTRAINT definition_version_positive CHECK ((version > 0))
-);
-
-COMMENT ON TABLE ledger.definition IS 'Versions of schedules, event rules and declarations of kinds. Never edited: the next version supersedes one.';
-
-COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
-
-COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
-
-COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
-
-COMMENT ON COLUMN ledger.definition.digest IS 'SHA-256 of the document as it was inserted: of one that was changed in place it is another.';
 
 ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.definition_definition_no_seq
@@ -3237,6 +3237,12 @@ GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_upkeep;
 
+GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.definition TO ledger_intake;
+GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
+GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
+
 GRANT INSERT ON TABLE ledger.claim TO ledger_allocator;
 
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_allocator;
@@ -3529,12 +3535,6 @@ GRANT SELECT,INSERT,DELETE ON TABLE ledger.credit TO ledger_worker;
 GRANT UPDATE(items) ON TABLE ledger.credit TO ledger_worker;
 
 GRANT UPDATE(granted_until) ON TABLE ledger.credit TO ledger_worker;
-
-GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.definition TO ledger_intake;
-GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
-GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
-GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.event TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.event TO ledger_intake;

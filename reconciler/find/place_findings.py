@@ -58,7 +58,7 @@ def unfit_place(row: Record, flows: Mapping[int, FlowRules]) -> Finding:
             FindingType.TAMPERED,
             subject,
             f"{what} is {row['state']}, and the row that says so has another flow, ordering key, "
-            "overlap or due time than the item.",
+            "overlap or due time than the item, or an attempt that the journal does not have.",
             expected={"fits": True},
             actual={"fits": False, "state": row["state"]},
         )
@@ -67,8 +67,8 @@ def unfit_place(row: Record, flows: Mapping[int, FlowRules]) -> Finding:
     return Finding(
         FindingType.WRONG_DATE,
         subject,
-        f"{what} is due {row['due_at']:%Y-%m-%d %H:%M} UTC, was never started, and waits until "
-        f"{available_at:%Y-%m-%d %H:%M} UTC.",
+        f"{what} is due {row['due_at']:%Y-%m-%d %H:%M} UTC, and may be claimed from "
+        f"{available_at:%Y-%m-%d %H:%M} UTC on.",
         expected={"available_at": row["due_at"].isoformat()},
         actual={"available_at": available_at.isoformat()},
     )

@@ -230,17 +230,17 @@ async def test_g11_a_definition_that_cannot_be_read_is_one_finding_and_stops_no_
     sound = await frozen.fetchrow("select * from ledger.definition")
     assert sound is not None
     await frozen.execute(
-        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}',"""
-        """ digest = ledger.document_digest(document || '{"when":{"cron":"a b"}}')"""
+        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}'; """
+        """update ledger.definition d set digest = ledger.version_digest(d)"""
     )
     assert (await materialiser.tick())["failed"] == 1
     reconciler = make_reconciler()
     assert (await reconciler.run_pass()).found == {FindingType.DEFINITION_FAILED: 1}
     await frozen.execute(
-        "update ledger.definition set document = $2, digest = ledger.document_digest($2)"
-        " where definition_no = $1",
+        "update ledger.definition set document = $2, digest = $3 where definition_no = $1",
         definition_no,
         sound["document"],
+        sound["digest"],
     )
     await materialise(materialiser)
     assert await found_types(reconciler) == set()

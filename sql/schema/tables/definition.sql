@@ -22,23 +22,28 @@ comment on column ledger.definition.event_type is
 comment on column ledger.definition.effective_from is 'When the version comes into force.';
 
 comment on column ledger.definition.digest is
-  'SHA-256 of the document as it was inserted: of one that was changed in place it is another.';
+  'SHA-256 of the version as it was inserted: of one that was changed in place it is another.';
 
-create function ledger.document_digest(document jsonb) returns text
-  language sql immutable strict parallel safe
-  return encode(sha256(convert_to(document::text, 'UTF8')), 'hex');
+create function ledger.version_digest(version ledger.definition) returns text
+  language sql stable strict parallel safe
+  return encode(sha256(convert_to(
+    concat_ws(
+      chr(31), version.definition_no, version.tenant, version.name, version.version, version.kind,
+      coalesce(version.event_type, chr(30)), extract(epoch from version.effective_from),
+      extract(epoch from version.created_at), version.actor_no, version.document::text),
+    'UTF8')), 'hex');
 
-comment on function ledger.document_digest is 'SHA-256 of a document''s text, in hex.';
+comment on function ledger.version_digest is 'SHA-256 of a version, of all its columns, in hex.';
 
 create function ledger.digest_document() returns trigger
   language plpgsql
 as $$
 begin
-  new.digest := ledger.document_digest(new.document);
+  new.digest := ledger.version_digest(new);
   return new;
 end $$;
 
-comment on function ledger.digest_document is 'Trigger: records the digest of an inserted document.';
+comment on function ledger.digest_document is 'Trigger: records the digest of an inserted version.';
 
 create trigger definition_has_digest before insert on ledger.definition
   for each row execute function ledger.digest_document();

@@ -3,4 +3,4 @@
 -- roles: auditor, reconciler
 -- index: none
 -- locks: none
-select o.item_no from ledger.open_item o
+select o.item_no from ledger.open_item o where o.item_no is not null

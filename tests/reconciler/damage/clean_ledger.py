@@ -37,7 +37,13 @@ from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
 from dueledger.ledger.store.items import emit_items, withdraw_items
 from dueledger.ledger.store.partitions import make_event_months, make_partitions
-from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.ledger.store.runs import (
+    Outcome,
+    Settlement,
+    StartResult,
+    settle_runs,
+    start_runs,
+)
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
 from tests.logins import make_logins, with_login
@@ -121,24 +127,28 @@ class CleanLedger:
     letters: str
     actors: dict[ActorKind, int] = field(default_factory=dict[ActorKind, int])
 
-    async def build(self) -> None:
-        """Make all of it."""
+    async def begin(self) -> None:
+        """Make logins, the domain's tables, partitions and actors, at the start of the run."""
         await make_logins(self.connection)
         await self.connection.execute(DOMAIN)
         await self.set_time(START)
         await make_partitions(self.connection, ahead=timedelta(days=62))
         for kind in ActorKind:
             self.actors[kind] = await register_actor(self.connection, f"{kind}:clean", kind)
+
+    async def build(self) -> None:
+        """Make all of it."""
+        await self.begin()
         for document in (*FIRST, letter_declaration(self.letters), PAYMENTS):
-            await self._define(document)
-        await self._materialise(HORIZON)
+            await self.accept(document)
+        await self.materialise(HORIZON)
         for document in LATER:
-            await self._define(document)
+            await self.accept(document)
         await self.set_time(NOW - timedelta(minutes=1))
-        letters = _drafts(self.letters, LETTERS)
-        await self._emit(letters[:LETTERS_BY_KAFKA])
+        letters = drafts_of(self.letters, LETTERS)
+        await self.emit(letters[:LETTERS_BY_KAFKA])
         await asyncio.gather(self._work_by_kafka(), self._fill())
-        await self._emit(letters[LETTERS_BY_KAFKA:])
+        await self.emit(letters[LETTERS_BY_KAFKA:])
         await self.set_time(NOW)
         await self._work_serially()
         await self._work_in_bulk()
@@ -148,7 +158,7 @@ class CleanLedger:
 
     async def _fill(self) -> None:
         """Make the items that are not worked by way of Kafka."""
-        await self._materialise(timedelta(days=1))
+        await self.materialise(timedelta(days=1))
         await self._receive_events()
         await self._emit_all()
         await self.connection.execute("update ledger.kind set grace_seconds = 30 * 86400")
@@ -157,7 +167,7 @@ class CleanLedger:
         """Set business time for this session and those that come after it."""
         await clock.set_clock(self.connection, instant, 0, database=True)
 
-    async def _define(self, document: dict[str, Any]) -> None:
+    async def accept(self, document: dict[str, Any]) -> None:
         definition = parse_definition(document)
         await define(
             self.connection,
@@ -170,7 +180,7 @@ class CleanLedger:
             actor_no=self.actors[ActorKind.PERSON],
         )
 
-    async def _materialise(self, horizon: timedelta) -> None:
+    async def materialise(self, horizon: timedelta) -> None:
         dsn = with_login(self.dsn, "materialiser")
         settings = MaterialiserSettings(
             dsn=SecretStr(dsn),
@@ -187,11 +197,15 @@ class CleanLedger:
     async def _receive_events(self) -> None:
         """Receive what activates policies, of two tenants, and what cancels some of them."""
         events = [
-            _event(tenant, "PolicyActivated", number)
+            event_of(tenant, "PolicyActivated", number)
             for tenant in (ACME, UMBRELLA)
             for number in range(EVENTS)
         ]
-        events += [_event(ACME, "PolicyCancelled", number) for number in range(0, EVENTS, 40)]
+        events += [event_of(ACME, "PolicyCancelled", number) for number in range(0, EVENTS, 40)]
+        await self.receive(events)
+
+    async def receive(self, events: Sequence[DomainEvent]) -> None:
+        """Receive domain events, as the intake does."""
         await make_event_months(self.connection, [START.date()])
         for first in range(0, len(events), EVENTS_A_BATCH):
             async with self.connection.transaction():
@@ -211,8 +225,8 @@ class CleanLedger:
 
     async def _emit_all(self) -> None:
         """Emit as services do; a person cancels some, and the domain says what it owes."""
-        premiums = _drafts("Premium", PREMIUMS)
-        notices = _drafts("Notice", NOTICES)
+        premiums = drafts_of("Premium", PREMIUMS)
+        notices = drafts_of("Notice", NOTICES)
         payments = [
             replace(
                 draft,
@@ -220,9 +234,20 @@ class CleanLedger:
                 partition_key=f"payer-{number % PAYERS:04}",
                 due_at=START + HOUR * (1 + number // PAYERS),
             )
-            for number, draft in enumerate(_drafts("Payment", PAYERS * PAYMENTS_OF_A_KEY))
+            for number, draft in enumerate(drafts_of("Payment", PAYERS * PAYMENTS_OF_A_KEY))
         ]
-        await self._emit([*premiums, *notices, *payments])
+        await self.emit([*premiums, *notices, *payments])
+        await self.owe(premiums)
+        await withdraw_items(
+            self.connection,
+            [draft.id for draft in notices[::100]],
+            event=TransitionEvent.CANCELLED,
+            reason="asked for",
+            actor_no=self.actors[ActorKind.PERSON],
+        )
+
+    async def owe(self, drafts: Sequence[ItemDraft]) -> None:
+        """Let the domain say that it owes these."""
         owed = [
             {
                 "tenant": draft.tenant,
@@ -233,18 +258,11 @@ class CleanLedger:
                 "due_at": draft.due_at,
                 "payload": draft.payload,
             }
-            for draft in premiums
+            for draft in drafts
         ]
         await self.connection.execute(OWE, orjson.dumps(owed).decode())
-        await withdraw_items(
-            self.connection,
-            [draft.id for draft in notices[::100]],
-            event=TransitionEvent.CANCELLED,
-            reason="asked for",
-            actor_no=self.actors[ActorKind.PERSON],
-        )
 
-    async def _emit(self, drafts: Sequence[ItemDraft]) -> None:
+    async def emit(self, drafts: Sequence[ItemDraft]) -> None:
         for first in range(0, len(drafts), BATCH):
             await emit_items(
                 self.connection,
@@ -280,15 +298,16 @@ class CleanLedger:
 
     async def _work_serially(self) -> None:
         """Work what is ordered by key: one of a key at a time; what overlaps is skipped."""
-        while await self._settle_some(serial=True):
+        while await self.settle_some(serial=True):
             pass
 
     async def _work_in_bulk(self) -> None:
         """Complete the rest of what is due; some fail first, some are parked."""
-        while await self._settle_some(serial=False):
+        while await self.settle_some(serial=False):
             pass
 
-    async def _settle_some(self, *, serial: bool) -> int:
+    async def claim_some(self, *, serial: bool) -> list[Claim]:
+        """Claim what is due and serial, or not."""
         connection, worker_no = self.connection, self.actors[ActorKind.WORKER]
         rows = await connection.fetch("select flow_no from ledger.flow order by flow_no")
         flows = [row["flow_no"] for row in rows]
@@ -298,7 +317,7 @@ class CleanLedger:
             else:
                 items = await claim_items(connection, flows, [QUOTA] * len(flows))
             if not items:
-                return 0
+                return []
             chunks = [items[first : first + 1_000] for first in range(0, len(items), 1_000)]
             fences = await next_fences(connection, len(chunks))
             claims = [
@@ -317,15 +336,26 @@ class CleanLedger:
                 for fence, chunk in zip(fences, chunks, strict=True)
             ]
             await record_claims(connection, claims)
-        sizes = [len(claim.item_nos) for claim in claims]
-        starts = await start_runs(
-            connection,
+        return claims
+
+    async def start(self, claims: Sequence[Claim], sizes: Sequence[int]) -> list[StartResult]:
+        """Start so many items of each claim."""
+        return await start_runs(
+            self.connection,
             [claim.id for claim in claims],
             [1] * len(claims),
             sizes,
-            worker_no=worker_no,
+            worker_no=self.actors[ActorKind.WORKER],
             lease_seconds=LEASE_SECONDS,
         )
+
+    async def settle_some(self, *, serial: bool) -> int:
+        """Claim, start and settle what is due; return how much that was."""
+        claims = await self.claim_some(serial=serial)
+        if not claims:
+            return 0
+        sizes = [len(claim.item_nos) for claim in claims]
+        starts = await self.start(claims, sizes)
         settlements: list[Settlement] = []
         for started, claim in zip(starts, claims, strict=True):
             assert started.run is not None
@@ -334,7 +364,8 @@ class CleanLedger:
                 for item_no, attempt in zip(claim.item_nos, claim.attempts, strict=True)
             ]
             settlements.append(Settlement(started.run, outcomes))
-        assert await settle_runs(connection, settlements, worker_no) == []
+        worker_no = self.actors[ActorKind.WORKER]
+        assert await settle_runs(self.connection, settlements, worker_no) == []
         return sum(sizes)
 
 
@@ -346,7 +377,7 @@ def _outcome(item_no: int, attempt: int) -> Outcome:
     return FAILED if item_no % 100 == 3 else COMPLETED
 
 
-def _event(tenant: str, type_: str, number: int) -> DomainEvent:
+def event_of(tenant: str, type_: str, number: int) -> DomainEvent:
     expires = START + timedelta(days=number % 14)
     return DomainEvent(
         tenant,
@@ -368,7 +399,7 @@ def _event(tenant: str, type_: str, number: int) -> DomainEvent:
     )
 
 
-def _drafts(kind: str, count: int) -> list[ItemDraft]:
+def drafts_of(kind: str, count: int) -> list[ItemDraft]:
     """Make items due within the days of the run; about one in fourteen is not due at its end."""
     drafts: list[ItemDraft] = []
     for number in range(count):

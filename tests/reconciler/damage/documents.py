@@ -16,11 +16,11 @@ UMBRELLA: Final = "umbrella"
 SLA: Final = {"complete_within": "P30D"}
 
 
-def _cron(cron: str, timezone: str, **fields: str) -> dict[str, str]:
+def cron_of(cron: str, timezone: str, **fields: str) -> dict[str, str]:
     return {"cron": cron, "timezone": timezone, **fields}
 
 
-def _schedule(name: str, kind: str, when: dict[str, str], **terms: object) -> dict[str, Any]:
+def schedule_of(name: str, kind: str, when: dict[str, str], **terms: object) -> dict[str, Any]:
     return {
         "definition": name,
         "tenant": ACME,
@@ -31,7 +31,7 @@ def _schedule(name: str, kind: str, when: dict[str, str], **terms: object) -> di
     } | terms
 
 
-def _renewal(tenant: str) -> dict[str, Any]:
+def renewal_of(tenant: str) -> dict[str, Any]:
     return {
         "definition": "renewal",
         "tenant": tenant,
@@ -50,27 +50,29 @@ def _renewal(tenant: str) -> dict[str, Any]:
 
 
 FIRST: Final = (
-    _schedule("statements", "Statement", _cron("*/5 * * * *", "UTC"), payload={"text": "monthly"}),
-    _schedule(
+    schedule_of(
+        "statements", "Statement", cron_of("*/5 * * * *", "UTC"), payload={"text": "monthly"}
+    ),
+    schedule_of(
         "reminders",
         "Reminder",
-        _cron("30 * * * *", "Europe/London"),
+        cron_of("30 * * * *", "Europe/London"),
         labels={"channel": "mail"},
     ),
-    _schedule(
-        "rebates", "Rebate", _cron("15 * * * *", "Australia/Sydney", fold="both", gap="skip")
+    schedule_of(
+        "rebates", "Rebate", cron_of("15 * * * *", "Australia/Sydney", fold="both", gap="skip")
     ),
-    _schedule("sweep", "Sweep", _cron("*/20 * * * *", "UTC"), overlap="skip"),
-    _renewal(ACME),
-    _renewal(UMBRELLA),
+    schedule_of("sweep", "Sweep", cron_of("*/20 * * * *", "UTC"), overlap="skip"),
+    renewal_of(ACME),
+    renewal_of(UMBRELLA),
 )
 """Materialised from the start on, before anything is due."""
 
 LATER: Final = (
-    _schedule(
+    schedule_of(
         "valuations",
         "Valuation",
-        _cron("0 * * * *", "America/New_York"),
+        cron_of("0 * * * *", "America/New_York"),
         catch_up={"policy": "all", "window": "P2D"},
     ),
 )

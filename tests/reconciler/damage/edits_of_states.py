@@ -36,7 +36,7 @@ select item_no, effective_date, flow_no, due_at from ledger.due_item where item_
 ADD_REVIEW: Final = """
 insert into ledger.review
   (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
-select item_no, effective_date, flow_no, ledger.now(), 1, 1, 'edited', 1
+select item_no, effective_date, flow_no, ledger.now(), 0, 1, 'edited', 1
 from ledger.due_item where item_no = $1
 """
 HOLD_KEY: Final = """
