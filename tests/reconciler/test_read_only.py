@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
@@ -31,6 +32,7 @@ Settle = Callable[..., Awaitable[None]]
 
 OF_THE_PASS: Final = {"reconciliation_no", "started_at", "duration_seconds", "sources"}
 """Parts of a report that say when and how fast a pass read."""
+OF_THE_FILES: Final = {"findings_file", "repairs_file"}
 TABLES: Final = """
 select c.oid::regclass::text from pg_class c
 where c.relnamespace = 'ledger'::regnamespace and c.relkind = 'r'
@@ -48,7 +50,7 @@ async def digest_of_all(connection: Connection) -> dict[str, str]:
 
 def comparable(report: ReconciliationReport) -> dict[str, Any]:
     """Return what a report says of the ledger."""
-    return report.model_dump(exclude=OF_THE_PASS) | {
+    return report.model_dump(exclude=OF_THE_PASS | OF_THE_FILES) | {
         "sources": [
             source.model_dump(exclude={"duration_seconds", "extracted_at"})
             for source in report.sources
@@ -83,6 +85,7 @@ async def test_g11_a_read_only_pass_under_an_auditor_s_login_says_what_a_writing
     bookings: SqlEvidence,
     complete_all: Settle,
     actor_no: int,
+    tmp_path: Path,
 ) -> None:
     done = [
         replace(draft, complete_by=NOON - timedelta(hours=1))
@@ -127,12 +130,17 @@ async def test_g11_a_read_only_pass_under_an_auditor_s_login_says_what_a_writing
     await damage(frozen, done)
     before = await digest_of_all(frozen)
 
-    read = await reconcile_read_only(settings("auditor"), sources, dry_run=True)
+    read = await reconcile_read_only(
+        settings("auditor"), sources, dry_run=True, report_directory=tmp_path
+    )
 
     assert await digest_of_all(frozen) == before
     written = await reconcile_once(settings("reconciler"), sources, mode="dry_run")
     assert await digest_of_all(frozen) != before
     assert read.report.reconciliation_no is None
+    assert read.files is not None
+    assert read.files.html.name.startswith("reconciliation-read-only-2")
+    assert "<h1>Reconciliation, read-only</h1>" in read.files.html.read_text()
     assert comparable(read.report) == comparable(written.report)
     assert (read.findings_open, read.findings_found) == (
         written.findings_open,
