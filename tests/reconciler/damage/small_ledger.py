@@ -1,0 +1,116 @@
+"""A small clean ledger, with at least one row in each table of the journal."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind
+from dueledger.ledger.store.flows import FlowScope, expedite_items, pause_flows
+from dueledger.ledger.store.items import withdraw_items
+from dueledger.ledger.store.runs import Settlement, settle_runs
+
+from .clean_ledger import BOOK_ENDED, FAILED, PARKED, CleanLedger, drafts_of, event_of
+from .documents import (
+    ACME,
+    NOW,
+    PAYMENTS,
+    SLA,
+    START,
+    cron_of,
+    letter_declaration,
+    renewal_of,
+    schedule_of,
+)
+
+KIND: Final = "Letter"
+PREMIUMS: Final = 20
+LETTERS: Final = 14
+NOTICES: Final = 14
+PAYMENTS_OF_A_KEY: Final = 2
+DOCUMENTS: Final[tuple[dict[str, Any], ...]] = (
+    schedule_of(
+        "statements",
+        "Statement",
+        cron_of("0 */8 * * *", "Europe/London"),
+        payload={"text": "monthly"},
+        labels={"channel": "mail"},
+        smear="PT10M",
+        sla=SLA | {"start_within": "P20D"},
+    ),
+    schedule_of("sweep", "Sweep", cron_of("0 */6 * * *", "UTC"), overlap="skip"),
+    renewal_of(ACME),
+    letter_declaration(KIND),
+    PAYMENTS,
+)
+LATER: Final = (
+    schedule_of("rates", "Rate", cron_of("*/5 * * * *", "UTC"), catch_up={"policy": "latest"}),
+)
+"""So often that what is missed of it is one range."""
+
+OTHER_KEY: Final = """
+insert into ledger.event_other_key
+select tenant, 'P-other', event_no, occurred_at from ledger.event order by event_no limit 1
+"""
+
+
+async def build_small_ledger(connection: Connection, dsn: str) -> None:
+    """Make items of each origin: most completed, some waiting, parked, claimed and running."""
+    ledger = CleanLedger(connection, dsn, "", KIND)
+    await ledger.begin()
+    for document in DOCUMENTS:
+        await ledger.accept(document)
+    await ledger.materialise(timedelta(days=14))
+    await ledger.set_time(NOW - timedelta(minutes=1))
+    for document in LATER:
+        await ledger.accept(document)
+    await ledger.materialise(timedelta(hours=1))
+    events = [event_of(ACME, "PolicyActivated", number) for number in range(20)]
+    events += [event_of(ACME, "PolicyCancelled", number) for number in (3, 17)]
+    await ledger.receive(events)
+    premiums, notices = drafts_of("Premium", PREMIUMS), drafts_of("Notice", NOTICES)
+    await ledger.emit([*premiums, *notices, *drafts_of(KIND, LETTERS)])
+    await ledger.owe(premiums)
+    person_no = ledger.actors[ActorKind.PERSON]
+    await withdraw_items(
+        connection,
+        [notices[0].id],
+        event=TransitionEvent.CANCELLED,
+        reason="asked for",
+        actor_no=person_no,
+    )
+    await ledger.set_time(NOW)
+    while await ledger.settle_some(serial=True):
+        pass
+    while await ledger.settle_some(serial=False):
+        pass
+    await connection.execute(BOOK_ENDED, KIND)
+    waiting = [draft.id for draft in premiums if draft.due_at > NOW]
+    await expedite_items(connection, waiting[:1], reason="asked for", actor_no=person_no)
+    scope = FlowScope(ACME, "Rate", None)
+    await pause_flows(connection, scope, reason="asked for", actor_no=person_no)
+    await connection.execute("update ledger.flow set paused_at = paused_at - interval '1 hour'")
+    await connection.execute(OTHER_KEY)
+    await _leave_open(ledger)
+    await connection.execute("update ledger.kind set grace_seconds = 30 * 86400")
+
+
+async def _leave_open(ledger: CleanLedger) -> None:
+    """Leave an item parked, one that failed, and others claimed and running, serial ones too."""
+    drafts = [
+        replace(draft, due_at=START, business_key=f"extra-{n}")
+        for n, draft in enumerate(drafts_of("Notice", 2))
+    ]
+    await ledger.emit(drafts)
+    (claim,) = await ledger.claim_some(serial=False)
+    (started,) = await ledger.start([claim], [2])
+    assert started.run is not None
+    settlement = Settlement(started.run, [PARKED, FAILED])
+    worker_no = ledger.actors[ActorKind.WORKER]
+    assert await settle_runs(ledger.connection, [settlement], worker_no) == []
+    others = [replace(draft, due_at=START) for draft in drafts_of("Other", 8)]
+    await ledger.emit([*drafts_of("Payment", 8), *others])
+    for serial in (True, False):
+        claims = await ledger.claim_some(serial=serial)
+        await ledger.start(claims, [len(claim.item_nos) // 2 for claim in claims])
