@@ -112,6 +112,8 @@ NOT_YET_FOUND: Final = {
     "materialised.ends_at": "what takes a version over is read from the versions",
     "materialised.tzdata": "an item that another tz database places is found when it is due",
     "run.lease_until": "a lease that was lengthened has no other record",
+    "run.worker_no": "of a run that completed nothing, no other row says who had it",
+    "transition.attempt": "of a transition outside of a run, no other row has the attempt",
 }
 """Columns of which an edit is silent and should not be, and why."""
 
