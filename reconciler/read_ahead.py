@@ -1,4 +1,4 @@
-"""Reads that run ahead: the next one while the results of the one before are used."""
+"""Work beside the event loop: reads that run ahead, and computations in a thread."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -22,7 +22,17 @@ async def read_ahead(
     finally:
         if reading is not None:
             reading.cancel()
-            await asyncio.wait({reading})
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def run_beside(compute: Callable[[], FoundT]) -> FoundT:
+    """Return what a computation in a thread returns. If this is cancelled, it waits for its end."""
+    running = asyncio.create_task(asyncio.to_thread(compute))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
 def _started(read: Callable[[KeyT], Awaitable[FoundT]], key: KeyT) -> "asyncio.Task[FoundT]":

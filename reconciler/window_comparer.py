@@ -1,6 +1,5 @@
 """Compares a window of dates: in columns first, then one by one what seems to differ."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, final
@@ -20,6 +19,7 @@ from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.expected_rows import agreed_row
 from dueledger.reconciler.read.item_columns import WindowColumns, read_places
 from dueledger.reconciler.read.item_rows import read_outcomes
+from dueledger.reconciler.read_ahead import run_beside
 from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange
 
@@ -75,7 +75,7 @@ class WindowComparer:
         )
         self._engine.put("item", actual.items)
         self._engine.put("ending", actual.endings)
-        compared = await asyncio.to_thread(self._engine.compare)
+        compared = await run_beside(self._engine.compare)
         candidates = Candidates(compared.candidates)
         rows = [row for row in rows if row[ID] in candidates.ids]
         unsure = candidates.differing_ids.union(row[ID] for row in rows)

@@ -1,6 +1,5 @@
 """Builds the expectation of a pass: reads every source once and spools what it expects."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import datetime
@@ -29,7 +28,7 @@ from dueledger.reconciler.expect.schedules import expected_drafts, schedule_draf
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.expect.versions import DefinitionSpan, read_version_spans
-from dueledger.reconciler.read_ahead import read_ahead
+from dueledger.reconciler.read_ahead import read_ahead, run_beside
 from dueledger.reconciler.sources import (
     PopulationReader,
     PopulationRow,
@@ -193,7 +192,7 @@ async def _put_plain_events(
     pages = read_ahead(unread, partial(read_inbox_page, reader, types))
     async with aclosing(pages):
         async for page, events in pages:
-            left = await asyncio.to_thread(plain.add, events)
+            left = await run_beside(partial(plain.add, events))
             plain.batch.put(rows)
             units[page] = rows.finish(names[page], left)
     return [unit for unit in units.values() if unit is not None]

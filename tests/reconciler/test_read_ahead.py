@@ -1,0 +1,54 @@
+"""Work beside the event loop ends with the task that asked for it."""
+
+import asyncio
+from contextlib import aclosing, suppress
+from threading import Event
+
+import pytest
+
+from dueledger.reconciler.read_ahead import read_ahead, run_beside
+
+
+async def test_a_cancelled_computation_has_ended_when_its_task_has() -> None:
+    started, proceed, ended = Event(), Event(), Event()
+
+    def compute() -> None:
+        started.set()
+        proceed.wait()
+        ended.set()
+
+    task = asyncio.create_task(run_beside(compute))
+    await asyncio.to_thread(started.wait)
+    task.cancel()
+    _, waiting = await asyncio.wait({task}, timeout=0)
+    assert waiting == {task}
+    proceed.set()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_the_next_read_runs_while_the_one_before_is_used_and_is_cancelled_with_it() -> None:
+    begun: list[int] = []
+    hanging = asyncio.Event()
+
+    async def read(key: int) -> int:
+        begun.append(key)
+        if key == 3:
+            await hanging.wait()
+        return key * 10
+
+    found: list[tuple[int, int]] = []
+    reads = read_ahead([1, 2, 3, 4], read)
+    async with aclosing(reads):
+        async for key, value in reads:
+            await asyncio.to_thread(bool)
+            found.append((key, value))
+            assert begun == list(range(1, key + 2))
+            if key == 2:
+                break
+    assert found == [(1, 10), (2, 20)]
+    assert not hanging.is_set()
+    assert [each async for each in read_ahead(list[int](), read)] == []
+    with pytest.raises(ZeroDivisionError):
+        await run_beside(lambda: 1 // 0)
