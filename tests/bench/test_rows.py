@@ -136,6 +136,7 @@ async def test_passes_are_measured_whole_unchanged_and_after_changes(taken: Take
     assert again["nothing_changed"] == 0
     assert 0 < again["after_1000_changes"] < 4_000
     assert all(seconds > 0 for seconds in document["seconds"].values())
+    assert document["evidence"]["items"] == 2_000
 
 
 async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_memory(
