@@ -35,6 +35,8 @@ CRONTAB: Final = (
 )
 CALENDAR: Final = 'date,name\n2027-01-01,"[/x]\x1b[31m\u202e"\n'
 
+FINDING: Final = "00000000-0000-8000-8000-00000000000f"
+NONE: Final = "00000000-0000-8000-8000-000000000000"
 PLACES: Final = {"actor": f"person:{HOSTILE}", "hostile": HOSTILE, "long": LONG}
 ROWS: Final = """
 insert into ledger.actor (name, kind) values ({actor}, 'person');
@@ -66,10 +68,15 @@ select now(), now(), actor_no, '{{}}' from ledger.actor where name = {actor};
 insert into ledger.finding
   (id, type, severity, tenant, kind, subject, business_key, sentence, expected,
   first_seen_at, last_seen_at, reconciliation_no, resolution, reason)
-select gen_random_uuid(), 'ORPHAN_RECORD', 'error', {hostile}, {hostile}, {hostile}, {hostile},
+select '{finding}', 'ORPHAN_RECORD', 'error', {hostile}, {hostile}, {hostile}, {hostile},
   {long},
   jsonb_build_object({hostile}, {long}), now(), now(), reconciliation_no, 'open', {long}
 from ledger.reconciliation;
+insert into ledger.repair
+  (id, finding_id, action, opened_count, status, proposed_at, proposed_by, command, held_because)
+select '{finding}', id, 'escalate', 1, 'proposed', now(), actor_no,
+  jsonb_build_object({hostile}, {long}), {long}
+from ledger.finding, ledger.actor where name = {actor};
 insert into ledger.calendar
   (tenant, name, version, document, valid_to, created_at, actor_no, source)
 select 'acme', 'hostile', 1, jsonb_build_object('first_day', '2027-01-01', 'last_day', '2027-12-31',
@@ -101,6 +108,9 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
         *("--due-at=2027-03-01", f"--cycle={HOSTILE}", f"--payload={HOSTILE}"),
     ),
     ("failing",): (),
+    ("finding", "accept"): (NONE, f"--reason={HOSTILE}"),
+    ("finding", "explain"): (NONE, f"--reason={HOSTILE}"),
+    ("finding", "show"): (FINDING,),
     ("findings",): (),
     ("flow", "list"): (),
     ("flow", "pauses"): (),
@@ -115,14 +125,16 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("items",): (),
     ("materialise",): ("--check-tz", "--history"),
     ("migrate",): (),
-    ("park",): ("00000000-0000-8000-8000-000000000000", f"--reason={HOSTILE}"),
+    ("park",): (NONE, f"--reason={HOSTILE}"),
     ("pause",): (HOSTILE, f"--reason={HOSTILE}"),
     ("plan",): (),
     ("preview",): ("definition.yaml", "--from=2027-01-01", "--count=3"),
+    ("repair", "list"): (),  # before the pass that closes the finding
     ("reconcile",): ("--once", "--report=report"),
-    ("redrive",): ("00000000-0000-8000-8000-000000000000", f"--reason={HOSTILE}"),
+    ("redrive",): (NONE, f"--reason={HOSTILE}"),
     ("rejected",): (),
     ("repair",): (),
+    ("repair", "approve"): (NONE, f"--reason={HOSTILE}"),
     ("resume",): (HOSTILE, HOSTILE),
     ("reviews",): (),
     ("revoke",): ("emitter", "FROM", HOSTILE),
@@ -130,7 +142,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("trigger",): (HOSTILE, "--tenant=acme", f"--reason={HOSTILE}"),
     ("version",): (),
     ("why",): (ONE,),
-    ("write-off",): ("00000000-0000-8000-8000-000000000000", f"--reason={HOSTILE}"),
+    ("write-off",): (NONE, f"--reason={HOSTILE}"),
 }
 """Each command with arguments that make it show as much hostile text as there is."""
 
@@ -139,7 +151,15 @@ SHOWS_NO_DATA: Final = frozenset({"allocate", "bench", "demo", "dev", "intake", 
 
 SHOWS_HOSTILE: Final = (
     *("items", "findings", "reviews", "rejected", "failing", "show", "why", "definitions"),
-    *("flow list", "flow pauses", "flow show", "calendar list", "calendar show"),
+    *(
+        "flow list",
+        "flow pauses",
+        "flow show",
+        "finding show",
+        "repair list",
+        "calendar list",
+        "calendar show",
+    ),
     *("materialise", "import crontab"),
 )
 
@@ -160,10 +180,9 @@ for command in json.loads(sys.argv[1]):
 
 def _leaves(name: tuple[str, ...], command: object) -> Iterator[tuple[str, ...]]:
     inner: dict[str, object] | None = getattr(command, "commands", None)
-    if inner is None:
+    if inner is None or getattr(command, "invoke_without_command", False):
         yield name
-        return
-    for key, member in inner.items():
+    for key, member in (inner or {}).items():
         yield from _leaves((*name, key), member)
 
 
@@ -195,7 +214,7 @@ async def hostile_ledger(database: str, tmp_path: Path) -> dict[str, str]:
         for name, text in PLACES.items()
     }
     for statement in ROWS.strip().split(";\n"):
-        await connection.execute(statement.format(**quoted))
+        await connection.execute(statement.format(**quoted, finding=FINDING))
     await connection.close()
     return {"DUELEDGER_DSN": database, "DUELEDGER_ACTOR": HOSTILE}
 

@@ -86,7 +86,7 @@ class Interventions:
 
         async def written_off() -> bool:
             async with site.connected() as connection:
-                actor_no = await site.register(connection)
+                actor_no = await site.register_person(connection)
                 await write_off_items(connection, hopeless, reason="as drawn", actor_no=actor_no)
                 return True
 

@@ -183,7 +183,7 @@ class Site:
                     ids,
                     event=event,
                     reason="as drawn",
-                    actor_no=await self.register(connection),
+                    actor_no=await self.register_person(connection),
                     replacements=replacements,
                 )
 
@@ -195,6 +195,10 @@ class Site:
     async def register(self, connection: Connection) -> int:
         """Return the number of the actor that is the test."""
         return await register_actor(connection, "test", ActorKind.SERVICE)
+
+    async def register_person(self, connection: Connection) -> int:
+        """Return the number of the person who decides in the test: an end needs one."""
+        return await register_actor(connection, "person:test", ActorKind.PERSON)
 
     async def start_allocator(self, **environment: str) -> Program:
         command = ("-m", "dueledger", "allocate")
