@@ -41,6 +41,7 @@ from dueledger.reconciler.sources import (
 EVIDENCE_ROWS_MAX: Final = 2_000_000
 """Rows of evidence that are kept while the process runs, unless the source says otherwise."""
 _ROWS_A_READ: Final = 5_000
+_TRUTH: Final[dict[str, bool]] = {"true": True, "false": False}
 _FIELD_CHARS_MAX: Final = 1_048_576
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # no wait for a writer
 
@@ -236,7 +237,7 @@ def _opened(
         if opened.st_size > bytes_max:
             reason = f"it has more than the {bytes_max:,} bytes that `bytes_max` allows"
             raise SourceFailed(name, reason)
-        extract.extracted_at = datetime.fromtimestamp(opened.st_mtime, UTC)
+        extract.extracted_at = _instant_of(name, opened.st_mtime)
         file = _DigestedFile(descriptor, opened.st_size)
         text = io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8-sig", newline="")
         csv.field_size_limit(_FIELD_CHARS_MAX)
@@ -277,6 +278,13 @@ def _rows_of(
         yield dict(zip(header, record, strict=True))
 
 
+def _instant_of(name: str, seconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise SourceFailed(name, "its file was changed at no time that a ledger has") from None
+
+
 def _state_of(found: os.stat_result) -> _FileState:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
@@ -294,6 +302,8 @@ def _read_population_values(row: _Row) -> None:
         if value == "" and name != "cycle":
             row[name] = None
     row["effective_date"] = _date_of(row["effective_date"])
+    if isinstance(ended := row.get("ended"), str):
+        row["ended"] = _TRUTH.get(ended, ended)
     due_at = row["due_at"]
     if isinstance(due_at, str):
         try:

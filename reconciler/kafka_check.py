@@ -50,6 +50,7 @@ from dueledger.reconciler.read.published_records import (
     TopicPlace,
 )
 from dueledger.reconciler.record_index import ALWAYS
+from dueledger.reconciler.settings import ReconcilerSettings
 from dueledger.reconciler.sources import SourceRead, SourceTotals
 
 NAME: Final = "Kafka"
@@ -86,6 +87,13 @@ class KafkaCheck:
         self._settings = settings
         self._records_max = records_max
         self.records = PublishedRecords()
+
+    @classmethod
+    def of(cls, settings: ReconcilerSettings) -> "KafkaCheck | None":
+        """Return the check that the settings ask for, of their topic of events and its group."""
+        if not settings.has_kafka:
+            return None
+        return cls(settings, event_topic=settings.event_topic, intake_group=settings.intake_group)
 
     async def run(
         self,

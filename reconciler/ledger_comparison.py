@@ -146,7 +146,8 @@ class LedgerComparison:
         self._result.expected_count += found.expected_count
         found.put(compared, self._facts)
         await self._findings.record(connection, window, compared)
-        found.is_settled = found.is_settled and omitted == self._result.omitted.total()
+        is_listed = omitted == self._result.omitted.total()
+        found.is_settled = found.is_settled and compared.is_settled and is_listed
 
 
 def _within(span: DateRange, cached: Mapping[DateRange, CachedWindow]) -> list[DateRange]:

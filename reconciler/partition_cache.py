@@ -112,6 +112,7 @@ class PartitionCache:
     full_pass_at: datetime | None = None
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
+    expedited: set[int] = field(default_factory=set[int])
 
     def valid_results(
         self,
@@ -144,12 +145,17 @@ class PartitionCache:
         """Keep the results of a pass that ended; `full_pass_at` if it read everything."""
         self.results = {window: each for window, each in results.items() if each.is_settled}
         self.chained, self.triggered = expectation.chained, expectation.triggered
+        self.expedited = expectation.expedited
         self.full_pass_at = full_pass_at or self.full_pass_at
         self.rows.keep(expectation.plain.units)
 
     def _explains_as_before(self, expectation: Expectation) -> bool:
         """Return whether everything that explained an item still does."""
-        return self.chained <= expectation.chained and self.triggered <= expectation.triggered
+        return (
+            self.chained <= expectation.chained
+            and self.triggered <= expectation.triggered
+            and self.expedited <= expectation.expedited
+        )
 
     def _is_stale(self, started_at: datetime) -> bool:
         age = None if self.full_pass_at is None else started_at - self.full_pass_at

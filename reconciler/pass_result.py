@@ -67,6 +67,11 @@ class PassScope:
     from_date: date = FIRST_DATE
     to_date: date = END_DATE
 
+    @classmethod
+    def between(cls, from_date: date | None, to_date: date | None) -> "PassScope":
+        """Return the range between two dates, each where it is given."""
+        return cls(from_date or FIRST_DATE, to_date or END_DATE)
+
     @property
     def whole(self) -> bool:
         """Return whether the range has every date."""

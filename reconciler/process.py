@@ -234,11 +234,7 @@ async def open_reconciler(
         actor_no = await register_process(
             pool, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER
         )
-        kafka = None
-        if settings.has_kafka:
-            kafka = KafkaCheck(
-                settings, event_topic=settings.event_topic, intake_group=settings.intake_group
-            )
+        kafka = KafkaCheck.of(settings)
         reconciler = Reconciler(
             pool,
             sources,

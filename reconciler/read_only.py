@@ -32,7 +32,7 @@ async def reconcile_read_only(
     The connection refuses to write, and the login needs the role `auditor` alone.
     """
     record = MemoryRecord()
-    kafka = KafkaCheck(settings) if settings.has_kafka else None
+    kafka = KafkaCheck.of(settings)
     async with open_pool(
         settings.dsn.get_secret_value(),
         application_name="dueledger-auditor",

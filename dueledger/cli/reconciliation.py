@@ -98,11 +98,7 @@ def reconcile(
     dates = read_dates(from_, to)
     if read_only and settings.reconcile_repair == "execute":
         raise typer.BadParameter("it executes no repairs", param_hint="--read-only")
-    compared = {
-        name: options.read_date(text, f"--effective-{name.removesuffix('_date')}")
-        for name, text in (("from_date", effective_from), ("to_date", effective_to))
-        if text is not None
-    }
+    compared = read_dates(effective_from, effective_to, "--effective-")
     if not once:
         given_once = {
             "--report": report,
@@ -119,6 +115,7 @@ def reconcile(
         return
     from dueledger.reconciler import PassScope, load_sources, reconcile_once, reconcile_read_only
 
+    scope = PassScope.between(*compared)
     if read_only:
         ended = reconcile_read_only(
             settings,
@@ -126,7 +123,7 @@ def reconcile(
             dry_run=settings.reconcile_repair == "dry_run",
             dates=dates,
             report_directory=report,
-            scope=PassScope(**compared),
+            scope=scope,
         )
     else:
         ended = reconcile_once(
@@ -135,17 +132,18 @@ def reconcile(
             mode=settings.reconcile_repair,
             dates=dates,
             report_directory=report,
-            scope=PassScope(**compared),
+            scope=scope,
         )
     print_result(run(ended), as_json=json_)
 
 
-def read_dates(from_: str | None, to: str | None) -> "ReportDates":
-    """Read the first date of a period and the date after its last, each where it is given."""
-    first = None if from_ is None else options.read_date(from_, "--from")
-    end = None if to is None else options.read_date(to, "--to")
+def read_dates(from_: str | None, to: str | None, prefix: str = "--") -> "ReportDates":
+    """Read the first date of a range and the date after its last, each where it is given."""
+    begin, until = f"{prefix}from", f"{prefix}to"
+    first = None if from_ is None else options.read_date(from_, begin)
+    end = None if to is None else options.read_date(to, until)
     if first and end and end <= first:
-        raise typer.BadParameter(f"{to} is not after --from, {from_}", param_hint="--to")
+        raise typer.BadParameter(f"{to} is not after {begin}, {from_}", param_hint=until)
     return first, end
 
 

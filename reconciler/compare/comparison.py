@@ -93,7 +93,8 @@ class WindowResult:
     `premature` were completed too early, `unexcused` ended otherwise for no reason that counts,
     `overlapped` for another item of their key (the reader says whether there was one), and
     `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
-    after the pass began, as their rows say. `unowned_endings` counts what ended no item.
+    after the pass began, as their rows say. `unowned_endings` counts what ended no item,
+    `conflicts` the items that did not end as their runs have it, once these were asked for.
     `changes_at` is the first instant at which an open item becomes due or overdue.
     """
 
@@ -112,6 +113,7 @@ class WindowResult:
     late: list[ActualItem] = field(default_factory=list[ActualItem])
     evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
     unowned_endings: int = 0
+    conflicts: int = 0
     deferred: int = 0
     changes_at: datetime | None = None
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
@@ -138,6 +140,7 @@ class WindowResult:
             or self.overdue
             or self.evidenced
             or self.unowned_endings
+            or self.conflicts
             or self.deferred
         )
 

@@ -115,6 +115,8 @@ def terms_of_draft(
             "tzdata": draft.tzdata,
             "traceparent": draft.traceparent,
             "smear_seconds": draft.smear_seconds,
+            "overlap": draft.overlap,
+            "overlap_key": draft.overlap_key,
             "definition_no": definition_no,
             "event_no": event_no,
             "skip_reason": skip_reason,
@@ -144,4 +146,6 @@ def draft_of_terms(terms: dict[str, Any]) -> ItemDraft:
     for name in instants:
         values[name] = datetime.fromisoformat(values[name]) if values[name] else None
     values["effective_date"] = date.fromisoformat(values["effective_date"])
+    if values.get("overlap") is not None:
+        values["overlap"] = Overlap(values["overlap"])
     return ItemDraft(**values)

@@ -227,11 +227,13 @@ class WindowFindings:
             item_findings.unexcused(item, flows[item.flow_no]) for item in window.unexcused
         )
         premature = {item.id for item in window.premature}
+        conflicts = await reconciled_rows.list_contradicted_endings(
+            connection, dates.from_date, dates.to_date, self._findings_max
+        )
+        window.conflicts = len(conflicts)
         self._recorder.add(
             item_findings.contradicted(row, flows[row["flow_no"]])
-            for row in await reconciled_rows.list_contradicted_endings(
-                connection, dates.from_date, dates.to_date, self._findings_max
-            )
+            for row in conflicts
             if row["id"] not in premature
         )
 

@@ -241,6 +241,8 @@ def test_findings_end_a_reconciliation_with_their_own_exit_code(
     dates = ("--effective-from", "2027-01-01", "--effective-to", "2027-02-01", "--json")
     assert dueledger_on("reconcile", "--once", *dates).code == 0
     assert dueledger_on("reconcile", *dates).code == 2
+    swapped = ("--effective-from", "2027-02-01", "--effective-to", "2027-01-01")
+    assert dueledger_on("reconcile", "--once", *swapped).code == 2
     long_ago = ("--effective-date", "2026-01-01", "--due-at", "2026-01-01")
     owed = ("--tenant", "acme", "--kind", "ReminderDue", "--key", "INV-1")
     assert dueledger_on("emit", *owed, *long_ago).code == 0

@@ -161,6 +161,20 @@ async def test_g11_a_file_that_is_broken_fails_its_source_and_nothing_is_conclud
     assert "more than the 100 bytes that `bytes_max`" in sentences["large"]
 
 
+async def test_a_file_says_which_items_have_ended(tmp_path: Path) -> None:
+    file = tmp_path / "policies.csv"
+    header, row = HEADER.replace(b"note", b"ended"), ROW.replace(b",\r", b",%s\r")
+    population = CsvPopulation(file, "policies", "acme", frozenset({"K"}))
+    values = (b"true", b"false", b"", b"yes")
+    file.write_bytes(header + b"".join(row % each for each in enumerate(values, 1)))
+    extract = SourceTotals()
+
+    rows = [each async for read in population.read(extract) for each in read]
+
+    assert [each.ended for each in rows] == [True, False, False]
+    assert extract.skipped == {"ended is not true or false": 1}
+
+
 @pytest.mark.parametrize("change", ["append", "replace"])
 async def test_g11_a_file_that_changes_while_it_is_read_fails(tmp_path: Path, change: str) -> None:
     population = CsvPopulation(tmp_path / "p.csv", "p", "acme", frozenset({"K"}))

@@ -351,6 +351,23 @@ async def test_g11_an_item_without_a_state_unbalances_though_its_row_is_as_it_wa
 
 
 @pytest.mark.damages
+async def test_g11_an_ending_that_its_run_does_not_have_stays_a_finding_of_the_next_pass(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    complete_all: Callable[..., Awaitable[None]],
+    actor_no: int,
+) -> None:
+    await emit_items(frozen, make_drafts(2, due_at=NOON), actor_no=actor_no)
+    await complete_all()
+    await frozen.execute("update ledger.transition set run_no = null")
+    reconciler = make_reconciler()
+
+    for _ in range(2):
+        assert (await tick(reconciler)).found == {FindingType.OUTCOME_CONFLICT: 2}
+
+
+@pytest.mark.damages
 async def test_g11_an_event_that_changed_after_its_page_was_kept_is_applied_again(
     frozen: Connection,
     make_reconciler: Make,

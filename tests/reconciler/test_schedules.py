@@ -22,6 +22,7 @@ from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import read_accounting, skip_items
 from dueledger.reconciler import Reconciler
 from tests.logins import with_login
+from tests.reconciler.conftest import mend
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -366,3 +367,20 @@ async def test_g11_an_occurrence_that_a_tz_database_skipped_and_a_newer_one_owes
 async def issues(connection: Connection) -> list[tuple[str, int, bool]]:
     rows = await connection.fetch(ISSUES)
     return [(row["cycle"], row["version"], row["waits"]) for row in rows]
+
+
+@pytest.mark.damages
+async def test_g11_a_missing_occurrence_is_emitted_again_with_its_overlap(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    await accept(frozen, kind, NOON, overlap="skip")
+    await materialise(materialiser)
+    was = await frozen.fetch("select id, overlap, serial from ledger.due_item")
+    await frozen.execute("delete from ledger.pending")
+    await frozen.execute("delete from ledger.due_item")
+    reconciler = make_reconciler()
+
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: len(was)}
+    await mend(reconciler)
+    assert await frozen.fetch("select id, overlap, serial from ledger.due_item") == was
+    assert (await reconciler.run_pass()).found == {}
