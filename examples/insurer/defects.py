@@ -62,7 +62,19 @@ class Defect:
 
 
 DEFECTS: Final = (
-    Defect("UNBALANCED", "waiting", ("delete from ledger.pending where item_no = $1",)),
+    # Parked while it waits: upkeep would make an item pending again that has no state at all.
+    Defect(
+        "UNBALANCED",
+        "waiting",
+        (
+            """
+            insert into ledger.review
+              (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+            select item_no, effective_date, flow_no, ledger.now(), 0, 0, 'by mistake', actor_no
+            from ledger.due_item where item_no = $1
+            """,
+        ),
+    ),
     Defect(
         "WRONG_TERMS",
         "completed",

@@ -49,6 +49,7 @@ create function insurer.put_back() returns bigint language sql as $$
   delete from ledger.due_item d using insurer.kept k where k.relation = 'due_item' and k.item_no = d.item_no;
   delete from ledger.pending w using insurer.kept k where k.relation = 'pending' and k.item_no = w.item_no;
   delete from ledger.transition e using insurer.kept k where k.relation = 'transition' and k.item_no = e.item_no;
+  delete from ledger.review r using insurer.taken t where t.item_no = r.item_no;
   insert into ledger.due_item overriding system value
   select (row_before::ledger.due_item).* from insurer.kept where relation = 'due_item' and row_before is not null;
   insert into ledger.pending
