@@ -28,7 +28,12 @@ from dueledger.reconciler.find.findings import (
     stuck_run,
     unbalanced,
 )
-from dueledger.reconciler.find.place_findings import unfit_key, unfit_place, unfounded_decision
+from dueledger.reconciler.find.place_findings import (
+    overlong_run,
+    unfit_key,
+    unfit_place,
+    unfounded_decision,
+)
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
@@ -231,6 +236,8 @@ class ReconciliationPass:
         self._recorder.add(
             map(unfit_key, await reconciled_rows.list_unfit_keys(connection, HELD_KEYS_MAX))
         )
+        runs = await reconciled_rows.list_overlong_runs(connection, self._limits.findings_max)
+        self._recorder.add(map(overlong_run, runs))
         flows = result.comparison.flows
         for row in await reconciled_rows.list_unfit_places(connection, self._limits.findings_max):
             self._recorder.add((unfit_place(row, flows),))

@@ -117,6 +117,11 @@ async def list_stuck_claims(
     return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
 
 
+async def list_overlong_runs(connection: Connection, run_max: int) -> list[Record]:
+    """List open runs that reach beyond the end of their claim."""
+    return await connection.fetch(statement("list_overlong_runs"), run_max)
+
+
 async def list_unfit_keys(connection: Connection, key_max: int) -> list[Record]:
     """List held keys and handed out items that do not have each other, of `key_max` keys.
 

@@ -87,6 +87,19 @@ def _unowned(row: Record) -> Finding:
     )
 
 
+def overlong_run(row: Record) -> Finding:
+    """Return the finding about a row of `list_overlong_runs`."""
+    run_no, size, to_position = row["run_no"], row["size"], row["to_position"]
+    return Finding(
+        FindingType.UNBALANCED,
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"run:{run_no}"),
+        f"Run {run_no} is open up to position {to_position} of claim {row['fence']}, which has "
+        f"{size} items.",
+        expected={"items": size},
+        actual={"to_position": to_position},
+    )
+
+
 _DECISION_FAULTS: Final = {
     "no_item": "the ledger has no such item",
     "nobody": "no person who could decided it",

@@ -172,6 +172,31 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
 
 
 @pytest.mark.damages
+async def test_g11_a_run_that_reaches_beyond_its_claim_is_one_finding_of_every_pass(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    await emit_items(frozen, make_drafts(3, due_at=NOON - timedelta(minutes=5)), actor_no=actor_no)
+    await complete_all()
+    await frozen.execute(
+        "update ledger.run set to_position = to_position + 1, ended = ended || b'0',"
+        " closed_at = null, lease_until = now() + interval '1 day'"
+    )
+    reconciler = make_reconciler()
+
+    for _ in range(2):
+        await reconciler.tick()
+        assert reconciler.last is not None
+        assert reconciler.last.found[UNBALANCED] == 1
+    run_no = await frozen.fetchval("select run_no from ledger.run")
+    (row,) = await findings.list_findings(frozen)
+    assert row["subject"] == f"run:{run_no}"
+
+
+@pytest.mark.damages
 async def test_g11_endings_of_a_date_without_any_item_are_found(
     frozen: Connection,
     make_reconciler: Make,

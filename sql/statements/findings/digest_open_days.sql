@@ -10,6 +10,8 @@ from (
   select r.item_no, r.effective_date, 2 from ledger.review r
   union all
   select c.item_no, c.effective_date, c.state from ledger.open_item c
+  -- A run beyond the end of its claim has no item there.
+  where c.item_no is not null
 ) o
 group by o.effective_date
 order by o.effective_date

@@ -14,6 +14,8 @@ place as (
   select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null, r.attempt from ledger.review r
   union all
   select 'handed_out', o.item_no, o.effective_date, null, null, null, null, null, null, null from ledger.open_item o
+  -- A run beyond the end of its claim has no item there.
+  where o.item_no is not null
 ),
 compared as (
   select p.state, p.item_no, p.effective_date, p.available_at, p.flow_no as place_flow_no, i.id, i.flow_no, i.business_key, i.due_at,
