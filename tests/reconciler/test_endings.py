@@ -9,7 +9,7 @@ import pytest
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, findings, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlPopulation
@@ -279,3 +279,66 @@ async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or
         for draft, (*_, is_excused) in zip(drafts, ENDINGS, strict=False)
         if not is_excused
     }
+
+
+QUARTERS: Final = (date(2026, 9, 1), date(2026, 12, 1), date(2027, 3, 1))
+END_AS: Final = """
+insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at)
+select effective_date, item_no, $3, 0, $4, $5::timestamptz from ledger.due_item
+where serial = $1 and effective_date = $2
+"""
+
+
+@pytest.mark.damages
+async def test_g11_an_item_ended_for_overlap_with_one_of_a_quarter_ago_was_not_alone(
+    frozen: Connection, make_drafts: Drafts, actor_no: int
+) -> None:
+    completed, skipped, cancelled = (
+        TransitionEvent.COMPLETED,
+        TransitionEvent.SKIPPED,
+        TransitionEvent.CANCELLED,
+    )
+    first, second, third = QUARTERS
+    at = NOON + timedelta(hours=1)
+    early = NOON - timedelta(days=2)
+    # By key: what ended when, the item asked about, and whether it was alone.
+    cases = (
+        (((third, skipped, at),), third, False),  # an earlier one is open
+        (((first, completed, at), (second, completed, at), (third, skipped, NOON)), third, False),
+        (
+            ((first, completed, early), (second, completed, early), (third, skipped, at)),
+            third,
+            True,
+        ),
+        (((first, cancelled, at),), first, False),  # a newer one is open
+        (((second, skipped, early), (third, cancelled, at)), third, True),
+    )
+    for day in QUARTERS:
+        due_at = NOON - timedelta(days=(third - day).days)
+        drafts = make_drafts(len(cases), due_at=due_at, effective_date=day)
+        await emit_items(frozen, drafts, actor_no=actor_no)
+    await frozen.execute(
+        "update ledger.due_item set serial = k.serial, overlap = 2"
+        " from (select business_key, row_number() over (order by business_key) as serial"
+        "   from ledger.due_item group by business_key) k"
+        " where k.business_key = due_item.business_key"
+    )
+    asked: dict[int, bool] = {}
+    places: list[tuple[date, int]] = []
+    for serial, (endings, day, is_alone) in enumerate(cases, 1):
+        for ended_day, event, ended_at in endings:
+            await frozen.execute(END_AS, serial, ended_day, event, actor_no, ended_at)
+        number = await frozen.fetchval(
+            "select item_no from ledger.due_item where serial = $1 and effective_date = $2",
+            serial,
+            day,
+        )
+        asked[number] = is_alone
+        places.append((day, number))
+
+    # Each alone: together, their dates would reach from the first quarter to the last.
+    lone = [await reconciled_rows.list_lone_overlaps(frozen, [place]) for place in places]
+    together = await reconciled_rows.list_lone_overlaps(frozen, places)
+
+    assert set().union(*lone) == {number for number, is_alone in asked.items() if is_alone}
+    assert together == set().union(*lone)

@@ -18,13 +18,16 @@ asked as materialized (
     where d.definition_no = i.definition_no
       and (o.document ->> 'business_key') is distinct from (d.document ->> 'business_key'))
 ),
-other as materialized (
+-- First those of near dates: a key may have many items.
+asked_key as materialized (
+  select a.business_key, a.serial, min(a.effective_date) - 60 as first_date, max(a.effective_date) + 60 as last_date,
+    min(a.at) as first_at, max(a.at) as last_at
+  from asked a group by a.business_key, a.serial
+),
+near as materialized (
   select k.serial, o.item_no, case when x.item_no is null then o.due_at else '-infinity' end as from_at, o.due_at,
     coalesce(t.at, 'infinity') as until_at
-  from (
-    select a.business_key, a.serial, min(a.effective_date) - 60 as first_date, max(a.effective_date) + 60 as last_date
-    from asked a group by a.business_key, a.serial
-  ) k
+  from asked_key k
   join ledger.due_item o on o.business_key = k.business_key and o.serial = k.serial
     and o.effective_date between k.first_date and k.last_date
   left join ledger.transition t on t.effective_date = o.effective_date and t.item_no = o.item_no
@@ -38,16 +41,40 @@ beside as materialized (
   from (
     select s.item_no, s.at, s.is_asked, max(s.until_at) over (partition by s.serial order by s.at, s.is_asked) as until_at
     from (
-      select o.serial, o.item_no, o.from_at as at, false as is_asked, o.until_at from other o
+      select o.serial, o.item_no, o.from_at as at, false as is_asked, o.until_at from near o
       union all
       select a.serial, a.item_no, a.at, true, null from asked a where a.event = 13 /* skipped */
     ) s
   ) w
   where w.is_asked
+),
+alone_nearby as materialized (
+  select a.*
+  from asked a join beside b on b.item_no = a.item_no
+  where b.until_at is null or b.until_at < b.at
+  union all
+  select a.* from asked a
+  where a.event = 11 /* cancelled */ and not exists (
+    select from near o
+    where o.serial = a.serial and o.item_no <> a.item_no and o.due_at >= a.due_at and o.from_at <= a.at and o.until_at >= a.at)
+),
+-- Then, of the keys of what is left, those of all other dates that were open at the time: few, such as one of a quarter ago.
+far as materialized (
+  select k.serial, case when x.item_no is null then o.due_at else '-infinity' end as from_at, o.due_at,
+    coalesce(t.at, 'infinity') as until_at
+  from asked_key k
+  join ledger.due_item o on o.business_key = k.business_key and o.serial = k.serial
+    and (o.effective_date < k.first_date or o.effective_date > k.last_date)
+  left join ledger.transition t on t.effective_date = o.effective_date and t.item_no = o.item_no
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  left join ledger.expedited x on x.item_no = o.item_no
+  where exists (select from alone_nearby a where a.serial = k.serial)
+    and t.event is distinct from 13 /* skipped */
+    and (t.at is null or t.at >= k.first_at) and (x.item_no is not null or o.due_at <= k.last_at)
 )
-select b.item_no from beside b where b.until_at is null or b.until_at < b.at
-union all
-select a.item_no from asked a
-where a.event = 11 /* cancelled */ and not exists (
-  select from other o
-  where o.serial = a.serial and o.item_no <> a.item_no and o.due_at >= a.due_at and o.from_at <= a.at and o.until_at >= a.at)
+select a.item_no
+from alone_nearby a
+where not exists (
+  select from far o
+  where o.serial = a.serial and o.from_at <= a.at and o.until_at >= a.at
+    and (a.event = 13 /* skipped */ or o.due_at >= a.due_at))
