@@ -193,5 +193,13 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
         FindingType.TAMPERED: 3,
         FindingType.UNBALANCED: 1,
     }
-    await frozen.execute("delete from ledger.expedited; delete from ledger.pause")
+    await frozen.execute(
+        "delete from ledger.expedited; delete from ledger.pause where kind is null"
+    )
+    # Upkeep resumes a flow that was made, and paused, beside the transaction that ended its pause.
+    end = "update ledger.pause set paused_at = $1, resumed_by = actor_no, resumed_at = $2"
+    for ago, count in ((timedelta(seconds=30), 0), (timedelta(minutes=2), 1), (-HOUR, 1)):
+        await frozen.execute(end, NOON - HOUR, NOON - ago)
+        assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == count
+    await frozen.execute("delete from ledger.pause")
     assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}

@@ -26,14 +26,15 @@ decision as (
     end
   from ledger.pause p
   union all
-  -- Upkeep pauses and resumes a flow that is made, or a pause that ends, in a concurrent transaction.
+  -- Upkeep resumes a flow that was made, and paused, beside the transaction that ended its pause.
   select 'paused flow', f.flow_no, null, null, null, null, null, k.tenant, k.name,
     case when not exists (
       select from ledger.pause p
-      where p.tenant = k.tenant and p.resumed_at is null and coalesce(p.kind = k.name, true) and coalesce(p.lane = f.lane, true))
+      where p.tenant = k.tenant and coalesce(p.kind = k.name, true) and coalesce(p.lane = f.lane, true)
+        and coalesce(p.resumed_at between ledger.now() - interval '1 minute' and ledger.now() + interval '1 minute', true))
       then 'no_pause' end
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where f.paused_at < ledger.now() - interval '1 minute' or f.paused_at > ledger.now()
+  where f.paused_at is not null
 )
 select d.* from decision d where d.fault is not null
 limit $1::integer
