@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from time import monotonic, process_time
-from typing import Final
 
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
@@ -46,9 +45,6 @@ from dueledger.reconciler.read.accounting import read_accounting_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
-
-STUCK_MAX: Final = 1_000
-HELD_KEYS_MAX: Final = 100_000
 
 
 class ReconciliationPass:
@@ -204,7 +200,7 @@ class ReconciliationPass:
     ) -> None:
         """Find what is wrong with runs, claims, keys, the accounting, sources and definitions."""
         margin = self._limits.stuck_seconds
-        for row in await reconciled_rows.list_stuck_runs(connection, margin, STUCK_MAX):
+        for row in await reconciled_rows.list_stuck_runs(connection, margin):
             self._recorder.add(
                 (
                     stuck_run(
@@ -217,7 +213,7 @@ class ReconciliationPass:
                     ),
                 )
             )
-        for row in await reconciled_rows.list_stuck_claims(connection, margin, STUCK_MAX):
+        for row in await reconciled_rows.list_stuck_claims(connection, margin):
             self._recorder.add(
                 (
                     stuck_claim(
@@ -233,9 +229,8 @@ class ReconciliationPass:
             connection, self._limits.findings_max
         )
         self._recorder.add(unfounded_decision(row, result.comparison.flows) for row in decisions)
-        self._recorder.add(
-            map(unfit_key, await reconciled_rows.list_unfit_keys(connection, HELD_KEYS_MAX))
-        )
+        async for rows in reconciled_rows.list_unfit_keys(connection):
+            self._recorder.add(map(unfit_key, rows))
         runs = await reconciled_rows.list_overlong_runs(connection, self._limits.findings_max)
         self._recorder.add(map(overlong_run, runs))
         flows = result.comparison.flows

@@ -1,6 +1,6 @@
 """Reads of the rows that a reconciliation compares: items, flows, events, versions."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, date, datetime
 from typing import Final
 from uuid import UUID
@@ -9,6 +9,7 @@ from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
 EXPEDITED_PAGE: Final = 10_000
+HELD_KEYS_PAGE: Final = 100_000
 MISSED_RANGES_PAGE: Final = 10_000
 INBOX_PAGE_NUMBERS: Final = 65_536
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -103,18 +104,14 @@ async def list_flow_rules(connection: Connection) -> list[Record]:
     return await connection.fetch(statement("list_flow_rules"))
 
 
-async def list_stuck_runs(
-    connection: Connection, margin_seconds: float, run_max: int
-) -> list[Record]:
-    """List open runs whose lease lapsed more than the margin ago."""
-    return await connection.fetch(statement("list_stuck_runs"), margin_seconds, run_max)
+async def list_stuck_runs(connection: Connection, margin_seconds: float) -> list[Record]:
+    """List open runs whose lease lapsed more than the margin ago, the longest first."""
+    return await connection.fetch(statement("list_stuck_runs"), margin_seconds)
 
 
-async def list_stuck_claims(
-    connection: Connection, margin_seconds: float, claim_max: int
-) -> list[Record]:
-    """List open claims whose deadline passed more than the margin ago."""
-    return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
+async def list_stuck_claims(connection: Connection, margin_seconds: float) -> list[Record]:
+    """List open claims whose deadline passed more than the margin ago, the longest first."""
+    return await connection.fetch(statement("list_stuck_claims"), margin_seconds)
 
 
 async def list_overlong_runs(connection: Connection, run_max: int) -> list[Record]:
@@ -122,12 +119,21 @@ async def list_overlong_runs(connection: Connection, run_max: int) -> list[Recor
     return await connection.fetch(statement("list_overlong_runs"), run_max)
 
 
-async def list_unfit_keys(connection: Connection, key_max: int) -> list[Record]:
-    """List held keys and handed out items that do not have each other, of `key_max` keys.
+async def list_unfit_keys(connection: Connection) -> AsyncGenerator[list[Record]]:
+    """List held keys and handed out items that do not have each other, by page.
 
     Each was read twice, both times in one snapshot, and was so both times.
     """
-    return await _still_so(connection, statement("list_unfit_keys"), key_max)
+    query, reached = statement("list_unfit_keys"), -(2**63)
+    while reached is not None:
+        page = await connection.fetch(query, reached, HELD_KEYS_PAGE, None)
+        if seen := [row["item_no"] for row in page if row["fault"]]:
+            rows = await connection.fetch(query, reached, HELD_KEYS_PAGE, seen)
+            yield [row for row in rows if row["fault"]]
+        reached = page[0]["reached"]
+    query = statement("list_unheld_items")
+    if seen := [row["item_no"] for row in await connection.fetch(query, None)]:
+        yield await connection.fetch(query, seen)
 
 
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:

@@ -18,7 +18,7 @@ _KEY_FAULTS: Final = {
 
 
 def unfit_key(row: Record) -> Finding:
-    """Return the finding about a row of `list_unfit_keys`."""
+    """Return the finding about a row of `list_unfit_keys` or `list_unheld_items`."""
     fault, item = row["fault"], row["id"] or row["item_no"]
     of_key = f" of {row['business_key']}" if row["business_key"] else ""
     may_others = "may be worked beside it" if fault == "not_held" else "wait or are skipped"

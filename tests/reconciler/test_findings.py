@@ -54,6 +54,15 @@ when: {{cron: "0 * * * *", timezone: UTC}}
 """
 
 
+COPY_CLAIM = """
+insert into ledger.claim (fence, claimed_at, allocator_no, topic, partition, size, item_no,
+  effective_date, attempt, starts, started, deadline, token)
+select fence + n, claimed_at, allocator_no, topic, partition, size, item_no,
+  effective_date, attempt, starts, size, deadline, token
+from ledger.claim cross join generate_series(1, $1::integer) n
+"""
+
+
 async def accept(connection: Connection, text: str, actor_no: int, at: datetime) -> int:
     """Put a definition in force; return its number."""
     (definition,) = load_definitions(text, source="test")
@@ -218,6 +227,9 @@ async def test_g9_a_run_past_its_lease_is_stuck_until_released(
     assert await mend(reconciler) == 1
     assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.STUCK) == [Resolution.REPAIRED]
+
+    await frozen.execute(COPY_CLAIM, 1_001)
+    assert (await reconciler.run_pass()).found == {FindingType.STUCK: 1_001}
     assert await frozen.fetchval("select count(*) from ledger.pending") == 7
 
 

@@ -2,7 +2,6 @@
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 margin_seconds double precision
--- $2 claim_max integer
 -- index: claim_deadline_idx
 -- locks: none
 select c.fence, c.topic, c.deadline, c.size - c.started as open_count,
@@ -10,4 +9,3 @@ select c.fence, c.topic, c.deadline, c.size - c.started as open_count,
 from ledger.claim c
 where c.closed_at is null and c.deadline < ledger.machine_now() - make_interval(secs => $1::double precision)
 order by c.deadline
-limit $2::integer

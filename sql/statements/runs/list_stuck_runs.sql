@@ -2,7 +2,6 @@
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 margin_seconds double precision
--- $2 run_max integer
 -- index: run_lease_idx
 -- locks: none
 select r.run_no, r.fence, r.lease_until, a.name as worker,
@@ -11,4 +10,3 @@ select r.run_no, r.fence, r.lease_until, a.name as worker,
 from ledger.run r left join ledger.actor a on a.actor_no = r.worker_no
 where r.closed_at is null and r.lease_until < ledger.machine_now() - make_interval(secs => $1::double precision)
 order by r.lease_until
-limit $2::integer

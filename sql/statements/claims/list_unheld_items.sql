@@ -1,0 +1,12 @@
+-- List items that are handed out and whose key is not held for them.
+-- returns: zero or more
+-- roles: auditor, reconciler
+-- $1 item_nos bigint[]
+-- index: due_item_pkey
+-- locks: none
+with locked_default as (select from ledger.due_item_default)
+select 'not_held' as fault, o.item_no, o.effective_date, i.id, i.business_key, null::timestamptz as held_at, null::timestamptz as ended_at
+from ledger.open_item o
+join ledger.due_item i on i.item_no = o.item_no and i.effective_date = o.effective_date
+where i.serial is not null and ($1::bigint[] is null or o.item_no = any ($1::bigint[]))
+  and not exists (select from ledger.held_key h where h.serial = i.serial and h.item_no = i.item_no)
