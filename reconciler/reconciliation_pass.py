@@ -225,16 +225,15 @@ class ReconciliationPass:
                     ),
                 )
             )
-        decisions = await reconciled_rows.list_unfounded_decisions(
-            connection, self._limits.findings_max
-        )
+        row_max = self._limits.findings_max + 1  # one is beyond the cap: such findings stay open
+        decisions = await reconciled_rows.list_unfounded_decisions(connection, row_max)
         self._recorder.add(unfounded_decision(row, result.comparison.flows) for row in decisions)
         async for rows in reconciled_rows.list_unfit_keys(connection):
             self._recorder.add(map(unfit_key, rows))
-        runs = await reconciled_rows.list_overlong_runs(connection, self._limits.findings_max)
+        runs = await reconciled_rows.list_overlong_runs(connection, row_max)
         self._recorder.add(map(overlong_run, runs))
         flows = result.comparison.flows
-        for row in await reconciled_rows.list_unfit_places(connection, self._limits.findings_max):
+        for row in await reconciled_rows.list_unfit_places(connection, row_max):
             self._recorder.add((unfit_place(row, flows),))
             places = (flows.get(row[name]) for name in ("flow_no", "place_flow_no"))
             self._window_findings.unbalanced.update(flow.key for flow in places if flow)

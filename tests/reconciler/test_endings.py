@@ -12,7 +12,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, findings, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Reconciler, ReconcilerSources, SqlPopulation
+from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources, SqlPopulation
 
 from .conftest import NOON
 
@@ -181,8 +181,10 @@ async def test_g11_a_run_that_reaches_beyond_its_claim_is_one_finding_of_every_p
     complete_all: Settle,
     actor_no: int,
 ) -> None:
-    await emit_items(frozen, make_drafts(3, due_at=NOON - timedelta(minutes=5)), actor_no=actor_no)
-    await complete_all()
+    for prefix in ("first", "second"):
+        drafts = make_drafts(3, prefix=prefix, due_at=NOON - timedelta(minutes=5))
+        await emit_items(frozen, drafts, actor_no=actor_no)
+        await complete_all()
     await frozen.execute(
         "update ledger.run set to_position = to_position + 1, ended = ended || b'0',"
         " closed_at = null, lease_until = now() + interval '1 day'"
@@ -192,10 +194,12 @@ async def test_g11_a_run_that_reaches_beyond_its_claim_is_one_finding_of_every_p
     for _ in range(2):
         await reconciler.tick()
         assert reconciler.last is not None
-        assert reconciler.last.found[UNBALANCED] == 1
-    run_no = await frozen.fetchval("select run_no from ledger.run")
-    (row,) = await findings.list_findings(frozen)
-    assert row["subject"] == f"run:{run_no}"
+        assert reconciler.last.found[UNBALANCED] == 2
+    runs = {f"run:{row[0]}" for row in await frozen.fetch("select run_no from ledger.run")}
+    assert {row["subject"] for row in await findings.list_findings(frozen)} == runs
+    # A pass that lists fewer closes none of the others.
+    await make_reconciler(limits=PassLimits(stuck_seconds=0, findings_max=1)).run_pass()
+    assert {row["subject"] for row in await findings.list_findings(frozen)} == runs
 
 
 @pytest.mark.damages
