@@ -46,7 +46,9 @@ DAYS: Final = 330
 MINUTES_A_DAY: Final = 1_440
 CHANGES: Final = 1_000
 LOAD_BATCH: Final = 200_000
-CPU_GOAL_MICROSECONDS: Final = 12.0
+CPU_GOAL_MICROSECONDS: Final = 6.0
+WHOLE_CPU_GOAL_MICROSECONDS: Final = 12.0
+"""Of the pass and Postgres: what two cores have for an item if all are read within a minute."""
 SECONDS_GOAL: Final = 60.0
 CHANGED_SECONDS_GOAL: Final = 5.0
 SNAPSHOT_SECONDS_GOAL: Final = 5.0
@@ -90,9 +92,16 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
     own = usage.microseconds_an_item(options.items)
     goals = [
         Goal(
-            f"CPU of pass and Postgres an item, at most {CPU_GOAL_MICROSECONDS:.0f} microseconds",
-            round(own["bench"] + own.get("postgres", 0.0), 1),
+            f"CPU of the pass an item, at most {CPU_GOAL_MICROSECONDS:.0f} microseconds",
+            own["bench"],
             CPU_GOAL_MICROSECONDS,
+            ceiling=True,
+        ),
+        Goal(
+            "CPU of pass and Postgres an item, at most "
+            f"{WHOLE_CPU_GOAL_MICROSECONDS:.0f} microseconds",
+            round(own["bench"] + own.get("postgres", 0.0), 1),
+            WHOLE_CPU_GOAL_MICROSECONDS,
             ceiling=True,
         ),
         Goal(
