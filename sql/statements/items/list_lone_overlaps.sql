@@ -21,7 +21,7 @@ asked as materialized (
 -- First those of near dates: a key may have many items.
 asked_key as materialized (
   select a.business_key, a.serial, min(a.effective_date) - 60 as first_date, max(a.effective_date) + 60 as last_date,
-    min(a.at) as first_at, max(a.at) as last_at
+    min(least(a.at, a.due_at)) as first_at, max(a.at) as last_at
   from asked a group by a.business_key, a.serial
 ),
 near as materialized (
@@ -53,10 +53,11 @@ alone_nearby as materialized (
   from asked a join beside b on b.item_no = a.item_no
   where b.until_at is null or b.until_at < b.at
   union all
+  -- The newer item asked for the end of the older one, and may have ended before that came.
   select a.* from asked a
   where a.event = 11 /* cancelled */ and not exists (
     select from near o
-    where o.serial = a.serial and o.item_no <> a.item_no and o.due_at >= a.due_at and o.from_at <= a.at and o.until_at >= a.at)
+    where o.serial = a.serial and o.item_no <> a.item_no and o.due_at >= a.due_at and o.from_at <= a.at)
 ),
 -- Then, of the keys of what is left, those of all other dates that were open at the time: few, such as one of a quarter ago.
 far as materialized (
@@ -76,5 +77,5 @@ select a.item_no
 from alone_nearby a
 where not exists (
   select from far o
-  where o.serial = a.serial and o.from_at <= a.at and o.until_at >= a.at
-    and (a.event = 13 /* skipped */ or o.due_at >= a.due_at))
+  where o.serial = a.serial and o.from_at <= a.at
+    and case when a.event = 13 /* skipped */ then o.until_at >= a.at else o.due_at >= a.due_at end)
