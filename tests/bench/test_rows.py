@@ -130,7 +130,7 @@ async def test_a_peer_that_cannot_run_is_an_entry_that_says_why(
 
 async def test_passes_are_measured_whole_unchanged_and_after_changes(taken: Take) -> None:
     document = await taken(bench_reconcile, ReconcileOptions(4_000))
-    assert len(document["goals"]) == 5
+    assert len(document["goals"]) == 6
     assert 0 <= document["longest_snapshot_seconds"] < document["seconds"]["everything_read"]
     again = document["items_read_again"]
     assert again["nothing_changed"] == 0
