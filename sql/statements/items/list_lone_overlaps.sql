@@ -51,7 +51,8 @@ beside as materialized (
 alone_nearby as materialized (
   select a.*
   from asked a join beside b on b.item_no = a.item_no
-  where b.until_at is null or b.until_at < b.at
+  -- An end counts from when its statement began, and may commit up to a minute later.
+  where b.until_at is null or b.until_at < b.at - interval '1 minute'
   union all
   -- The newer item asked for the end of the older one, and may have ended before that came.
   select a.* from asked a
