@@ -8,6 +8,6 @@ select c.topic, c.partition, s.next_offset, s.waits_for_handlers, s.stalled_at
 from ledger.claim c
 join ledger.stalled_partition s on s.topic = c.topic and s.partition = c.partition
 where c.fence = $1::bigint and c.closed_at is null
-  and exists (select from ledger.credit g where g.worker_no = s.worker_no and g.granted_until > ledger.machine_now())
+  and (select max(g.granted_until) from ledger.credit g where g.worker_no = s.worker_no) > ledger.machine_now()
 order by s.stalled_at
 limit 1
