@@ -318,6 +318,9 @@ async def test_g11_an_item_ended_for_overlap_with_one_of_a_quarter_ago_was_not_a
         ),
         (((first, cancelled, at),), first, False),  # a newer one is open
         (((second, skipped, early), (third, cancelled, at)), third, True),
+        # A newer one asked for its end, and was skipped for one that fell due after that.
+        (((first, cancelled, at), (second, skipped, at), (third, skipped, at)), first, False),
+        (((second, cancelled, at), (third, skipped, early)), second, False),
     )
     for day in QUARTERS:
         due_at = NOON - timedelta(days=(third - day).days)

@@ -26,14 +26,13 @@ asked_key as materialized (
 ),
 near as materialized (
   select k.serial, o.item_no, case when x.item_no is null then o.due_at else '-infinity' end as from_at, o.due_at,
-    coalesce(t.at, 'infinity') as until_at
+    coalesce(t.at, 'infinity') as until_at, t.event is not distinct from 13 /* skipped */ as is_skipped
   from asked_key k
   join ledger.due_item o on o.business_key = k.business_key and o.serial = k.serial
     and o.effective_date between k.first_date and k.last_date
   left join ledger.transition t on t.effective_date = o.effective_date and t.item_no = o.item_no
     and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   left join ledger.expedited x on x.item_no = o.item_no
-  where t.event is distinct from 13 /* skipped */
 ),
 -- Of the items that were available before each instant, when the last one ended.
 beside as materialized (
@@ -41,7 +40,7 @@ beside as materialized (
   from (
     select s.item_no, s.at, s.is_asked, max(s.until_at) over (partition by s.serial order by s.at, s.is_asked) as until_at
     from (
-      select o.serial, o.item_no, o.from_at as at, false as is_asked, o.until_at from near o
+      select o.serial, o.item_no, o.from_at as at, false as is_asked, o.until_at from near o where not o.is_skipped
       union all
       select a.serial, a.item_no, a.at, true, null from asked a where a.event = 13 /* skipped */
     ) s
@@ -54,7 +53,7 @@ alone_nearby as materialized (
   -- An end counts from when its statement began, and may commit up to a minute later.
   where b.until_at is null or b.until_at < b.at - interval '1 minute'
   union all
-  -- The newer item asked for the end of the older one, and may have ended before that came.
+  -- The newer item asked for the end of the older one, and may have ended before that came, or been skipped after it for a newer one.
   select a.* from asked a
   where a.event = 11 /* cancelled */ and not exists (
     select from near o
@@ -63,7 +62,7 @@ alone_nearby as materialized (
 -- Then, of the keys of what is left, those of all other dates that were open at the time: few, such as one of a quarter ago.
 far as materialized (
   select k.serial, case when x.item_no is null then o.due_at else '-infinity' end as from_at, o.due_at,
-    coalesce(t.at, 'infinity') as until_at
+    coalesce(t.at, 'infinity') as until_at, t.event is not distinct from 13 /* skipped */ as is_skipped
   from asked_key k
   join ledger.due_item o on o.business_key = k.business_key and o.serial = k.serial
     and (o.effective_date < k.first_date or o.effective_date > k.last_date)
@@ -71,7 +70,6 @@ far as materialized (
     and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   left join ledger.expedited x on x.item_no = o.item_no
   where exists (select from alone_nearby a where a.serial = k.serial)
-    and t.event is distinct from 13 /* skipped */
     and (t.at is null or t.at >= k.first_at) and (x.item_no is not null or o.due_at <= k.last_at)
 )
 select a.item_no
@@ -79,4 +77,4 @@ from alone_nearby a
 where not exists (
   select from far o
   where o.serial = a.serial and o.from_at <= a.at
-    and case when a.event = 13 /* skipped */ then o.until_at >= a.at else o.due_at >= a.due_at end)
+    and case when a.event = 13 /* skipped */ then not o.is_skipped and o.until_at >= a.at else o.due_at >= a.due_at end)
