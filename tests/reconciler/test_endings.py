@@ -306,6 +306,7 @@ async def test_g11_an_item_ended_for_overlap_with_one_of_a_quarter_ago_was_not_a
     )
     first, second, third = QUARTERS
     at = NOON + timedelta(hours=1)
+    later = at + timedelta(seconds=1)
     early = NOON - timedelta(days=2)
     # By key: what ended when, the item asked about, and whether it was alone.
     cases = (
@@ -321,13 +322,20 @@ async def test_g11_an_item_ended_for_overlap_with_one_of_a_quarter_ago_was_not_a
         # A newer one asked for its end, and was skipped for one that fell due after that.
         (((first, cancelled, at), (second, skipped, at), (third, skipped, at)), first, False),
         (((second, cancelled, at), (third, skipped, early)), second, False),
+        # A newer one waited, and was skipped in its turn: that excuses if the newest goes first.
+        (
+            ((first, completed, early), (second, skipped, at), (third, skipped, later)),
+            second,
+            False,
+        ),
+        (((first, completed, early), (second, skipped, later), (third, skipped, at)), third, True),
     )
     for day in QUARTERS:
         due_at = NOON - timedelta(days=(third - day).days)
         drafts = make_drafts(len(cases), due_at=due_at, effective_date=day)
         await emit_items(frozen, drafts, actor_no=actor_no)
     await frozen.execute(
-        "update ledger.due_item set serial = k.serial, overlap = 2"
+        "update ledger.due_item set serial = k.serial, overlap = 4"
         " from (select business_key, row_number() over (order by business_key) as serial"
         "   from ledger.due_item group by business_key) k"
         " where k.business_key = due_item.business_key"

@@ -7,7 +7,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select i.item_no, i.effective_date, i.business_key, i.serial, i.due_at, t.event, t.at
+  select i.item_no, i.effective_date, i.business_key, i.serial, i.due_at, i.overlap, t.event, t.at
   from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
   join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
   join ledger.transition t on t.effective_date = i.effective_date and t.item_no = i.item_no
@@ -51,7 +51,12 @@ alone_nearby as materialized (
   select a.*
   from asked a join beside b on b.item_no = a.item_no
   -- An end counts from when its statement began, and may commit up to a minute later.
-  where b.until_at is null or b.until_at < b.at - interval '1 minute'
+  where (b.until_at is null or b.until_at < b.at - interval '1 minute')
+    -- A newer one that waited may have been skipped in its turn.
+    and not (a.overlap = 4 /* cancel_other */ and exists (
+      select from near o
+      where o.serial = a.serial and o.due_at >= a.due_at and o.item_no <> a.item_no
+        and o.is_skipped and o.from_at <= a.at and o.until_at > a.at))
   union all
   -- The newer item asked for the end of the older one, and may have ended before that came, or been skipped after it for a newer one.
   select a.* from asked a
@@ -77,4 +82,8 @@ from alone_nearby a
 where not exists (
   select from far o
   where o.serial = a.serial and o.from_at <= a.at
-    and case when a.event = 13 /* skipped */ then not o.is_skipped and o.until_at >= a.at else o.due_at >= a.due_at end)
+    and case
+      when a.event = 11 /* cancelled */ then o.due_at >= a.due_at
+      when o.is_skipped then a.overlap = 4 /* cancel_other */ and o.due_at >= a.due_at and o.until_at > a.at
+      else o.until_at >= a.at
+    end)
