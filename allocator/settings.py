@@ -20,7 +20,7 @@ class AllocatorSettings(Settings):
     )
     allocator_compression: Compression = Field(
         default=Compression.LZ4,
-        description="codec of record batches; `none` for consumers whose client cannot read `lz4`",
+        description="codec of record batches of topics whose definition names none",
     )
     allocator_flows_max: int = Field(
         default=500, ge=1, le=5_000, description="flows served by one claim transaction"

@@ -1139,7 +1139,9 @@ CREATE TABLE ledger.kind (
     failure_holds boolean DEFAULT true NOT NULL,
     streak_max smallint DEFAULT 3 NOT NULL,
     outcome_topic text,
+    compression text,
     no_replay boolean DEFAULT false NOT NULL,
+    CONSTRAINT kind_compression_known CHECK ((compression = ANY (ARRAY['none'::text, 'gzip'::text, 'lz4'::text]))),
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
     CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
     CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
@@ -1193,6 +1195,8 @@ COMMENT ON COLUMN ledger.kind.failure_holds IS 'Whether a failed serial item kee
 COMMENT ON COLUMN ledger.kind.streak_max IS 'Failures in a row of one business key that are flagged.';
 
 COMMENT ON COLUMN ledger.kind.outcome_topic IS 'Kafka topic from which alone outcomes of the kind''s items are accepted; null: the one of the outcome intake''s settings.';
+
+COMMENT ON COLUMN ledger.kind.compression IS 'Codec of the record batches of the topic; null: the one of the allocator''s settings.';
 
 COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
 
@@ -3210,6 +3214,8 @@ GRANT UPDATE(failure_holds) ON TABLE ledger.kind TO ledger_operator;
 GRANT UPDATE(streak_max) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(outcome_topic) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(compression) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(no_replay) ON TABLE ledger.kind TO ledger_operator;
 

@@ -99,6 +99,42 @@ async def test_no_topic_has_items_of_one_kind_and_outcomes_of_another(
     await put_in_force(connection, [shared], actor_no=actor_no)
 
 
+async def test_the_kinds_of_a_topic_have_one_codec_which_its_batches_have(
+    connection: Connection, actor_no: int
+) -> None:
+    letters, orders = (
+        parse_definition(
+            document(
+                NIGHTLY,
+                definition=kind.lower(),
+                kind=kind,
+                dispatch={"kafka": {"topic": "post", "compression": compression}},
+            )
+        )
+        for kind, compression in (("LetterDue", "gzip"), ("OrderDue", None))
+    )
+    await put_in_force(connection, [letters], actor_no=actor_no)
+
+    with pytest.raises(InvalidInput) as refused:
+        await put_in_force(connection, [orders], actor_no=actor_no)
+
+    (problem,) = refused.value.problems
+    assert "dispatch.kafka.compression" in str(problem)
+    assert "acme/LetterDue and acme/OrderDue" in str(problem)
+    both = [
+        parse_definition(
+            document(
+                NIGHTLY,
+                definition=kind.lower(),
+                kind=kind,
+                dispatch={"kafka": {"topic": "post", "compression": "none"}},
+            )
+        )
+        for kind in ("LetterDue", "OrderDue")
+    ]
+    await put_in_force(connection, both, actor_no=actor_no)
+
+
 def _settled_by_topic(topic: str, outcome_topic: str, **fields: object) -> Definition:
     kafka = {"topic": topic, "settled_by": "topic", "outcome_topic": outcome_topic}
     return parse_definition(document(NIGHTLY, **{"dispatch": {"kafka": kafka}, **fields}))

@@ -68,10 +68,13 @@ class ClaimBatchBuilder:
     def __init__(
         self,
         allocator_no: int,
-        new_batch: Callable[[], OutgoingBatch],
+        new_batch: Callable[[str | None], OutgoingBatch],
         settling_actors: Mapping[str, int] | None = None,
     ) -> None:
-        """`settling_actors` are, by topic, the actors of the claims that are settled by topic."""
+        """`new_batch` takes the codec that a kind names, None for that of the settings.
+
+        `settling_actors` are, by topic, the actors of the claims that are settled by topic.
+        """
         self._allocator_no = allocator_no
         self._new_batch = new_batch
         self._writer = RecordWriter()
@@ -137,7 +140,8 @@ class ClaimBatchBuilder:
                 rows, keys, claim_id, flow_headers, records.bytes_left, first=first
             )
         if records is None or not written:
-            records, first = self._new_batch(), 0
+            compression = flow_headers[rows[0].flow_no].flow.compression
+            records, first = self._new_batch(compression), 0
             last[topic_partition] = records
             written = self._writer.write(rows, keys, claim_id, flow_headers, records.bytes_left)
         records.add(written)

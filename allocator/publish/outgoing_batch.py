@@ -4,29 +4,35 @@ It replaces aiokafka's ``BatchBuilder``, which would decode and encode each reco
 half of the class is the interface that the producer needs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from time import time  # noqa: TID251 - a record's time of creation; no decision depends on it
 from typing import Final, final
 
-from aiokafka.codec import lz4_encode
+from aiokafka.codec import gzip_encode, lz4_encode
 from aiokafka.record.util import calc_crc32c
 
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, write_checked, write_front
 
 # Headers repeat so much that higher levels gain a tenth and cost six times as much.
-_LZ4_LEVEL: Final = 1
+_LEVEL: Final = 1
 _NO_PRODUCER: Final = (-1, -1, -1)
 
 
 class Compression(StrEnum):
-    """How record batches are compressed. Kafka's own clients read both; some others lack lz4."""
+    """How record batches are compressed. Kafka's own clients read each; some others lack lz4."""
 
     NONE = "none"
+    GZIP = "gzip"
     LZ4 = "lz4"
 
 
-_CODECS: Final = {Compression.NONE: 0, Compression.LZ4: 3}
+_CODECS: Final = {Compression.NONE: 0, Compression.GZIP: 1, Compression.LZ4: 3}
+_ENCODERS: Final[dict[Compression, Callable[[bytes], bytes]]] = {
+    Compression.GZIP: partial(gzip_encode, compresslevel=_LEVEL),
+    Compression.LZ4: partial(lz4_encode, level=_LEVEL),
+}
 
 
 @final
@@ -83,8 +89,8 @@ class OutgoingBatch:
     def _seal(self) -> bytes:
         records = b"".join(self._records)
         compression = self._compression
-        if compression is Compression.LZ4:
-            compressed = lz4_encode(records, level=_LZ4_LEVEL)
+        if (encode := _ENCODERS.get(compression)) is not None:
+            compressed = encode(records)
             if len(compressed) < len(records):
                 records = compressed
             else:

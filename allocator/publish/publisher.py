@@ -120,9 +120,10 @@ class Publisher:
         self._partition_locks: dict[tuple[str, int], asyncio.Lock] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def new_batch(self) -> OutgoingBatch:
-        """Return an empty batch."""
-        return OutgoingBatch(self._options.batch_bytes_max, self._options.compression)
+    def new_batch(self, compression: str | None) -> OutgoingBatch:
+        """Return an empty batch with this codec, or with that of the options."""
+        codec = self._options.compression if compression is None else Compression(compression)
+        return OutgoingBatch(self._options.batch_bytes_max, codec)
 
     async def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of each topic, making those that are missing.

@@ -298,6 +298,7 @@ def _policy(definition: Definition) -> KindPolicy:
         http=None if http is None else http.model_dump(mode="json", exclude_none=True),
         settled_by="worker" if kafka is None else kafka.settled_by,
         outcome_topic=None if kafka is None else kafka.outcome_topic,
+        compression=None if kafka is None else kafka.compression,
         lease_seconds=None if lease is None else _whole_seconds(lease),
         attempt_max=retry.attempt_max,
         start_max=retry.start_max or max(START_MAX, retry.attempt_max),

@@ -18,7 +18,7 @@ from dueledger.ledger.kafka.envelope import (
     WORK_TOPIC_PREFIX,
 )
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.kinds import find_topic_uses
+from dueledger.ledger.store.kinds import find_mixed_compressions, find_topic_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def check_topics(
 async def check_topic_uses(
     connection: Connection, definitions: Sequence[Definition], sources: DefinitionFiles
 ) -> None:
-    """Refuse work in a topic of outcomes and outcomes in a work topic, once the kinds are written.
+    """Refuse work in a topic of outcomes, outcomes in a work topic, and two codecs in one topic.
 
-    Raises InvalidInput.
+    To be called once the kinds are written. Raises InvalidInput.
     """
     topics = [_topics_of(one) for one in definitions]
     work, outcomes = (
@@ -104,6 +104,18 @@ async def check_topic_uses(
         for field, topic in _topics_of(one).items()
         if topic in kinds
         for other in ("outcomes" if field == "topic" else "items",)
+    ]
+    mixed = await find_mixed_compressions(connection, work)
+    problems += [
+        Problem(
+            f"{location_of(one, sources)}.dispatch.kafka.compression",
+            shown_value(kafka.compression),
+            f"differs between {first} and {second}, which share the topic {kafka.topic}",
+            "the same for all kinds of a topic; to change it, define them at once",
+        )
+        for one in definitions
+        if (kafka := one.dispatch.kafka) is not None and kafka.topic in mixed
+        for first, second in (mixed[kafka.topic],)
     ]
     if problems:
         raise InvalidInput("The definitions cannot be put in force:", problems)

@@ -190,6 +190,11 @@ class KafkaDispatch(DocumentPart):
         description="settled by topic: outcomes are accepted from this topic alone, instead of "
         "due-outcomes",
     )
+    compression: Literal["none", "gzip", "lz4"] | None = Field(
+        default=None,
+        description="codec of the topic's record batches, for consumers whose client lacks the "
+        "allocator's; the same for all kinds of the topic",
+    )
     lease: Period | None = Field(
         default_factory=_default_lease,
         description="settled by topic: items without an outcome after this long are handed out "

@@ -43,6 +43,7 @@ class DueFlow:
     A flow that `is_limited` is locked and measured before its items are claimed. If it
     `is_counted`, its items in flight are counted and go into claims of its own; a rate counts
     claimed items only. With `settled_by_topic` the consumers of the topic report outcomes by Kafka.
+    `compression` is the codec of its topic; None for that of the settings.
     """
 
     flow_no: int
@@ -55,6 +56,7 @@ class DueFlow:
     dispatch_seconds: int
     run_seconds: float | None
     lease_seconds: int
+    compression: str | None = None
     settled_by_topic: bool = False
     is_limited: bool = False
     is_counted: bool = False

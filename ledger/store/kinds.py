@@ -14,10 +14,10 @@ class KindPolicy:
     """The work policy of a kind. None keeps the stored value, or the default.
 
     With a `dispatch` the policy is complete: None then removes `http`, `run_seconds`,
-    `total_seconds` and `outcome_topic`. `dispatch` is kafka, direct or http (`http` has the
-    endpoint); `settled_by` is worker or topic; `queue_late` and `run_late` are retry or park;
-    `ordering` is none or key. `run_seconds` is the hard end of a run. No item is retried later than
-    `total_seconds` after its due_at.
+    `total_seconds`, `outcome_topic` and `compression` (none, gzip or lz4). `dispatch` is kafka,
+    direct or http (`http` has the endpoint); `settled_by` is worker or topic; `queue_late` and
+    `run_late` are retry or park; `ordering` is none or key. `run_seconds` is the hard end of a run.
+    No item is retried later than `total_seconds` after its due_at.
     """
 
     tenant: str
@@ -43,6 +43,7 @@ class KindPolicy:
     streak_max: int | None = None
     outcome_topic: str | None = None
     no_replay: bool | None = None
+    compression: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,7 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
             policy.streak_max,
             policy.outcome_topic,
             policy.no_replay,
+            policy.compression,
         )
 
 
@@ -148,3 +150,11 @@ async def find_topic_uses(
     """
     rows = await connection.fetch(statement("find_topic_uses"), work_topics, outcome_topics)
     return {row["topic"]: row["kind"] for row in rows}
+
+
+async def find_mixed_compressions(
+    connection: Connection, topics: Sequence[str]
+) -> dict[str, tuple[str, str]]:
+    """Find topics whose kinds name different codecs; return each with two of these kinds."""
+    rows = await connection.fetch(statement("find_mixed_compressions"), topics)
+    return {row["topic"]: (row["kind"], row["other"]) for row in rows}

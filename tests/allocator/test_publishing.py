@@ -14,6 +14,7 @@ from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.partitioner import partition_of
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import (
     FlowLimits,
@@ -71,6 +72,17 @@ async def test_every_due_item_is_published_once_at_base_offset_plus_position_les
         assert record.value == b'{"premium":"123.45"}'
         assert headers.attempt == 1
     assert not (await (await start_allocator()).tick())["claimed"]
+
+
+async def test_the_codec_that_a_kind_names_is_that_of_its_flows(
+    emit: Emit, make_drafts: Drafts, connection: Connection, kind: str
+) -> None:
+    await put_kind_policy(connection, KindPolicy("acme", kind, compression="gzip"))
+    await emit(make_drafts())
+
+    (flow,) = await list_due_flows(connection, 10)
+
+    assert flow.compression == "gzip"
 
 
 async def test_claims_of_many_limited_flows_share_their_partitions_batches(

@@ -2,7 +2,9 @@
 
 # pyright: reportPrivateUsage=false
 
+from collections import namedtuple
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import cast
 from uuid import UUID
@@ -14,13 +16,16 @@ from aiokafka.record.util import decode_varint, encode_varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.allocator.publish import Compression, OutgoingBatch
+from dueledger.allocator.claim.claim_batches import ClaimBatchBuilder
+from dueledger.allocator.publish import Compression, OutgoingBatch, Publisher, PublisherOptions
 from dueledger.allocator.publish.record_writer import RecordWriter
 from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_varint
 from dueledger.ledger.kafka.record_format import encode_varint as varint
-from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, ClaimedRow
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, ClaimedRow, ClaimedRows
 from dueledger.ledger.store.claims import DueFlow
 
 ITEM = UUID("0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21")
@@ -32,6 +37,8 @@ FLOWS = {
     for number in (1, 2)
 }
 FENCE = 41
+_Row = namedtuple("_Row", CLAIMED_COLUMNS)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
+CODECS = {Compression.NONE: 0, Compression.GZIP: 1, Compression.LZ4: 3}
 CLAIM_ID = ClaimId(FENCE, datetime(2027, 1, 30, 9, 0, 1, 2, tzinfo=UTC), "00c0ffee00c0ffee")
 
 
@@ -62,7 +69,7 @@ def row(
         "batch_max": batch_max,
         "fence": None,
     }
-    return cast("ClaimedRow", tuple(columns[name] for name in CLAIMED_COLUMNS))
+    return cast("ClaimedRow", _Row(**columns))
 
 
 def write(rows: Sequence[ClaimedRow], *, bytes_max: int = 1_000_000) -> list[bytes]:
@@ -101,7 +108,7 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
     batch = read(sealed(write(rows), compression))
     assert (batch.base_offset, batch.next_offset, batch.magic) == (0, 5, 2)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 3, 5)
-    assert batch.compression_type == (3 if compression is Compression.LZ4 else 0)
+    assert batch.compression_type == CODECS[compression]
     found = list(batch)
     assert [record.offset for record in found] == [0, 1, 2, 3, 4]
     assert [record.key for record in found] == [
@@ -129,6 +136,31 @@ def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:
     batch = read(sealed([b"\x0c\0\0\0\x01\x01\0"], Compression.LZ4))
     assert batch.compression_type == 0
     assert [(record.key, record.value) for record in batch] == [(None, None)]
+
+
+@pytest.mark.parametrize(("named", "codec"), [("gzip", Compression.GZIP), (None, Compression.LZ4)])
+async def test_a_batch_has_the_codec_that_the_kind_names_or_that_of_the_settings(
+    named: str | None, codec: Compression
+) -> None:
+    async def draw_fences(count: int) -> list[int]:
+        return list(range(count))
+
+    options = PublisherOptions(
+        kafka=KafkaSettings(),
+        client_id="test",
+        batch_bytes_max=1_000_000,
+        compression=Compression.LZ4,
+        request_seconds=1,
+        send_seconds=1,
+        drain_seconds=1,
+    )
+    builder = ClaimBatchBuilder(7, Publisher(options, stop=Stop()).new_batch)
+    rows = ClaimedRows([row(payload=f'"{"x" * 300}"')], CLAIM_ID.claimed_at)
+    flows = {1: replace(FLOWS[1], compression=named)}
+
+    (batch,) = await builder.build(rows, flows, {"due.RenewalDue": 1}, draw_fences)
+
+    assert read(bytes(batch.records._build())).compression_type == CODECS[codec]
 
 
 def test_a_batch_takes_as_many_records_as_its_bytes_allow_and_never_none() -> None:

@@ -20,7 +20,7 @@ grant update (flow_no) on ledger.claim to ledger_operator;
 grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, circuit_rest_seconds,
   circuit_run_no, circuit_window_seconds, concurrency_max, pause_reason, paused_at, paused_by,
   rate_per_second, retry_share, weight, window_items) on ledger.flow to ledger_operator;
-grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, dispatch, dispatch_seconds,
+grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compression, dispatch, dispatch_seconds,
   failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, queue_late, queue_seconds, run_late,
   run_seconds, settled_by, start_max, streak_max, topic, total_seconds) on ledger.kind to ledger_operator;
 grant update (ends_at) on ledger.materialised to ledger_operator;

@@ -23,6 +23,7 @@ create table ledger.kind (
   failure_holds boolean not null default true,
   streak_max smallint not null default 3,
   outcome_topic text,
+  compression text,
   no_replay boolean not null default false,
   unique (tenant, name),
   constraint kind_tenant_shape check (tenant ~ '^[A-Za-z0-9._-]{1,100}$'),
@@ -35,6 +36,7 @@ create table ledger.kind (
   constraint kind_dispatch_known check (dispatch in ('kafka', 'direct', 'http')),
   constraint kind_http_given check ((dispatch = 'http') = (http is not null)),
   constraint kind_settled_by_known check (settled_by in ('worker', 'topic')),
+  constraint kind_compression_known check (compression in ('none', 'gzip', 'lz4')),
   constraint kind_policy_positive check (
     dispatch_seconds > 0 and run_seconds > 0 and total_seconds > 0 and streak_max > 0),
   constraint kind_late_known check (queue_late in ('retry', 'park') and run_late in ('retry', 'park')),
@@ -61,6 +63,8 @@ comment on column ledger.kind.settled_by is
   'Who settles: the worker, or the consumers of the topic by reported outcomes.';
 comment on column ledger.kind.outcome_topic is
   'Kafka topic from which alone outcomes of the kind''s items are accepted; null: the one of the outcome intake''s settings.';
+comment on column ledger.kind.compression is
+  'Codec of the record batches of the topic; null: the one of the allocator''s settings.';
 comment on column ledger.kind.no_replay is
   'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
 comment on column ledger.kind.dispatch_seconds is 'Time from the claim until Kafka must have acknowledged it.';

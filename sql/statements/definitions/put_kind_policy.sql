@@ -1,4 +1,4 @@
--- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http`, `outcome_topic` and the deadlines of run and retry.
+-- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http`, `outcome_topic`, `compression` and the deadlines of run and retry.
 -- returns: one
 -- roles: operator
 -- $1 tenant text
@@ -24,6 +24,7 @@
 -- $21 streak_max smallint
 -- $22 outcome_topic text
 -- $23 no_replay boolean
+-- $24 compression text
 -- index: kind_tenant_name_key
 -- locks: kind row (for update)
 update ledger.kind k set
@@ -49,6 +50,7 @@ update ledger.kind k set
   failure_holds = coalesce($20::boolean, k.failure_holds),
   no_replay = coalesce($23::boolean, k.no_replay),
   streak_max = coalesce($21::smallint, k.streak_max),
-  outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end
+  outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end,
+  compression = case when $11::text is null then coalesce($24::text, k.compression) else $24::text end
 where k.tenant = $1::text and k.name = $2::text
 returning k.kind_no

@@ -71,7 +71,7 @@ waiting as materialized (
   group by w.flow_no
 )
 select f.flow_no, k.tenant, k.name as kind, f.lane, k.topic, f.weight, k.queue_seconds, k.dispatch_seconds,
-  k.run_seconds, k.lease_seconds, k.settled_by = 'topic' as settled_by_topic,
+  k.run_seconds, k.lease_seconds, k.compression, k.settled_by = 'topic' as settled_by_topic,
   f.limited or k.settled_by = 'topic' as limited,
   k.settled_by = 'topic' or num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
   w.plain, w.serial, f.rate_per_second,
