@@ -6,7 +6,7 @@ into the next month.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -36,6 +36,18 @@ class JavaDialect(StrEnum):
     EVENTBRIDGE = "EventBridge"
 
 
+_POLICIES: Final[Mapping[JavaDialect, tuple[str, str]]] = {
+    JavaDialect.QUARTZ: (Gap.SKIP.value, Fold.SECOND.value),
+    JavaDialect.SPRING: (Gap.SKIP.value, Fold.BOTH.value),
+    JavaDialect.EVENTBRIDGE: (Gap.SKIP.value, Fold.FIRST.value),
+}
+"""Each scheduler's gap and fold policies, whatever the expression is.
+
+EventBridge documents them. Those of Quartz 2.2.3, 2.3.2 and 2.5.2 and Spring 5.3, 6.1 and 6.2
+were found by running them: `tests/importers/test_java_cron.py`.
+"""
+
+
 def read_java_cron(
     text: str, zone: str, dialect: JavaDialect
 ) -> TranslatedSchedule | ImportRefusal:
@@ -44,7 +56,7 @@ def read_java_cron(
         return refusal
     texts = text.lower().split()
     if dialect is JavaDialect.SPRING and texts and texts[0].removeprefix("@") in _MACROS:
-        return complete_cron({"cron": texts[0], "timezone": zone}, _policy(dialect, wildcard=False))
+        return complete_cron({"cron": texts[0], "timezone": zone}, _POLICIES[dialect])
     expression = _translated(texts, dialect)
     if isinstance(expression, ImportRefusal):
         return expression
@@ -54,7 +66,7 @@ def read_java_cron(
     when: dict[str, object] = {"cron": expression, "timezone": zone}
     if fields.restricts_day and fields.restricts_weekday:
         when["day_rule"] = "all"  # only Spring accepts both
-    return complete_cron(when, _policy(dialect, wildcard=fields.wildcard))
+    return complete_cron(when, _POLICIES[dialect])
 
 
 def _translated(texts: list[str], dialect: JavaDialect) -> str | ImportRefusal:
@@ -84,20 +96,6 @@ def _shortest(texts: list[str]) -> str:
     if texts[-1] in {"*", "?"}:
         texts = texts[1:-1] if texts[0] == "0" else texts[:-1]
     return " ".join(texts)
-
-
-def _policy(dialect: JavaDialect, *, wildcard: bool) -> tuple[str, str]:
-    """Return the scheduler's gap and fold policies.
-
-    EventBridge documents its own: nothing in a gap, once in a fold. Spring skips a time in a gap.
-    Quartz's calendar moves it by the length of the gap.
-    """
-    if dialect is JavaDialect.EVENTBRIDGE:
-        return Gap.SKIP.value, Fold.FIRST.value
-    if wildcard:
-        return Gap.SKIP.value, Fold.BOTH.value
-    gap = Gap.SHIFT_FORWARD if dialect is JavaDialect.QUARTZ else Gap.SKIP
-    return gap.value, Fold.FIRST.value
 
 
 def _foreign(texts: list[str], dialect: JavaDialect) -> ImportRefusal | None:

@@ -39,8 +39,8 @@ def test_triggers_have_their_job_its_data_and_its_misfire_policy() -> None:
         "timezone": "Europe/London",
         "start": "2026-12-31T23:00",  # a time without an offset is the JVM's, an hour ahead
         "end": "2029-12-31T23:00:01",
-        "gap": "shift_forward",
-        "fold": "first",
+        "gap": "skip",
+        "fold": "second",
     }
     assert quarter["catch_up"] == {"policy": "skip"}
     assert read["pollEveryTenSeconds"]["when"] == {
