@@ -16,7 +16,13 @@ from dueledger.importers.source_job import (
     fixed_rate,
     seems_secret,
 )
-from dueledger.importers.times import has_offset, instant_of_text, local_time_of, second_after
+from dueledger.importers.times import (
+    has_offset,
+    instant_of_text,
+    local_time_of,
+    second_after,
+    zone_of_java,
+)
 from dueledger.importers.xml_tree import XmlElement, parse_xml
 from dueledger.ledger.schedule.expressions import period_text
 
@@ -186,7 +192,7 @@ def _read(
     zone = trigger.value("time-zone") or anew.zone
     if zone is None and trigger.name != "simple":
         return ImportRefusal("the trigger does not name a time zone", "--timezone Europe/Berlin")
-    return _READERS[trigger.name](trigger, zone or "UTC", name, anew)
+    return _READERS[trigger.name](trigger, zone_of_java(zone or "UTC"), name, anew)
 
 
 def _refused(trigger: XmlElement) -> ImportRefusal | None:

@@ -18,6 +18,7 @@ from dueledger.importers.source_job import (
     add_job,
     hashed_name,
 )
+from dueledger.importers.times import zone_of_java
 
 KIND: Final = "SpringJobDue"
 SWITCHED_OFF: Final = "-"
@@ -56,7 +57,7 @@ def read_spring_cron(
     if zone is None:
         reason = "the file does not name the time zone of its machine"
         return ImportRefusal(reason, "--timezone Europe/Berlin")
-    return read_java_cron(text, zone, dialect)
+    return read_java_cron(text, zone_of_java(zone), dialect)
 
 
 def add_spring_job(

@@ -31,10 +31,13 @@ _CONTAINER: Final = re.compile(
 )
 """Kotlin writes the annotations inside it without `@`."""
 _OTHER_ANNOTATION: Final = re.compile(
-    rf'@\w+(?:\s*\((?:[^()"]|{_TEXT}){{0,2000}}\))?|\w+\s*\((?:[^()"]|{_TEXT}){{0,2000}}\)\s*[,)\]]'
+    rf'@(?!interface\b)\w+(?:\s*\((?:[^()"]|{_TEXT}){{0,2000}}\))?|\w+\s*\((?:[^()"]|{_TEXT}){{0,2000}}\)\s*[,)\]]'
     r"|[\s,)}\]]+"
 )
-_METHOD: Final = re.compile(r"[\w<>\[\]?,.\s]{0,300}?\b(?P<name>\w{1,200})\s{0,20}\(")
+_DECLARED: Final = re.compile(
+    r"[\w\s]{0,200}?@interface\s{1,20}(?P<annotation>\w{1,200})"
+    r"|[\w<>\[\]?,.\s]{0,300}?\b(?P<method>\w{1,200})\s{0,20}\("
+)
 _PART: Final = re.compile(rf'(?:[^,"]|{_TEXT})+')
 _ARGUMENT: Final = re.compile(r"\s*(?P<name>\w{1,40})\s*=\s*(?P<value>.*\S)\s*", re.DOTALL)
 _CONSTANT: Final = re.compile(_TEXT)
@@ -57,6 +60,10 @@ _FOREIGN: Final = re.compile(r"\bimport\s+io\.(?P<name>quarkus|micronaut)\.[\w.]
 _RATES: Final = ("fixedRate", "fixedRateString", "fixedDelay", "fixedDelayString")
 _TEXTS: Final = frozenset(("cron", "zone"))
 _ANNOTATIONS_MAX: Final = 64  # of one method, with what stands between them
+_COMPOSED: Final = ImportRefusal(
+    "is part of an annotation, which makes a schedule of each method that has it",
+    "the same @Scheduled at each of these methods",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +87,11 @@ def import_annotations(
         place = f"{where}:{bisect_left(lines, each.start()) + 1}"
         owner = owners[bisect_left(owners, (each.start(), "")) - 1][1]
         given = _ARGUMENTS.match(source.code, each.end())
-        method = _method(source.code, given.end(), ends) if given else None
-        full_name = f"{owner}.{method}" if method else owner
+        declared = _declared(source.code, given.end(), ends) if given else None
+        if declared and (composed := declared["annotation"]):
+            found.skip_job(place, composed, _COMPOSED)
+            continue
+        full_name = f"{owner}.{declared['method']}" if declared else owner
         if foreign or each["type"] == "Schedule":
             reason = f"is of {foreign['name'] if foreign else 'Jakarta'}, not of Spring"
             found.skip_job(place, full_name, ImportRefusal(reason, "Spring's @Scheduled"))
@@ -138,8 +148,8 @@ def _owners(code: str) -> Iterator[tuple[int, str]]:
             yield found.start(), open_scopes[-1]
 
 
-def _method(code: str, at: int, ends: dict[int, int | None]) -> str | None:
-    """Return the method that follows an annotation, and others of it.
+def _declared(code: str, at: int, ends: dict[int, int | None]) -> re.Match[str] | None:
+    """Return the method or the annotation type that follows an annotation, and others of it.
 
     `ends` keeps where the annotation at a place ends: those before it pass it as well.
     """
@@ -151,8 +161,7 @@ def _method(code: str, at: int, ends: dict[int, int | None]) -> str | None:
         if end is None:
             break
         at = end
-    method = _METHOD.match(code, at)
-    return method["name"] if method else None
+    return _DECLARED.match(code, at)
 
 
 def _arguments(text: str) -> dict[str, str | None]:

@@ -1,14 +1,25 @@
 """Times in the files of other schedulers, as bounds of a `when`."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from dueledger.importers.import_result import ImportRefusal
-from dueledger.ledger.schedule import load_zone
+from dueledger.ledger.schedule import load_zone, zone_names
 from dueledger.ledger.schedule.expressions import local_time_text
 
 _CHARS_MAX = 40
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIX_SECONDS_MAX = 7_258_118_400  # the year 2200
+_JAVA_OFFSET: Final = re.compile(r"GMT(?P<sign>[+-])(?P<hours>\d{1,2})(?::?00)?", re.ASCII)
+
+
+def zone_of_java(name: str) -> str:
+    """Return the IANA name of a zone of Java: of `GMT+10` it is `Etc/GMT-10`."""
+    if found := _JAVA_OFFSET.fullmatch(name):
+        iana = f"Etc/GMT{'-' if found['sign'] == '+' else '+'}{int(found['hours'])}"
+        return iana if iana in zone_names() else name
+    return name
 
 
 def local_time_of(text: object, zone: str) -> str | ImportRefusal:

@@ -118,6 +118,25 @@ def test_an_annotation_in_a_literal_is_none(tmp_path: Path) -> None:
     assert found.skipped == []
 
 
+@pytest.mark.parametrize("modifiers", ["", "private ", "@Target(METHOD)\n@Inherited\npublic "])
+def test_an_annotation_that_is_made_of_it_is_no_job(tmp_path: Path, modifiers: str) -> None:
+    text = f"class A {{\n{DAILY}\n{modifiers}@interface Daily {{ long value(); }}\n}}"
+    found = read(tmp_path, text)
+    assert found.jobs == []
+    assert [(one.where, one.text) for one in found.skipped] == [("Jobs.java:2", "Daily")]
+
+
+@pytest.mark.parametrize(
+    ("zone", "iana"),
+    [("GMT+10", "Etc/GMT-10"), ("GMT-03:00", "Etc/GMT+3"), ("GMT+5:30", None), ("GMT+23", None)],
+)
+def test_an_offset_as_java_names_it_is_a_zone(tmp_path: Path, zone: str, iana: str | None) -> None:
+    annotation = f'@Scheduled(cron = "0 0 6 * * *", zone = "{zone}")'
+    found = read(tmp_path, f"class A {{ {annotation} void x() {{}} }}")
+    assert [one.document["when"]["timezone"] for one in found.jobs] == ([iana] if iana else [])  # type: ignore[index]
+    assert len(found.skipped) == (iana is None)
+
+
 def test_an_initial_delay_is_noted(tmp_path: Path) -> None:
     annotation = "@Scheduled(fixedDelay = 5000, initialDelay = 60000)"
     [one] = read(tmp_path, f"class A {{ {annotation} void x() {{}} }}").jobs
