@@ -42,6 +42,7 @@ _NAME_CHARS_MAX: Final = 150
 _NUMBER_CHARS_MAX: Final = 9
 _FOREIGN_NAME: Final = re.compile(r"\$\{|\{\{")  # of a template, not filled in
 _FILLED_IN: Final = "a document with templates and variables filled in"
+_OF_EVENTBRIDGE: Final = "a rule or schedule of EventBridge"
 _TEMPLATE: Final = "${"
 _STATES: Final = ("State", "Enabled", "IsEnabled")
 _INPUTS: Final = ("InputTransformer", "InputPath")
@@ -68,6 +69,10 @@ def _add(found: ImportResult, schedule: FoundSchedule, anew: NewDefinitionFields
     fields, name = schedule.fields, _name(schedule)
     if schedule.stray:
         refusal = ImportRefusal("is an expression outside a schedule", _FILLED_IN)
+        found.skip_job(schedule.where, name, refusal)
+        return
+    if schedule.foreign:
+        refusal = ImportRefusal(f"is of {schedule.foreign}, not of EventBridge", _OF_EVENTBRIDGE)
         found.skip_job(schedule.where, name, refusal)
         return
     if fields.get("EventPattern") and not fields.get("ScheduleExpression"):

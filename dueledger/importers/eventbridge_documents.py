@@ -17,19 +17,30 @@ _WORDS: Final = re.compile(r"(?:^|_)([a-z0-9])")
 _SCHEDULE_ARN: Final = re.compile(r"arn:aws[a-z-]{0,20}:scheduler:", re.ASCII)
 _EVENT_TYPES: Final = frozenset(("Schedule", "ScheduleV2"))
 _PLAN: Final = "planned_values"
+_RESOURCE: Final = re.compile(r"AWS::[A-Za-z]+::[A-Za-z]+|aws_[a-z0-9_]+", re.ASCII)
+_OF_EVENTBRIDGE: Final = frozenset(
+    (
+        *("AWS::Events::Rule", "AWS::Scheduler::Schedule"),
+        *("aws_cloudwatch_event_rule", "aws_scheduler_schedule"),
+    )
+)
+_OF_SAM: Final = "AWS::Serverless::"
+"""Its functions have schedules as events."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSchedule:
     """An object with an expression, its fields as AWS names them, and the key that leads to it.
 
-    `function` is the one whose event it is. Of an expression outside a schedule, `stray` is true.
+    `function` is the one whose event it is, `foreign` the type of a resource of another service. Of
+    an expression outside a schedule, `stray` is true.
     """
 
     where: str
     key: str
     fields: Mapping[str, object]
     function: str | None = None
+    foreign: str | None = None
     stray: bool = False
 
 
@@ -38,6 +49,7 @@ class _Place:
     where: str
     key: str = ""
     function: str | None = None
+    foreign: str | None = None
     in_list: bool = False
 
 
@@ -78,6 +90,7 @@ def _walk(value: object, at: _Place) -> Iterator[FoundSchedule]:
 
 def _walk_object(members: Mapping[object, object], at: _Place) -> Iterator[FoundSchedule]:
     fields = block_fields(members)
+    foreign = _other_service(fields.get("Type")) or at.foreign
     event = block_fields(members.get("Properties"))
     if at.function and fields.get("Type") in _EVENT_TYPES:
         event.setdefault("ScheduleExpression", event.get("Schedule"))
@@ -85,7 +98,7 @@ def _walk_object(members: Mapping[object, object], at: _Place) -> Iterator[Found
         return
     if {"ScheduleExpression", "EventPattern"} & fields.keys() or _is_listed(fields):
         key = hashed_name(at.key or "schedule", repr(members)) if at.in_list else at.key
-        yield FoundSchedule(at.where, key, fields)
+        yield FoundSchedule(at.where, key, fields, foreign=foreign)
         return
     if _PLAN in members:  # Terraform's plan has each resource several times
         members = {_PLAN: members[_PLAN]}
@@ -102,7 +115,15 @@ def _walk_object(members: Mapping[object, object], at: _Place) -> Iterator[Found
                 # SAM names it in this way, too.
                 yield from _walk(each, _Place(at.where, f"{at.key}{event_name}", at.key))
         else:
-            yield from _walk(member, _Place(at.where, inner))
+            of = _other_service(name) or foreign
+            yield from _walk(member, _Place(at.where, inner, foreign=of))
+
+
+def _other_service(name: object) -> str | None:
+    """Return the type of a resource if EventBridge does not have it."""
+    if not isinstance(name, str) or not _RESOURCE.fullmatch(name):
+        return None
+    return None if name in _OF_EVENTBRIDGE or name.startswith(_OF_SAM) else name
 
 
 def _is_listed(fields: Mapping[str, object]) -> bool:

@@ -14,6 +14,9 @@ FILES = Path(__file__).parent / "files/eventbridge"
 """Written for these tests in the form that the tools print, with invented accounts."""
 ANEW = NewDefinitionFields("aws", source="eventbridge:files")
 
+HOURLY = {"ScheduleExpression": "rate(1 hour)"}
+TERRAFORM = {"schedule_expression": "rate(1 hour)"}
+
 
 def documents(found: ImportResult) -> dict[str, Any]:
     return {one.definition.definition: one.document for one in found.jobs}
@@ -311,3 +314,26 @@ def test_what_a_list_of_another_partition_has_is_listed(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(json.dumps({"Schedules": [listed]}), encoding="utf-8")
     [one] = import_eventbridge(tmp_path / "s.json", ANEW).skipped
     assert "without its expression" in one.reason
+
+
+@pytest.mark.parametrize(
+    ("document", "of"),
+    [
+        (
+            {"Resources": {"R": {"Type": "AWS::SSM::Association", "Properties": HOURLY}}},
+            "AWS::SSM::Association",
+        ),
+        (
+            {"values": {"resources": [{"type": "aws_ssm_association", "values": TERRAFORM}]}},
+            "aws_ssm_association",
+        ),
+        ({"resource": {"aws_ssm_association": {"r": TERRAFORM}}}, "aws_ssm_association"),
+    ],
+)
+def test_an_expression_of_another_service_is_left_out(
+    tmp_path: Path, document: dict[str, object], of: str
+) -> None:
+    (tmp_path / "s.json").write_text(json.dumps(document), encoding="utf-8")
+    found = import_eventbridge(tmp_path / "s.json", ANEW)
+    assert found.jobs == []
+    assert [one.reason for one in found.skipped] == [f"is of {of}, not of EventBridge"]
