@@ -216,9 +216,10 @@ def _unconverted(timer: TimerUnit) -> Iterator[str]:
         yield f"AccuracySec={accuracy} is not converted: it is due at its exact time"
     if _flag(timer, "WakeSystem"):
         yield "WakeSystem= is not converted: nothing wakes a machine"
-    for line in timer.lines:
-        if line.section == "Unit" and line.value and line.name.startswith(("Condition", "Assert")):
-            yield f"{line.name}= is not converted: the timer started only where it held"
+    unit = [line.name for line in timer.lines if line.section == "Unit" and line.value]
+    for name in dict.fromkeys(unit):
+        if name.startswith(("Condition", "Assert")):
+            yield f"{name}= is not converted: the timer started only where it held"
 
 
 def _values(timer: TimerUnit, name: str, section: str = "Timer") -> list[str]:

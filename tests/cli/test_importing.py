@@ -173,17 +173,20 @@ def test_all_jobs_of_the_kubernetes_project_are_converted(dueledger: Command) ->
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "arguments", "converted"),
+    ("scheduler", "folder", "converted"),
     [
-        ("systemd", ("--timezone", "Europe/Berlin"), 7),
-        ("quartz", ("--timezone", "Europe/Berlin"), 14),
-        ("eventbridge", (), 8),
+        ("systemd", "files/systemd", 7),
+        ("quartz", "files/quartz", 14),
+        ("eventbridge", "files/eventbridge", 8),
+        ("quartz", "published", 53),
+        ("eventbridge", "published", 2),
     ],
 )
 def test_folders_of_other_schedulers_are_converted_and_read_back(
-    dueledger: Command, tmp_path: Path, scheduler: str, arguments: tuple[str, ...], converted: int
+    dueledger: Command, tmp_path: Path, scheduler: str, folder: str, converted: int
 ) -> None:
-    files = CHECKOUT / "tests/importers/files" / scheduler
+    files = CHECKOUT / "tests/importers" / folder
+    arguments = () if scheduler == "eventbridge" else ("--timezone", "Europe/Berlin")
     out = ("--out", str(tmp_path / "out"), "--source", "old", "--json")
     ran = dueledger("import", scheduler, str(files), *arguments, *out)
     assert ran.code == 4
