@@ -136,6 +136,9 @@ async def test_of_versions_that_ended_a_newer_tz_database_takes_those_that_it_ma
         await set_schedule(name, hourly, effective_from=at, labels={"a": "b"})
     await tick_until_idle(materialiser)
     await set_schedule("ended", hourly, effective_from=ends_at)  # so the one before has no span
+    earlier = "its earlier one is behind"
+    for label, at in (("a", NOON), ("b", ends_at - 3 * HOUR), ("c", ends_at)):
+        await set_schedule(earlier, hourly, effective_from=at, labels={"a": label})
     await tick_until_idle(materialiser)
     now = NOON + 10 * HOUR
     await set_time(now)
@@ -145,6 +148,7 @@ async def test_of_versions_that_ended_a_newer_tz_database_takes_those_that_it_ma
         ("its next one failed", 2, now),
     )
     behind = [(name, 2, NOON) for name in ("its next one is behind", "its next one failed")]
+    behind.append((earlier, 1, NOON))
     for column, values in (("failed_at", failures), ("materialised_until", behind)):
         await connection.executemany(
             f"update ledger.materialised m set {column} = $3 from ledger.definition d"  # noqa: S608 - names above
@@ -152,7 +156,8 @@ async def test_of_versions_that_ended_a_newer_tz_database_takes_those_that_it_ma
             values,
         )
     rows = await take_ended_versions(connection, NEWER, 4 * 3_600, 100, retry_seconds=60)
-    assert sorted((row.name, row.version) for row in rows) == [(name, 1) for name in sorted(taken)]
+    expected = [*((name, 1) for name in taken), (earlier, 2)]
+    assert sorted((row.name, row.version) for row in rows) == sorted(expected)
     (first,) = await take_ended_versions(connection, NEWER, 4 * 3_600, 1, retry_seconds=60)
     assert first.until == first.materialised_until == ends_at
     assert not await take_ended_versions(connection, tzdata_version(), 4 * 3_600, 100)

@@ -204,41 +204,66 @@ async def test_g4_records_delivered_again_are_not_worked_again(
     assert runs == 0
 
 
-async def test_partitions_that_move_while_items_run_are_worked_once(
-    site: Site, make_drafts: MakeDrafts
+async def test_partitions_that_move_while_items_run_are_worked_once_and_by_who_has_them(
+    site: Site, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[str] = []
-    gate = asyncio.Event()
-    handlers = Handlers()
+    consumers: list[WorkConsumer] = []
+    start = WorkConsumer.start
 
-    @handlers.on(site.kind, concurrency=10)
-    async def wait(item: DueItem) -> Verdict:
-        seen.append(item.business_key)
-        await gate.wait()
-        return Completed()
+    async def noted(consumer: WorkConsumer) -> None:
+        consumers.append(consumer)
+        await start(consumer)
 
+    monkeypatch.setattr(WorkConsumer, "start", noted)
+    seen: tuple[list[str], list[str]] = ([], [])
+    gates = (asyncio.Event(), asyncio.Event())
     await site.emit(make_drafts(100))
-    await site.work(handlers)
     await site.allocate()
+    for each, gate in zip(seen, gates, strict=True):
+        handlers = Handlers()
 
-    async def some_running() -> bool:
-        return len(seen) == 10
+        @handlers.on(site.kind, concurrency=10)
+        async def wait(
+            item: DueItem, each: list[str] = each, gate: asyncio.Event = gate
+        ) -> Verdict:
+            each.append(item.business_key)
+            await gate.wait()
+            return Completed()
 
-    await site.eventually(some_running)
-    # Every partition is revoked and dealt out anew, while ten items run.
-    await site.work(handlers)
+        async def ten_run(each: list[str] = each) -> bool:
+            return len(each) == 10
 
-    async def both_running() -> bool:
-        return len(seen) == 20
+        # The second worker has every partition revoked and dealt out anew, while ten items run.
+        await site.work(handlers)
+        await site.eventually(ten_run)
 
-    await site.eventually(both_running)
-    gate.set()
+    async def are_dealt_out() -> bool:
+        first, second = (each.assigned() for each in consumers)
+        return first.isdisjoint(second) and len(first | second) == 4
+
+    await site.eventually(are_dealt_out)
+    kept = [partition for _, partition in consumers[0].assigned()]
+    rows = await site.connection.fetch(
+        "select i.business_key from ledger.claim c cross join unnest(c.item_no) u (no)"
+        " join ledger.due_item i on i.item_no = u.no where c.partition = any ($1)",
+        kept,
+    )
+    of_first = {row["business_key"] for row in rows} | set(seen[0])
+    assert 20 < len(of_first) < 80
+    gates[0].set()
+
+    async def first_completed_its_own() -> bool:
+        return await site.completed() >= len(of_first)
+
+    await site.eventually(first_completed_its_own)
+    assert set(seen[0]) == of_first
+    gates[1].set()
 
     async def all_completed() -> bool:
         return await site.completed() == 100
 
     await site.eventually(all_completed)
-    assert len(seen) == len(set(seen)) == 100
+    assert len(seen[0]) + len(seen[1]) == len({*seen[0], *seen[1]}) == 100
     assert not await site.rejected_writes()
 
 
