@@ -119,6 +119,15 @@ async def test_g4_what_a_topic_or_a_direct_worker_holds_is_started_by_no_other_a
     await ledger.check_balance()
 
 
+async def test_g4_any_worker_starts_what_an_allocator_claimed(ledger: Ledger) -> None:
+    await ledger.emit()
+    fence = (await ledger.claim()).fence
+    await ledger.connection.execute(
+        "update ledger.claim set allocator_no = $1", ledger.other_worker_no
+    )
+    assert (await ledger.start(fence)).run_no is not None
+
+
 async def test_g4_a_direct_worker_starts_what_it_claimed_itself(ledger: Ledger) -> None:
     await ledger.emit()
     fence = (await ledger.claim()).fence

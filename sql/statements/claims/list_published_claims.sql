@@ -8,6 +8,6 @@
 -- locks: none
 select c.fence, c.claimed_at, c.topic, c.partition, c.size, c.base_offset, c.published_at
 from ledger.claim c
-where c.fence > $1::bigint and c.claimed_at >= $2::timestamptz and c.partition >= 0 and c.base_offset is not null
+where c.fence > $1::bigint and c.claimed_at >= $2::timestamptz and c.base_offset is not null
 order by c.fence
 limit $3::integer
