@@ -178,7 +178,7 @@ def test_all_jobs_of_the_kubernetes_project_are_converted(dueledger: Command) ->
         ("systemd", "files/systemd", 7),
         ("quartz", "files/quartz", 14),
         ("eventbridge", "files/eventbridge", 8),
-        ("quartz", "published", 53),
+        ("quartz", "published", 37),
         ("eventbridge", "published", 2),
     ],
 )

@@ -53,7 +53,7 @@ alone_nearby as materialized (
   -- An end counts from when its statement began, and may commit up to a minute later.
   where (b.until_at is null or b.until_at < b.at - interval '1 minute')
     -- A newer one that waited may have been skipped in its turn.
-    and not (a.overlap = 4 /* cancel_other */ and exists (
+    and not (a.overlap = 4 and exists (
       select from near o
       where o.serial = a.serial and o.due_at >= a.due_at and o.item_no <> a.item_no
         and o.is_skipped and o.from_at <= a.at and o.until_at > a.at))
@@ -84,6 +84,6 @@ where not exists (
   where o.serial = a.serial and o.from_at <= a.at
     and case
       when a.event = 11 /* cancelled */ then o.due_at >= a.due_at
-      when o.is_skipped then a.overlap = 4 /* cancel_other */ and o.due_at >= a.due_at and o.until_at > a.at
+      when o.is_skipped then a.overlap = 4 and o.due_at >= a.due_at and o.until_at > a.at
       else o.until_at >= a.at
     end)
