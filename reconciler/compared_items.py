@@ -5,6 +5,8 @@ from typing import Any, Final, NamedTuple
 
 KindKey = tuple[str, str]
 """Tenant and kind."""
+WHOLE_LEDGER: Final = "*"
+"""In place of a tenant or kind: of none, or of all."""
 
 
 class ExpectedItem(NamedTuple):

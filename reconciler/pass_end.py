@@ -7,10 +7,9 @@ import orjson
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.compared_items import WHOLE_LEDGER, KindKey
 from dueledger.reconciler.event_backlog import kinds_of_events
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.find.findings import WHOLE_LEDGER
 from dueledger.reconciler.find.recorder import population_record
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import (

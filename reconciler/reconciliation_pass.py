@@ -1,7 +1,7 @@
 """One pass: compute what is expected, compare it with the ledger, record what differs."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from time import monotonic, process_time
 
 from dueledger.ledger.runtime.service import crash_point
@@ -10,8 +10,7 @@ from dueledger.ledger.store import Connection, Pool, items, reconciled_rows
 from dueledger.reconciler.columns.engine import open_engine
 from dueledger.reconciler.columns.plain_rows import KeptRows
 from dueledger.reconciler.compare.agreement import EndingGrounds
-from dueledger.reconciler.compare.comparison import Comparison, FlowRules
-from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.compare.comparison import Comparison
 from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.versions import FailedVersion
@@ -37,6 +36,7 @@ from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.ledger_comparison import LedgerComparison
+from dueledger.reconciler.ledger_flows import LedgerFlows
 from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_end import counts_of, end_pass
 from dueledger.reconciler.pass_record import PassRecord
@@ -75,7 +75,6 @@ class ReconciliationPass:
         self._scope = scope
         self._limits = limits
         self._evidence = EvidenceChecks(sources.evidence)
-        self._facts = dict[KindKey, FlowRules]()
         self._kafka = kafka if scope.whole else None
         self._cache = cache if scope.whole else None
         self._rows = KeptRows() if self._cache is None else self._cache.rows
@@ -95,7 +94,9 @@ class ReconciliationPass:
                 reader=reader,
                 kept=self._rows,
             ) as expectation:
-                comparison = await self._comparison(connection, expectation, opened.as_of)
+                flows = LedgerFlows(expectation, self._evidence.by_kind)
+                await flows.read(connection)
+                comparison = await self._comparison(connection, expectation, flows, opened.as_of)
                 result = PassResult(
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
@@ -107,19 +108,15 @@ class ReconciliationPass:
                 result.sources = [*expectation.reads, *self._evidence.reads.values()]
                 self._window_findings = WindowFindings(
                     expectation,
+                    flows,
                     self._evidence,
                     result,
-                    self._recorder,
-                    self._limits.findings_max,
+                    recorder=self._recorder,
+                    findings_max=self._limits.findings_max,
                 )
                 await find_effects(connection, self._evidence, self._recorder, self._scope)
                 with open_engine() as engine:
-                    comparer = WindowComparer(
-                        engine,
-                        expectation,
-                        comparison,
-                        lambda: self._flow_rules(connection, expectation),
-                    )
+                    comparer = WindowComparer(engine, expectation, comparison, flows)
                     compared = await LedgerComparison(
                         comparer,
                         expectation,
@@ -127,7 +124,7 @@ class ReconciliationPass:
                         findings=self._window_findings,
                         recorder=self._recorder,
                         cache=self._cache,
-                        facts=self._facts,
+                        facts=flows.of_kinds,
                     ).run(connection, reader, self._scope.window)
                 result.evidenced = self._evidence.checked_kinds()
                 if self._kafka is not None:
@@ -135,7 +132,7 @@ class ReconciliationPass:
                     await self._kafka.run(
                         connection, self._recorder, result, absent=absent, is_full=is_full
                     )
-                await self._check_whole_ledger(connection, expectation, result)
+                await self._check_whole_ledger(connection, expectation, flows, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
                 await end_pass(
@@ -157,32 +154,12 @@ class ReconciliationPass:
                     self._cache.replace(compared, expectation, full_pass_at=full_pass_at)
         return result
 
-    async def _flow_rules(
-        self, connection: Connection, expectation: Expectation
-    ) -> dict[int, FlowRules]:
-        """Read the rules of all flows; the comparer asks again when it meets a new one."""
-        flows = {
-            row["flow_no"]: FlowRules(
-                tenant=row["tenant"],
-                kind=row["kind"],
-                grace=timedelta(seconds=row["grace_seconds"]),
-                is_judged=expectation.is_judged(row["tenant"], row["kind"]),
-                is_complete=expectation.is_complete(row["tenant"], row["kind"]),
-                is_single=expectation.is_single(row["tenant"], row["kind"]),
-                needs_evidence=(row["tenant"], row["kind"]) in self._evidence.by_kind,
-            )
-            for row in await reconciled_rows.list_flow_rules(connection)
-        }
-        for flow in flows.values():
-            self._facts.setdefault(flow.key, flow)
-        return flows
-
     async def _comparison(
-        self, connection: Connection, expectation: Expectation, as_of: datetime
+        self, connection: Connection, expectation: Expectation, flows: LedgerFlows, as_of: datetime
     ) -> Comparison:
         return Comparison(
             as_of,
-            await self._flow_rules(connection, expectation),
+            flows.rules,
             expectation.is_explained,
             expectation.is_beyond_horizon,
             expectation.expedited,
@@ -196,7 +173,11 @@ class ReconciliationPass:
         )
 
     async def _check_whole_ledger(
-        self, connection: Connection, expectation: Expectation, result: PassResult
+        self,
+        connection: Connection,
+        expectation: Expectation,
+        flows: LedgerFlows,
+        result: PassResult,
     ) -> None:
         """Find what is wrong with runs, claims, keys, the accounting, sources and definitions."""
         margin = self._limits.stuck_seconds
@@ -227,16 +208,19 @@ class ReconciliationPass:
             )
         row_max = self._limits.findings_max + 1  # one is beyond the cap: such findings stay open
         decisions = await reconciled_rows.list_unfounded_decisions(connection, row_max)
-        self._recorder.add(unfounded_decision(row, result.comparison.flows) for row in decisions)
+        rules = await flows.meet(connection, (row["flow_no"] for row in decisions))
+        self._recorder.add(unfounded_decision(row, rules) for row in decisions)
         async for rows in reconciled_rows.list_unfit_keys(connection):
             self._recorder.add(map(unfit_key, rows))
         runs = await reconciled_rows.list_overlong_runs(connection, row_max)
         self._recorder.add(map(overlong_run, runs))
-        flows = result.comparison.flows
-        for row in await reconciled_rows.list_unfit_places(connection, row_max):
-            self._recorder.add((unfit_place(row, flows),))
-            places = (flows.get(row[name]) for name in ("flow_no", "place_flow_no"))
-            self._window_findings.unbalanced.update(flow.key for flow in places if flow)
+        places = await reconciled_rows.list_unfit_places(connection, row_max)
+        numbers = [row[name] for row in places for name in ("flow_no", "place_flow_no")]
+        rules = await flows.meet(connection, numbers)
+        self._recorder.add(unfit_place(row, rules) for row in places)
+        self._window_findings.unbalanced |= {
+            rules[number].key for number in numbers if number is not None
+        }
         self._recorder.add(
             await find_event_findings(
                 connection, expectation, self._sources.ignored_events, self._limits.findings_max
@@ -246,7 +230,7 @@ class ReconciliationPass:
             outcome_rejected(row["verb"], row["reason"], row["refused_count"])
             for row in await reconciled_rows.count_rejected_writes(connection)
         )
-        result.accounting = await self._read_accounting(connection, result)
+        result.accounting = await self._read_accounting(connection, flows, result)
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))
             for row in result.accounting
@@ -280,12 +264,12 @@ class ReconciliationPass:
         self._recorder.add(opinions.findings)
 
     async def _read_accounting(
-        self, connection: Connection, result: PassResult
+        self, connection: Connection, flows: LedgerFlows, result: PassResult
     ) -> list[items.Accounting]:
         """Read the accounting: by what was compared if it balances so, else in full."""
         if not self._scope.whole:
             return await items.read_accounting(connection)
-        rows = await read_accounting_beside(connection, self._facts, result.comparison.tallies)
+        rows = await read_accounting_beside(connection, flows.of_kinds, result.comparison.tallies)
         if any(row.difference for row in rows):
             rows = await items.read_accounting(connection)
         return rows

@@ -1,6 +1,6 @@
 """Compares a window of dates: in columns first, then one by one what seems to differ."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, final
 
@@ -17,6 +17,7 @@ from dueledger.reconciler.compared_items import ID, LATER, KindKey
 from dueledger.reconciler.expect.events import WithdrawalIndex
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.expected_rows import agreed_row
+from dueledger.reconciler.ledger_flows import LedgerFlows
 from dueledger.reconciler.read.item_columns import WindowColumns, read_places
 from dueledger.reconciler.read.item_rows import read_outcomes
 from dueledger.reconciler.read_ahead import run_beside
@@ -42,12 +43,12 @@ class WindowComparer:
         engine: ComparisonEngine,
         expectation: Expectation,
         comparison: Comparison,
-        read_flows: Callable[[], Awaitable[dict[int, FlowRules]]],
+        flows: LedgerFlows,
     ) -> None:
         self._engine = engine
         self._expectation = expectation
         self._comparison = comparison
-        self._read_flows = read_flows
+        self._flows = flows
         self._kinds: dict[KindKey, int] = {}
 
     async def begin(self, connection: Connection) -> None:
@@ -61,9 +62,8 @@ class WindowComparer:
     ) -> tuple[WindowResult, int]:
         """Compare a window; return what differs, and how many items are expected there."""
         comparison, expectation = self._comparison, self._expectation
-        if not comparison.flows.keys() >= set(np.unique(actual.items["flow"]).tolist()):
-            comparison.flows.update(await self._read_flows())
-        self._put_flows()
+        flows = await self._flows.meet(connection, np.unique(actual.items["flow"]).tolist())
+        self._put_flows(flows)
         rows, plain = expectation.read_rows(window), expectation.read_plain(window)
         withdrawn = expectation.withdrawn
         self._engine.put(
@@ -85,7 +85,7 @@ class WindowComparer:
         count = len(agreed) + sum(1 + len(row[LATER]) for row in expected.values())
         judged = comparison.compare_window(expected)
         for flow_no, tally in compared.tallies.items():
-            flow = comparison.flows[flow_no]
+            flow = flows[flow_no]
             _add_tally(judged.result.tallies[flow.key], tally)
             count += tally.owed
             if tally.next_due is not None:
@@ -94,7 +94,7 @@ class WindowComparer:
         for chunk in candidates.chunks():
             outcomes = await read_outcomes(connection, chunk)
             judged.expected.update(
-                (item.id, agreed_row(item, comparison.flows[item.flow_no].key))
+                (item.id, agreed_row(item, flows[item.flow_no].key))
                 for item in outcomes
                 if item.id in agreed
             )
@@ -109,8 +109,7 @@ class WindowComparer:
             for version in self._expectation.versions
         }
 
-    def _put_flows(self) -> None:
-        flows = self._comparison.flows
+    def _put_flows(self, flows: Mapping[int, FlowRules]) -> None:
         for key in (
             *(flow.key for flow in flows.values()),
             *(version.key for version in self._expectation.versions),

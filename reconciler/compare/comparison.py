@@ -20,7 +20,14 @@ from dueledger.reconciler.compare.agreement import (
     agrees,
     find_excuse,
 )
-from dueledger.reconciler.compared_items import ASSERTED, LATER, ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import (
+    ASSERTED,
+    LATER,
+    WHOLE_LEDGER,
+    ActualItem,
+    ExpectedItem,
+    KindKey,
+)
 from dueledger.reconciler.tallies import KindTally, no_tallies
 
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
@@ -57,6 +64,18 @@ class FlowRules:
         """Return whether a source claims to name all items that were made as this one was."""
         is_emitted = item.definition_no is None and item.event_no is None
         return self.is_judged and (self.is_complete or not is_emitted)
+
+
+NO_FLOW: Final = FlowRules(
+    WHOLE_LEDGER,
+    "unknown kind",
+    timedelta(),
+    is_judged=False,
+    is_complete=False,
+    is_single=False,
+    needs_evidence=False,
+)
+"""In place of the flow of an item whose number no flow has, as only an edit can write it."""
 
 
 class OwedItem(NamedTuple):
@@ -157,7 +176,7 @@ class Comparison:
     """
 
     as_of: datetime
-    flows: dict[int, FlowRules]
+    flows: Mapping[int, FlowRules]
     explained: Callable[[ActualItem, KindKey], bool]
     deferred: Callable[[ActualItem, KindKey], bool]
     expedited: AbstractSet[int] = frozenset()
@@ -193,6 +212,9 @@ class WindowComparison:
         whole, result = self.whole, self.result
         for item in chunk:
             flow = whole.flows[item.flow_no]
+            if flow is NO_FLOW:
+                result.misnamed.append(item)
+                continue
             self._count_item(item, flow, result.tallies[flow.key])
             if max(item.emitted_at, item.ended_at or item.emitted_at) > whole.as_of:
                 result.recorded_later.append(item)

@@ -5,8 +5,9 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, Record, reconciled_rows
+from dueledger.reconciler.compared_items import WHOLE_LEDGER
 from dueledger.reconciler.expect.expectation import EVENTS, Expectation
-from dueledger.reconciler.find.findings import WHOLE_LEDGER, Finding, FindingSubject
+from dueledger.reconciler.find.findings import Finding, FindingSubject
 
 LATE_EVENTS_MAX: Final = 100_000
 """Events since the watermarks that are looked up, the newest."""

@@ -11,9 +11,9 @@ from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAct
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Record
 from dueledger.ledger.witness import WitnessedTimes
+from dueledger.reconciler.compared_items import WHOLE_LEDGER
 
 _SEPARATOR: Final = "\x1f"
-WHOLE_LEDGER: Final = "*"
 
 EvidenceFields = dict[str, str | int | float | bool | None]
 """One side of a finding's evidence: plain values, so that it reads the same in every format."""

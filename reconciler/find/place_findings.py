@@ -6,7 +6,8 @@ from typing import Final
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Record
 from dueledger.reconciler.compare.comparison import FlowRules
-from dueledger.reconciler.find.findings import WHOLE_LEDGER, Finding, FindingSubject
+from dueledger.reconciler.compared_items import WHOLE_LEDGER
+from dueledger.reconciler.find.findings import Finding, FindingSubject
 
 _KEY_FAULTS: Final = {
     "no_item": "is held for it, and the ledger has no such item",

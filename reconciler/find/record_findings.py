@@ -5,8 +5,8 @@ from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.reconciler.compare.published_claims import MissingRecords, Orphan, OrphanReason
+from dueledger.reconciler.compared_items import WHOLE_LEDGER
 from dueledger.reconciler.find.findings import (
-    WHOLE_LEDGER,
     EvidenceFields,
     Finding,
     FindingSubject,

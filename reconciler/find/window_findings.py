@@ -18,6 +18,7 @@ from dueledger.reconciler.find import item_findings
 from dueledger.reconciler.find.findings import unowned_ending
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.wrong_terms import find_wrong_terms
+from dueledger.reconciler.ledger_flows import LedgerFlows
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import (
     EvidenceQuery,
@@ -81,12 +82,15 @@ class WindowFindings:
     def __init__(
         self,
         expectation: Expectation,
+        flows: LedgerFlows,
         evidence: EvidenceChecks,
         result: PassResult,
+        *,
         recorder: FindingRecorder,
         findings_max: int,
     ) -> None:
         self._expectation = expectation
+        self._flows = flows
         self._evidence = evidence
         self._result = result
         self._recorder = recorder
@@ -98,7 +102,7 @@ class WindowFindings:
     async def record(self, connection: Connection, dates: DateRange, window: WindowResult) -> None:
         """Turn what differs in a window of dates into findings and record them."""
         expectation, result = self._expectation, self._result
-        flows = result.comparison.flows
+        flows = self._flows.rules
         missing = await self._still_missing(connection, window.missing)
         self.absent.ids.update(each.id for each in missing[: self._findings_max])
         for expected in missing:
@@ -170,7 +174,7 @@ class WindowFindings:
         self, connection: Connection, misplaced: Sequence[ActualItem]
     ) -> None:
         """Count the states of items again, all at one time."""
-        flows = self._result.comparison.flows
+        flows = self._flows.rules
         for begin in range(0, len(misplaced), CHUNK_ROWS):
             chunk = misplaced[begin : begin + CHUNK_ROWS]
             counted = await reconciled_rows.count_places(
@@ -198,7 +202,7 @@ class WindowFindings:
         self, connection: Connection, withdrawn: Sequence[ActualItem]
     ) -> None:
         """Find items that wait or are parked, although an event ended them."""
-        flows = self._result.comparison.flows
+        flows = self._flows.rules
         for begin in range(0, len(withdrawn), CHUNK_ROWS):
             chunk = withdrawn[begin : begin + CHUNK_ROWS]
             counted = await reconciled_rows.count_places(
@@ -219,7 +223,7 @@ class WindowFindings:
         self, connection: Connection, dates: DateRange, window: WindowResult
     ) -> None:
         """Find items that were completed too early, or not as their runs have it."""
-        flows = self._result.comparison.flows
+        flows = self._flows.rules
         self._recorder.add(
             item_findings.premature(item, flows[item.flow_no]) for item in window.premature
         )
@@ -231,6 +235,7 @@ class WindowFindings:
             connection, dates.from_date, dates.to_date, self._findings_max
         )
         window.conflicts = len(conflicts)
+        flows = await self._flows.meet(connection, (row["flow_no"] for row in conflicts))
         self._recorder.add(
             item_findings.contradicted(row, flows[row["flow_no"]])
             for row in conflicts
@@ -239,7 +244,7 @@ class WindowFindings:
 
     async def _find_overdue(self, connection: Connection, overdue: Sequence[ActualItem]) -> None:
         """Add findings of overdue items; those beyond the cap of their kind are not looked up."""
-        result, flows = self._result, self._result.comparison.flows
+        result, flows = self._result, self._flows.rules
         shown: list[ActualItem] = []
         listed: Counter[KindKey] = Counter()
         for item in overdue:
@@ -263,10 +268,10 @@ class WindowFindings:
             )
 
     async def _find_missing_effects(self, completed: Sequence[ActualItem]) -> None:
-        comparison = self._result.comparison
+        flows = self._flows.rules
         by_kind: defaultdict[KindKey, list[ActualItem]] = defaultdict(list)
         for item in completed:
-            flow = comparison.flows[item.flow_no]
+            flow = flows[item.flow_no]
             by_kind[flow.tenant, flow.kind].append(item)
         for key, done in by_kind.items():
             for evidence in self._evidence.by_kind[key]:
@@ -280,8 +285,8 @@ class WindowFindings:
         read: SourceRead,
         completed: Sequence[ActualItem],
     ) -> None:
-        comparison = self._result.comparison
-        before = comparison.as_of - timedelta(seconds=evidence.after_seconds)
+        flows = self._flows.rules
+        before = self._result.as_of - timedelta(seconds=evidence.after_seconds)
         wanted = {item.id: item for item in completed if item.ended_at and item.ended_at <= before}
         began = monotonic()
         try:
@@ -299,8 +304,6 @@ class WindowFindings:
         finally:
             read.duration_seconds += monotonic() - began
         self._recorder.add(
-            item_findings.effect_missing(
-                wanted[lack.id], comparison.flows[wanted[lack.id].flow_no], evidence
-            )
+            item_findings.effect_missing(wanted[lack.id], flows[wanted[lack.id].flow_no], evidence)
             for lack in lacking
         )

@@ -10,7 +10,8 @@ from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction
 from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
-from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
+from dueledger.reconciler.compared_items import WHOLE_LEDGER
+from dueledger.reconciler.find.findings import repair_id
 from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment

@@ -89,6 +89,7 @@ IMPLIED_EDITS: Final = (
     ("event_no = event_no + 1", FindingType.WRONG_TERMS),
     ("event_no = 4711", FindingType.WRONG_TERMS),
     ("event_no = null", FindingType.WRONG_TERMS),
+    ("flow_no = 4711", FindingType.TAMPERED),
 )
 
 

@@ -28,7 +28,7 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
 from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
 join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
-join ledger.flow f on f.flow_no = i.flow_no
+left join ledger.flow f on f.flow_no = i.flow_no
 left join ledger.transition t
   on t.effective_date = i.effective_date and t.item_no = i.item_no
   and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
