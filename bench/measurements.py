@@ -313,7 +313,9 @@ async def measure_lags(
 
 async def read_balance(connection: Connection) -> list[Accounting]:
     """Read the accounting identity, without a time limit."""
-    rows = await connection.fetch(statement("read_accounting"), None, timeout=PATIENCE_SECONDS)
+    rows = await connection.fetch(
+        statement("read_accounting"), None, date.min, date.max, timeout=PATIENCE_SECONDS
+    )
     return [Accounting(**row) for row in rows]
 
 

@@ -18,6 +18,7 @@ from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.read.day_digests import NO_MARKS, DayMarks, read_marks
 from dueledger.reconciler.read.item_columns import WindowColumns, read_columns
 from dueledger.reconciler.read.item_rows import count_items_in_windows
+from dueledger.reconciler.read.open_places import read_places
 from dueledger.reconciler.read_ahead import read_ahead
 from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, plan_windows
@@ -62,11 +63,12 @@ class LedgerComparison:
 
         `reader` reads the items of the next window while one is compared.
         """
-        await self._comparer.begin(connection)
+        places = await read_places(connection)  # before any item
+        self._comparer.begin(places)
         marks, cached = NO_MARKS, dict[DateRange, CachedWindow]()
         result = self._result
         if self._cache is not None:
-            marks = await read_marks((connection, reader))  # before any of their rows
+            marks = await read_marks((connection, reader), places)  # before any of their rows
             cached = self._cache.valid_results(
                 marks,
                 self._expectation,

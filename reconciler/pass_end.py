@@ -1,6 +1,6 @@
 """The end of a pass: findings that no longer hold are closed, watermarks and sources recorded."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import orjson
@@ -23,6 +23,9 @@ from dueledger.reconciler.tallies import KindTally
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+OF_ANY_KIND: Final = (WHOLE_LEDGER, WHOLE_LEDGER)
+"""The kind of findings about what may have items of any kind, as a claim."""
 
 
 async def end_pass(
@@ -55,8 +58,7 @@ async def end_pass(
         (FindingType.EVENT_UNMATCHED, failed.tenant, WHOLE_LEDGER)
         for failed in expectation.failures
     }
-    if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
-        closable.discard(FindingType.STUCK)
+    closable -= result.cut
     result.closed = await record.close_findings(connection, closable, unjudged, scope)
     if scope.whole:
         result.watermarks = _watermarks(expectation, result)
@@ -88,8 +90,9 @@ def _watermarks(expectation: Expectation, result: PassResult) -> list[findings.W
                 before, blocked_by = read_before, blocked
         if failed := [read.name for read in expectation.failed_reads(*key)]:
             before, blocked_by = None, f"{', '.join(failed)} could not be read"
-        if omitted := result.omitted_open[key]:
-            before, blocked_by = None, f"{omitted:,} findings beyond what one pass lists"
+        omitted = result.omitted_open[key] + result.omitted_open[OF_ANY_KIND]
+        if omitted or result.cut:
+            before, blocked_by = None, "more findings than one pass lists"
         records.append(findings.WatermarkRecord(*key, before, blocked_by))
     return records
 

@@ -97,10 +97,11 @@ class PassResult:
 
     `cached_windows` and `cached_items` count what was taken from the partition cache instead of
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
-    their type and kind; `evidenced` are the kinds of which each completed item was looked up,
-    `published` those of which claims were compared with Kafka; None where Kafka was not read.
-    `backlog` are the events that were unread when the pass began. `witness_credit_seconds` is the
-    CPU time that the witness may take. A pass that is not recorded has no number.
+    their type and kind, `cut` are the types of which a list ended there; `evidenced` are the kinds
+    of which each completed item was looked up, `published` those of which claims were compared with
+    Kafka; None where Kafka was not read. `backlog` are the events that were unread when the pass
+    began. `witness_credit_seconds` is the CPU time that the witness may take. A pass that is not
+    recorded has no number.
     """
 
     reconciliation_no: int | None
@@ -115,6 +116,7 @@ class PassResult:
     omitted: Counter[tuple[FindingType, str, str]] = field(
         default_factory=Counter[tuple[FindingType, str, str]]
     )
+    cut: set[FindingType] = field(default_factory=set[FindingType])
     evidenced: set[KindKey] = field(default_factory=set[KindKey])
     published: set[KindKey] | None = None
     missing: Counter[KindKey] = field(default_factory=Counter[KindKey])

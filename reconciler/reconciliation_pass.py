@@ -22,16 +22,9 @@ from dueledger.reconciler.find.findings import (
     definition_failed,
     outcome_rejected,
     source_failed,
-    stuck_claim,
-    stuck_run,
     unbalanced,
 )
-from dueledger.reconciler.find.place_findings import (
-    overlong_run,
-    unfit_key,
-    unfit_place,
-    unfounded_decision,
-)
+from dueledger.reconciler.find.place_findings import find_beside_items
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
@@ -41,7 +34,7 @@ from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_end import counts_of, end_pass
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
-from dueledger.reconciler.read.accounting import read_accounting_beside
+from dueledger.reconciler.read.accounting import read_accounting, read_accounting_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
@@ -96,7 +89,7 @@ class ReconciliationPass:
             ) as expectation:
                 flows = LedgerFlows(expectation, self._evidence.by_kind)
                 await flows.read(connection)
-                comparison = await self._comparison(connection, expectation, flows, opened.as_of)
+                comparison = _comparison_of(expectation, flows, opened.as_of)
                 result = PassResult(
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
@@ -154,24 +147,6 @@ class ReconciliationPass:
                     self._cache.replace(compared, expectation, full_pass_at=full_pass_at)
         return result
 
-    async def _comparison(
-        self, connection: Connection, expectation: Expectation, flows: LedgerFlows, as_of: datetime
-    ) -> Comparison:
-        return Comparison(
-            as_of,
-            flows.rules,
-            expectation.is_explained,
-            expectation.is_beyond_horizon,
-            expectation.expedited,
-            await reconciled_rows.list_open_item_nos(connection),
-            EndingGrounds(
-                expectation.withdrawals_of,
-                expectation.replaced_versions,
-                expectation.missed_after,
-                tzdata_version(),
-            ),
-        )
-
     async def _check_whole_ledger(
         self,
         connection: Connection,
@@ -180,50 +155,12 @@ class ReconciliationPass:
         result: PassResult,
     ) -> None:
         """Find what is wrong with runs, claims, keys, the accounting, sources and definitions."""
-        margin = self._limits.stuck_seconds
-        for row in await reconciled_rows.list_stuck_runs(connection, margin):
-            self._recorder.add(
-                (
-                    stuck_run(
-                        run_no=row["run_no"],
-                        fence=row["fence"],
-                        open_count=row["open_count"],
-                        worker=row["worker"] or "an unknown worker",
-                        lease_until=row["lease_until"],
-                        lapsed=row["lapsed_seconds"],
-                    ),
-                )
-            )
-        for row in await reconciled_rows.list_stuck_claims(connection, margin):
-            self._recorder.add(
-                (
-                    stuck_claim(
-                        fence=row["fence"],
-                        open_count=row["open_count"],
-                        topic=row["topic"],
-                        deadline=row["deadline"],
-                        lapsed=row["lapsed_seconds"],
-                    ),
-                )
-            )
-        row_max = self._limits.findings_max + 1  # one is beyond the cap: such findings stay open
-        decisions = await reconciled_rows.list_unfounded_decisions(connection, row_max)
-        rules = await flows.meet(connection, (row["flow_no"] for row in decisions))
-        self._recorder.add(unfounded_decision(row, rules) for row in decisions)
-        async for rows in reconciled_rows.list_unfit_keys(connection):
-            self._recorder.add(map(unfit_key, rows))
-        runs = await reconciled_rows.list_overlong_runs(connection, row_max)
-        self._recorder.add(map(overlong_run, runs))
-        places = await reconciled_rows.list_unfit_places(connection, row_max)
-        numbers = [row[name] for row in places for name in ("flow_no", "place_flow_no")]
-        rules = await flows.meet(connection, numbers)
-        self._recorder.add(unfit_place(row, rules) for row in places)
-        self._window_findings.unbalanced |= {
-            rules[number].key for number in numbers if number is not None
-        }
+        unbalanced_kinds = self._window_findings.unbalanced | await find_beside_items(
+            connection, flows, self._recorder, self._limits.stuck_seconds
+        )
         self._recorder.add(
             await find_event_findings(
-                connection, expectation, self._sources.ignored_events, self._limits.findings_max
+                connection, expectation, self._sources.ignored_events, self._recorder
             )
         )
         self._recorder.add(
@@ -234,7 +171,7 @@ class ReconciliationPass:
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))
             for row in result.accounting
-            if row.difference and (row.tenant, row.kind) not in self._window_findings.unbalanced
+            if row.difference and (row.tenant, row.kind) not in unbalanced_kinds
         )
         self._recorder.add(
             source_failed(read.name, read.failure, read.kinds)
@@ -267,12 +204,29 @@ class ReconciliationPass:
         self, connection: Connection, flows: LedgerFlows, result: PassResult
     ) -> list[items.Accounting]:
         """Read the accounting: by what was compared if it balances so, else in full."""
+        everything = PassScope().window
         if not self._scope.whole:
-            return await items.read_accounting(connection)
+            return await read_accounting(connection, everything)
         rows = await read_accounting_beside(connection, flows.of_kinds, result.comparison.tallies)
         if any(row.difference for row in rows):
-            rows = await items.read_accounting(connection)
+            rows = await read_accounting(connection, everything)
         return rows
+
+
+def _comparison_of(expectation: Expectation, flows: LedgerFlows, as_of: datetime) -> Comparison:
+    return Comparison(
+        as_of,
+        flows.rules,
+        expectation.is_explained,
+        expectation.is_beyond_horizon,
+        expectation.expedited,
+        grounds=EndingGrounds(
+            expectation.withdrawals_of,
+            expectation.replaced_versions,
+            expectation.missed_after,
+            tzdata_version(),
+        ),
+    )
 
 
 def _failed_once(expectation: Expectation) -> Iterable[FailedVersion]:

@@ -18,8 +18,9 @@ from dueledger.reconciler.expect.events import WithdrawalIndex
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.expected_rows import agreed_row
 from dueledger.reconciler.ledger_flows import LedgerFlows
-from dueledger.reconciler.read.item_columns import WindowColumns, read_places
+from dueledger.reconciler.read.item_columns import WindowColumns
 from dueledger.reconciler.read.item_rows import read_outcomes
+from dueledger.reconciler.read.open_places import OpenPlaces
 from dueledger.reconciler.read_ahead import run_beside
 from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange
@@ -51,9 +52,10 @@ class WindowComparer:
         self._flows = flows
         self._kinds: dict[KindKey, int] = {}
 
-    async def begin(self, connection: Connection) -> None:
-        """Read the places of all open items, before any item."""
-        self._engine.put("place", await read_places(connection))
+    def begin(self, places: OpenPlaces) -> None:
+        """Take the places of all open items, as they were before any item was read."""
+        self._comparison.handed_out = places.handed_out
+        self._engine.put("place", {"item_no": places.item_no})
         as_of = (self._comparison.as_of - _EPOCH) // _MICROSECOND
         self._engine.put("moment", {"as_of": np.array([as_of], dtype=np.int64)})
 

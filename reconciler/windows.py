@@ -1,15 +1,17 @@
-"""Windows of effective dates, small enough to hold both sides in memory."""
+"""Ranges of effective dates, small enough for memory, or for a snapshot."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from operator import attrgetter
 from typing import Final
 
 WINDOW_ROWS_MAX: Final = 200_000
 """A window ends before it would exceed this; a day with more rows is a window of its own."""
+SNAPSHOT_BYTES_MAX: Final = 268_435_456
+"""Bytes of items, about a million of them, that a statement over all items reads in a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,10 @@ class DateRange:
         """Return the half-open range of two dates."""
         return cls(from_date.toordinal(), to_date.toordinal())
 
-    def has(self, day: date) -> bool:
-        """Return whether a date lies inside."""
-        return self.from_day <= day.toordinal() < self.to_day
+    @classmethod
+    def around(cls, ascending: Sequence["DateRange"]) -> "DateRange":
+        """Return the range from the first to the last of these; an empty one of none."""
+        return cls(ascending[0].from_day, ascending[-1].to_day) if ascending else cls(1, 1)
 
     def contains(self, other: "DateRange") -> bool:
         """Return whether all dates of another range lie inside."""
@@ -67,6 +70,28 @@ def split_by_month(from_date: date, to_date: date) -> Iterator[tuple[date, date]
         following = min(ahead.replace(day=1), to_date)
         yield from_date, following
         from_date = following
+
+
+def cut_by_bytes(
+    whole: DateRange,
+    parts: Iterable[tuple[DateRange, int]],
+    bytes_max: int,
+) -> Iterator[DateRange]:
+    """Yield, ascending, ranges that compose to `whole`; each has at most so many bytes or one day.
+
+    The parts ascend and do not overlap. A part with more bytes is cut into equal numbers of days.
+    """
+    edges, used = [whole.from_day], 0
+    for part, size in parts:
+        days = part.to_day - part.from_day
+        pieces = min(-(-size // bytes_max), days) or 1
+        if used + size > bytes_max:
+            edges += [part.from_day + days * piece // pieces for piece in range(pieces)]
+            used = 0
+        used += size // pieces
+    for from_day, to_day in pairwise((*edges, whole.to_day)):
+        if from_day < to_day:
+            yield DateRange(from_day, to_day)
 
 
 def disjoint(windows: Iterable[DateRange]) -> Iterator[DateRange]:

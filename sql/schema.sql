@@ -52,6 +52,68 @@ $$;
 
 COMMENT ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) IS 'Record that a person defines schedules although a library expands them otherwise, and why: findings DISAGREES that are accepted from the beginning.';
 
+CREATE FUNCTION ledger.accounting(from_date date DEFAULT '-infinity'::date, to_date date DEFAULT 'infinity'::date) RETURNS TABLE(tenant text, kind text, items bigint, pending bigint, handed_out bigint, running bigint, reviews bigint, completed bigint, cancelled bigint, superseded bigint, skipped bigint, written_off bigint)
+    LANGUAGE sql STABLE
+    AS $$
+  with locked_default as (select from ledger.due_item_default),
+  item_counts as (
+    select i.flow_no,
+      count(*) as items,
+      count(*) filter (where t.event = 5 /* completed */) as completed,
+      count(*) filter (where t.event = 11 /* cancelled */) as cancelled,
+      count(*) filter (where t.event = 12 /* superseded */) as superseded,
+      count(*) filter (where t.event = 13 /* skipped */) as skipped,
+      count(*) filter (where t.event = 14 /* written_off */) as written_off
+    from ledger.due_item i
+    left join ledger.transition t
+      on t.effective_date = i.effective_date and t.item_no = i.item_no
+      and t.effective_date >= from_date and t.effective_date < to_date
+      and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    where i.effective_date >= from_date and i.effective_date < to_date
+    group by i.flow_no
+  ),
+  waiting as (
+    select p.flow_no, count(*) as pending from ledger.pending p
+    where p.effective_date >= from_date and p.effective_date < to_date
+    group by p.flow_no
+  ),
+  parked as (
+    select r.flow_no, count(*) as reviews from ledger.review r
+    where r.effective_date >= from_date and r.effective_date < to_date
+    group by r.flow_no
+  ),
+  open_counts as (
+    select i.flow_no,
+      count(*) filter (where o.state = 2 /* Claimed */) as handed_out,
+      count(*) filter (where o.state = 3 /* Running */) as running
+    from ledger.open_item o
+    join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
+    where o.effective_date >= from_date and o.effective_date < to_date
+      and i.effective_date >= from_date and i.effective_date < to_date
+    group by i.flow_no
+  )
+  select k.tenant, k.name,
+    coalesce(sum(c.items), 0)::bigint,
+    coalesce(sum(w.pending), 0)::bigint,
+    coalesce(sum(h.handed_out), 0)::bigint,
+    coalesce(sum(h.running), 0)::bigint,
+    coalesce(sum(p.reviews), 0)::bigint,
+    coalesce(sum(c.completed), 0)::bigint,
+    coalesce(sum(c.cancelled), 0)::bigint,
+    coalesce(sum(c.superseded), 0)::bigint,
+    coalesce(sum(c.skipped), 0)::bigint,
+    coalesce(sum(c.written_off), 0)::bigint
+  from ledger.flow f
+  join ledger.kind k on k.kind_no = f.kind_no
+  left join item_counts c on c.flow_no = f.flow_no
+  left join waiting w on w.flow_no = f.flow_no
+  left join parked p on p.flow_no = f.flow_no
+  left join open_counts h on h.flow_no = f.flow_no
+  group by k.tenant, k.name
+$$;
+
+COMMENT ON FUNCTION ledger.accounting(from_date date, to_date date) IS 'The accounting identity of each kind, of a half-open range of effective dates: items = pending + handed out + running + reviews + terminal.';
+
 CREATE FUNCTION ledger.assign_cell(wanted integer) RETURNS smallint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1601,358 +1663,6 @@ CREATE FUNCTION ledger.version_digest(version ledger.definition) RETURNS text
 
 COMMENT ON FUNCTION ledger.version_digest(version ledger.definition) IS 'SHA-256 of a version, of all its columns, in hex.';
 
-CREATE TABLE ledger.claim (
-    fence bigint NOT NULL,
-    claimed_at timestamp with time zone NOT NULL,
-    allocator_no bigint NOT NULL,
-    topic text NOT NULL,
-    partition integer NOT NULL,
-    size integer NOT NULL,
-    item_no bigint[] NOT NULL,
-    effective_date date[] NOT NULL,
-    attempt smallint[] NOT NULL,
-    starts smallint[] NOT NULL,
-    batch_max smallint,
-    published_at timestamp with time zone,
-    base_offset bigint,
-    started integer DEFAULT 0 NOT NULL,
-    deadline timestamp with time zone NOT NULL,
-    closed_at timestamp with time zone,
-    token text,
-    flow_no integer,
-    topic_actor_no bigint,
-    lease_seconds double precision,
-    queue_seconds double precision,
-    run_seconds double precision,
-    CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
-    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
-    CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
-)
-PARTITION BY RANGE (claimed_at);
-ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
-ALTER TABLE ONLY ledger.claim ALTER COLUMN effective_date SET STORAGE EXTERNAL;
-ALTER TABLE ONLY ledger.claim ALTER COLUMN attempt SET STORAGE EXTERNAL;
-ALTER TABLE ONLY ledger.claim ALTER COLUMN starts SET STORAGE EXTERNAL;
-
-COMMENT ON TABLE ledger.claim IS 'Claims: one row a batch of items handed out under one fence. Partitioned by month; closed claims are kept.';
-
-COMMENT ON COLUMN ledger.claim.allocator_no IS 'Actor number of the allocator, or of the worker in direct mode.';
-
-COMMENT ON COLUMN ledger.claim.partition IS 'Partition of the Kafka topic.';
-
-COMMENT ON COLUMN ledger.claim.size IS 'Number of items.';
-
-COMMENT ON COLUMN ledger.claim.item_no IS 'The items by position, in the order published: the offset of a record is base_offset + position - 1.';
-
-COMMENT ON COLUMN ledger.claim.attempt IS 'By position: the attempt that the claim is for.';
-
-COMMENT ON COLUMN ledger.claim.starts IS 'By position: the start that the claim is for.';
-
-COMMENT ON COLUMN ledger.claim.batch_max IS 'For suspects: in runs of how many items at most they are started; else null.';
-
-COMMENT ON COLUMN ledger.claim.published_at IS 'When the acknowledgement by Kafka was marked.';
-
-COMMENT ON COLUMN ledger.claim.base_offset IS 'Offset of the first record.';
-
-COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.';
-
-COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
-
-COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are enough to end its items. Null where a direct worker started the claim as it made it.';
-
-COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
-
-COMMENT ON COLUMN ledger.claim.topic_actor_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
-
-COMMENT ON COLUMN ledger.claim.lease_seconds IS 'Lease of the run, where the claim is settled by topic.';
-
-COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the deadline.';
-
-COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
-
-CREATE TABLE ledger.due_item_default (
-    effective_date date CONSTRAINT due_item_effective_date_not_null NOT NULL,
-    flow_no integer CONSTRAINT due_item_flow_no_not_null NOT NULL,
-    item_no bigint CONSTRAINT due_item_item_no_not_null NOT NULL,
-    id uuid CONSTRAINT due_item_id_not_null NOT NULL,
-    business_key text CONSTRAINT due_item_business_key_not_null NOT NULL,
-    cycle text CONSTRAINT due_item_cycle_not_null NOT NULL,
-    due_at timestamp with time zone CONSTRAINT due_item_due_at_not_null NOT NULL,
-    start_by timestamp with time zone,
-    complete_by timestamp with time zone,
-    partition_key text,
-    payload json CONSTRAINT due_item_payload_not_null NOT NULL,
-    labels jsonb,
-    definition_no bigint,
-    event_no bigint,
-    tzdata text,
-    nominal text,
-    zone text,
-    decision text,
-    smear_seconds double precision,
-    traceparent text,
-    emitted_at timestamp with time zone CONSTRAINT due_item_emitted_at_not_null NOT NULL,
-    actor_no bigint CONSTRAINT due_item_actor_no_not_null NOT NULL,
-    serial bigint,
-    overlap smallint,
-    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
-    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
-    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
-    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
-    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
-    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
-    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
-);
-
-CREATE TABLE ledger.flow (
-    flow_no integer NOT NULL,
-    kind_no integer NOT NULL,
-    lane text DEFAULT ''::text NOT NULL,
-    weight integer DEFAULT 1 NOT NULL,
-    rate_per_second double precision,
-    concurrency_max integer,
-    window_items integer,
-    paused_at timestamp with time zone,
-    paused_by bigint,
-    pause_reason text,
-    retry_share double precision DEFAULT 0.2 NOT NULL,
-    tokens double precision,
-    tokens_at timestamp with time zone,
-    circuit_failure_ratio double precision,
-    circuit_calls_min integer DEFAULT 20 NOT NULL,
-    circuit_window_seconds double precision DEFAULT 60 NOT NULL,
-    circuit_rest_seconds double precision DEFAULT 30 NOT NULL,
-    circuit text DEFAULT 'closed'::text NOT NULL,
-    circuit_at timestamp with time zone,
-    limited boolean GENERATED ALWAYS AS (((rate_per_second IS NOT NULL) OR (concurrency_max IS NOT NULL) OR (window_items IS NOT NULL) OR (circuit_failure_ratio IS NOT NULL))) STORED NOT NULL,
-    circuit_run_no bigint,
-    CONSTRAINT flow_circuit_calls_min_range CHECK (((circuit_calls_min >= 1) AND (circuit_calls_min <= 1000000))),
-    CONSTRAINT flow_circuit_failure_ratio_range CHECK (((circuit_failure_ratio >= (0.000001)::double precision) AND (circuit_failure_ratio <= (1)::double precision))),
-    CONSTRAINT flow_circuit_known CHECK ((circuit = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
-    CONSTRAINT flow_circuit_rest_seconds_range CHECK (((circuit_rest_seconds >= (0.001)::double precision) AND (circuit_rest_seconds <= (604800)::double precision))),
-    CONSTRAINT flow_circuit_window_seconds_range CHECK (((circuit_window_seconds >= (0.001)::double precision) AND (circuit_window_seconds <= (604800)::double precision))),
-    CONSTRAINT flow_concurrency_max_range CHECK (((concurrency_max >= 1) AND (concurrency_max <= 1000000000))),
-    CONSTRAINT flow_lane_length CHECK ((char_length(lane) <= 100)),
-    CONSTRAINT flow_pause_named CHECK (((paused_at IS NULL) = (paused_by IS NULL))),
-    CONSTRAINT flow_rate_per_second_range CHECK (((rate_per_second >= (0.00000003)::double precision) AND (rate_per_second <= ('1000000000'::numeric)::double precision))),
-    CONSTRAINT flow_retry_share_range CHECK (((retry_share >= (0)::double precision) AND (retry_share <= (1)::double precision))),
-    CONSTRAINT flow_tokens_range CHECK (((tokens >= ('-1000000000000'::numeric)::double precision) AND (tokens <= ('1000000000000'::numeric)::double precision))),
-    CONSTRAINT flow_weight_range CHECK (((weight >= 1) AND (weight <= 1000000))),
-    CONSTRAINT flow_window_items_range CHECK (((window_items >= 1) AND (window_items <= 1000000000)))
-)
-WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
-
-COMMENT ON TABLE ledger.flow IS 'Items of one tenant, kind and lane: limits, pause and circuit apply to them together.';
-
-COMMENT ON COLUMN ledger.flow.lane IS 'Named part of the kind, as a region; empty where there is none.';
-
-COMMENT ON COLUMN ledger.flow.weight IS 'Share of the flow against the others.';
-
-COMMENT ON COLUMN ledger.flow.rate_per_second IS 'Rate limit in items; the token bucket holds one second of it.';
-
-COMMENT ON COLUMN ledger.flow.concurrency_max IS 'Limit of claimed and running items at once.';
-
-COMMENT ON COLUMN ledger.flow.window_items IS 'Limit of claimed items that are not started.';
-
-COMMENT ON COLUMN ledger.flow.paused_at IS 'Since when the flow is paused; nothing of it is claimed.';
-
-COMMENT ON COLUMN ledger.flow.retry_share IS 'Part of each claim that is kept for retries.';
-
-COMMENT ON COLUMN ledger.flow.tokens IS 'Tokens in the bucket at tokens_at; negative after more was claimed than it held.';
-
-COMMENT ON COLUMN ledger.flow.circuit_failure_ratio IS 'Share of failures at which the circuit opens; null: there is no circuit.';
-
-COMMENT ON COLUMN ledger.flow.circuit_calls_min IS 'Outcomes within the window below which the circuit stays as it is.';
-
-COMMENT ON COLUMN ledger.flow.circuit_window_seconds IS 'Time over which outcomes are counted for the circuit.';
-
-COMMENT ON COLUMN ledger.flow.circuit_rest_seconds IS 'Time from opening the circuit until a probe is claimed.';
-
-COMMENT ON COLUMN ledger.flow.circuit_at IS 'When the circuit last changed.';
-
-COMMENT ON COLUMN ledger.flow.limited IS 'Whether the flow has any limit. Where more than its rate is limited, its items in flight are counted: they are then in claims of this flow alone.';
-
-COMMENT ON COLUMN ledger.flow.circuit_run_no IS 'First run number that counts for the circuit: only runs started after its last change do. Run numbers keep their order where a clock is set back.';
-
-CREATE TABLE ledger.run (
-    run_no bigint NOT NULL,
-    started_at timestamp with time zone NOT NULL,
-    fence bigint NOT NULL,
-    claimed_at timestamp with time zone NOT NULL,
-    from_position integer NOT NULL,
-    to_position integer NOT NULL,
-    worker_no bigint NOT NULL,
-    lease_until timestamp with time zone NOT NULL,
-    lease_seconds double precision NOT NULL,
-    ended bit varying NOT NULL,
-    closed_at timestamp with time zone,
-    flow_no integer,
-    run_until timestamp with time zone,
-    extended_at timestamp with time zone,
-    overran bit varying,
-    isolated_in text,
-    CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
-    CONSTRAINT run_isolation_known CHECK ((isolated_in = ANY (ARRAY['process'::text, 'slot'::text]))),
-    CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
-)
-PARTITION BY RANGE (started_at);
-
-COMMENT ON TABLE ledger.run IS 'Runs: one row for each started part of a claim, under the lease of one worker. Partitioned by month; closed runs are kept.';
-
-COMMENT ON COLUMN ledger.run.fence IS 'The claim.';
-
-COMMENT ON COLUMN ledger.run.claimed_at IS 'When the claim was made: its table partition.';
-
-COMMENT ON COLUMN ledger.run.worker_no IS 'Actor number of the worker, or of the consumers of the topic.';
-
-COMMENT ON COLUMN ledger.run.ended IS 'A bit for each position: set once its item has ended.';
-
-COMMENT ON COLUMN ledger.run.closed_at IS 'When all items had ended or the run was reaped; null while the run is open.';
-
-COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
-
-COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat extends the lease beyond it.';
-
-COMMENT ON COLUMN ledger.run.extended_at IS 'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
-
-COMMENT ON COLUMN ledger.run.overran IS 'A bit for each position, reported by the worker at the hard end: set if its handler had the item then.';
-
-COMMENT ON COLUMN ledger.run.isolated_in IS 'Set for suspects: in a process of their own, which dies instead of the worker, or in the slot that a worker has for one.';
-
-CREATE VIEW ledger.open_item AS
- SELECT c.item_no[p.p] AS item_no,
-    c.effective_date[p.p] AS effective_date,
-    (2)::smallint AS state,
-    c.fence,
-    c.claimed_at,
-    p.p AS "position",
-    NULL::bigint AS run_no,
-    NULL::timestamp with time zone AS started_at
-   FROM (ledger.claim c
-     CROSS JOIN LATERAL generate_series((c.started + 1), c.size) p(p))
-  WHERE (c.closed_at IS NULL)
-UNION ALL
- SELECT c.item_no[p.p] AS item_no,
-    c.effective_date[p.p] AS effective_date,
-    (3)::smallint AS state,
-    c.fence,
-    c.claimed_at,
-    p.p AS "position",
-    r.run_no,
-    r.started_at
-   FROM ((ledger.run r
-     JOIN ledger.claim c ON (((c.fence = r.fence) AND (c.claimed_at = r.claimed_at))))
-     CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
-  WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
-
-COMMENT ON VIEW ledger.open_item IS 'Items that are claimed or running, with claim, position and run.';
-
-CREATE TABLE ledger.pending (
-    item_no bigint NOT NULL,
-    effective_date date NOT NULL,
-    flow_no integer NOT NULL,
-    available_at timestamp with time zone NOT NULL,
-    state smallint DEFAULT 1 NOT NULL,
-    attempt smallint DEFAULT 0 NOT NULL,
-    starts smallint DEFAULT 0 NOT NULL,
-    batch_max smallint,
-    serial bigint,
-    serial_due_at timestamp with time zone,
-    overlap smallint,
-    CONSTRAINT pending_overlap_known CHECK (((overlap >= 1) AND (overlap <= 4))),
-    CONSTRAINT pending_serial_whole CHECK ((((serial IS NULL) = (serial_due_at IS NULL)) AND ((serial IS NULL) = (overlap IS NULL)))),
-    CONSTRAINT pending_state_waits CHECK ((state = ANY (ARRAY[1, 4])))
-)
-WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
-
-COMMENT ON TABLE ledger.pending IS 'Items that wait to be claimed. A claim deletes the rows.';
-
-COMMENT ON COLUMN ledger.pending.available_at IS 'From when the item may be claimed: due_at, or later after a retry, snooze or smear; infinity while it waits for its key.';
-
-COMMENT ON COLUMN ledger.pending.attempt IS 'Attempts counted so far.';
-
-COMMENT ON COLUMN ledger.pending.starts IS 'Starts so far, snoozes and lost workers included.';
-
-COMMENT ON COLUMN ledger.pending.batch_max IS 'For a suspect: in runs of how many items at most it is started; else null.';
-
-COMMENT ON COLUMN ledger.pending.serial IS 'As in due_item.';
-
-COMMENT ON COLUMN ledger.pending.serial_due_at IS 'Order within the key: due_at of a serial item.';
-
-COMMENT ON COLUMN ledger.pending.overlap IS 'As in due_item.';
-
-CREATE TABLE ledger.review (
-    item_no bigint NOT NULL,
-    effective_date date NOT NULL,
-    flow_no integer NOT NULL,
-    parked_at timestamp with time zone NOT NULL,
-    attempt smallint NOT NULL,
-    starts smallint NOT NULL,
-    reason text NOT NULL,
-    run_no bigint,
-    actor_no bigint NOT NULL
-);
-
-COMMENT ON TABLE ledger.review IS 'Parked items: a person redrives them, writes them off or cancels them.';
-
-COMMENT ON COLUMN ledger.review.run_no IS 'Run in which the item failed last.';
-
-CREATE VIEW ledger.accounting AS
- WITH locked_default AS (
-         SELECT
-           FROM ledger.due_item_default
-        ), item_counts AS (
-         SELECT i.flow_no,
-            count(*) AS items,
-            count(*) FILTER (WHERE (t.event = 5)) AS completed,
-            count(*) FILTER (WHERE (t.event = 11)) AS cancelled,
-            count(*) FILTER (WHERE (t.event = 12)) AS superseded,
-            count(*) FILTER (WHERE (t.event = 13)) AS skipped,
-            count(*) FILTER (WHERE (t.event = 14)) AS written_off
-           FROM (ledger.due_item i
-             LEFT JOIN ledger.transition t ON (((t.effective_date = i.effective_date) AND (t.item_no = i.item_no) AND (t.event = ANY (ARRAY[5, 11, 12, 13, 14])))))
-          GROUP BY i.flow_no
-        ), waiting AS (
-         SELECT pending.flow_no,
-            count(*) AS pending
-           FROM ledger.pending
-          GROUP BY pending.flow_no
-        ), parked AS (
-         SELECT review.flow_no,
-            count(*) AS reviews
-           FROM ledger.review
-          GROUP BY review.flow_no
-        ), open_counts AS (
-         SELECT i.flow_no,
-            count(*) FILTER (WHERE (o.state = 2)) AS handed_out,
-            count(*) FILTER (WHERE (o.state = 3)) AS running
-           FROM (ledger.open_item o
-             JOIN ledger.due_item i ON (((i.effective_date = o.effective_date) AND (i.item_no = o.item_no))))
-          GROUP BY i.flow_no
-        )
- SELECT k.tenant,
-    k.name AS kind,
-    (COALESCE(sum(c.items), (0)::numeric))::bigint AS items,
-    (COALESCE(sum(w.pending), (0)::numeric))::bigint AS pending,
-    (COALESCE(sum(h.handed_out), (0)::numeric))::bigint AS handed_out,
-    (COALESCE(sum(h.running), (0)::numeric))::bigint AS running,
-    (COALESCE(sum(p.reviews), (0)::numeric))::bigint AS reviews,
-    (COALESCE(sum(c.completed), (0)::numeric))::bigint AS completed,
-    (COALESCE(sum(c.cancelled), (0)::numeric))::bigint AS cancelled,
-    (COALESCE(sum(c.superseded), (0)::numeric))::bigint AS superseded,
-    (COALESCE(sum(c.skipped), (0)::numeric))::bigint AS skipped,
-    (COALESCE(sum(c.written_off), (0)::numeric))::bigint AS written_off
-   FROM (((((ledger.flow f
-     JOIN ledger.kind k ON ((k.kind_no = f.kind_no)))
-     LEFT JOIN item_counts c ON ((c.flow_no = f.flow_no)))
-     LEFT JOIN waiting w ON ((w.flow_no = f.flow_no)))
-     LEFT JOIN parked p ON ((p.flow_no = f.flow_no)))
-     LEFT JOIN open_counts h ON ((h.flow_no = f.flow_no)))
-  GROUP BY k.tenant, k.name;
-
-COMMENT ON VIEW ledger.accounting IS 'The accounting identity of each kind: items = pending + handed out + running + reviews + terminal.';
-
 CREATE TABLE ledger.actor (
     actor_no bigint NOT NULL,
     name text NOT NULL,
@@ -2026,6 +1736,75 @@ COMMENT ON TABLE ledger.cell IS 'The number of this ledger among the ledgers tha
 
 COMMENT ON COLUMN ledger.cell.cell_no IS 'Each sequence begins at this times 2^43, or times 2^21 where it numbers integers: no two cells give the same number.';
 
+CREATE TABLE ledger.claim (
+    fence bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    allocator_no bigint NOT NULL,
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    size integer NOT NULL,
+    item_no bigint[] NOT NULL,
+    effective_date date[] NOT NULL,
+    attempt smallint[] NOT NULL,
+    starts smallint[] NOT NULL,
+    batch_max smallint,
+    published_at timestamp with time zone,
+    base_offset bigint,
+    started integer DEFAULT 0 NOT NULL,
+    deadline timestamp with time zone NOT NULL,
+    closed_at timestamp with time zone,
+    token text,
+    flow_no integer,
+    topic_actor_no bigint,
+    lease_seconds double precision,
+    queue_seconds double precision,
+    run_seconds double precision,
+    CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
+    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
+    CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
+)
+PARTITION BY RANGE (claimed_at);
+ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
+ALTER TABLE ONLY ledger.claim ALTER COLUMN effective_date SET STORAGE EXTERNAL;
+ALTER TABLE ONLY ledger.claim ALTER COLUMN attempt SET STORAGE EXTERNAL;
+ALTER TABLE ONLY ledger.claim ALTER COLUMN starts SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE ledger.claim IS 'Claims: one row a batch of items handed out under one fence. Partitioned by month; closed claims are kept.';
+
+COMMENT ON COLUMN ledger.claim.allocator_no IS 'Actor number of the allocator, or of the worker in direct mode.';
+
+COMMENT ON COLUMN ledger.claim.partition IS 'Partition of the Kafka topic.';
+
+COMMENT ON COLUMN ledger.claim.size IS 'Number of items.';
+
+COMMENT ON COLUMN ledger.claim.item_no IS 'The items by position, in the order published: the offset of a record is base_offset + position - 1.';
+
+COMMENT ON COLUMN ledger.claim.attempt IS 'By position: the attempt that the claim is for.';
+
+COMMENT ON COLUMN ledger.claim.starts IS 'By position: the start that the claim is for.';
+
+COMMENT ON COLUMN ledger.claim.batch_max IS 'For suspects: in runs of how many items at most they are started; else null.';
+
+COMMENT ON COLUMN ledger.claim.published_at IS 'When the acknowledgement by Kafka was marked.';
+
+COMMENT ON COLUMN ledger.claim.base_offset IS 'Offset of the first record.';
+
+COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.';
+
+COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
+
+COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are enough to end its items. Null where a direct worker started the claim as it made it.';
+
+COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
+
+COMMENT ON COLUMN ledger.claim.topic_actor_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
+
+COMMENT ON COLUMN ledger.claim.lease_seconds IS 'Lease of the run, where the claim is settled by topic.';
+
+COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the deadline.';
+
+COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
+
 CREATE TABLE ledger.credit (
     topic text NOT NULL,
     worker_no bigint NOT NULL,
@@ -2048,6 +1827,41 @@ ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS
     NO MINVALUE
     MAXVALUE 8796093022207
     CACHE 1
+);
+
+CREATE TABLE ledger.due_item_default (
+    effective_date date CONSTRAINT due_item_effective_date_not_null NOT NULL,
+    flow_no integer CONSTRAINT due_item_flow_no_not_null NOT NULL,
+    item_no bigint CONSTRAINT due_item_item_no_not_null NOT NULL,
+    id uuid CONSTRAINT due_item_id_not_null NOT NULL,
+    business_key text CONSTRAINT due_item_business_key_not_null NOT NULL,
+    cycle text CONSTRAINT due_item_cycle_not_null NOT NULL,
+    due_at timestamp with time zone CONSTRAINT due_item_due_at_not_null NOT NULL,
+    start_by timestamp with time zone,
+    complete_by timestamp with time zone,
+    partition_key text,
+    payload json CONSTRAINT due_item_payload_not_null NOT NULL,
+    labels jsonb,
+    definition_no bigint,
+    event_no bigint,
+    tzdata text,
+    nominal text,
+    zone text,
+    decision text,
+    smear_seconds double precision,
+    traceparent text,
+    emitted_at timestamp with time zone CONSTRAINT due_item_emitted_at_not_null NOT NULL,
+    actor_no bigint CONSTRAINT due_item_actor_no_not_null NOT NULL,
+    serial bigint,
+    overlap smallint,
+    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
+    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
+    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
+    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
+    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
+    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
+    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
 );
 
 ALTER TABLE ledger.due_item ALTER COLUMN item_no ADD GENERATED ALWAYS AS IDENTITY (
@@ -2201,6 +2015,76 @@ COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that foun
 
 COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
 
+CREATE TABLE ledger.flow (
+    flow_no integer NOT NULL,
+    kind_no integer NOT NULL,
+    lane text DEFAULT ''::text NOT NULL,
+    weight integer DEFAULT 1 NOT NULL,
+    rate_per_second double precision,
+    concurrency_max integer,
+    window_items integer,
+    paused_at timestamp with time zone,
+    paused_by bigint,
+    pause_reason text,
+    retry_share double precision DEFAULT 0.2 NOT NULL,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    circuit_failure_ratio double precision,
+    circuit_calls_min integer DEFAULT 20 NOT NULL,
+    circuit_window_seconds double precision DEFAULT 60 NOT NULL,
+    circuit_rest_seconds double precision DEFAULT 30 NOT NULL,
+    circuit text DEFAULT 'closed'::text NOT NULL,
+    circuit_at timestamp with time zone,
+    limited boolean GENERATED ALWAYS AS (((rate_per_second IS NOT NULL) OR (concurrency_max IS NOT NULL) OR (window_items IS NOT NULL) OR (circuit_failure_ratio IS NOT NULL))) STORED NOT NULL,
+    circuit_run_no bigint,
+    CONSTRAINT flow_circuit_calls_min_range CHECK (((circuit_calls_min >= 1) AND (circuit_calls_min <= 1000000))),
+    CONSTRAINT flow_circuit_failure_ratio_range CHECK (((circuit_failure_ratio >= (0.000001)::double precision) AND (circuit_failure_ratio <= (1)::double precision))),
+    CONSTRAINT flow_circuit_known CHECK ((circuit = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
+    CONSTRAINT flow_circuit_rest_seconds_range CHECK (((circuit_rest_seconds >= (0.001)::double precision) AND (circuit_rest_seconds <= (604800)::double precision))),
+    CONSTRAINT flow_circuit_window_seconds_range CHECK (((circuit_window_seconds >= (0.001)::double precision) AND (circuit_window_seconds <= (604800)::double precision))),
+    CONSTRAINT flow_concurrency_max_range CHECK (((concurrency_max >= 1) AND (concurrency_max <= 1000000000))),
+    CONSTRAINT flow_lane_length CHECK ((char_length(lane) <= 100)),
+    CONSTRAINT flow_pause_named CHECK (((paused_at IS NULL) = (paused_by IS NULL))),
+    CONSTRAINT flow_rate_per_second_range CHECK (((rate_per_second >= (0.00000003)::double precision) AND (rate_per_second <= ('1000000000'::numeric)::double precision))),
+    CONSTRAINT flow_retry_share_range CHECK (((retry_share >= (0)::double precision) AND (retry_share <= (1)::double precision))),
+    CONSTRAINT flow_tokens_range CHECK (((tokens >= ('-1000000000000'::numeric)::double precision) AND (tokens <= ('1000000000000'::numeric)::double precision))),
+    CONSTRAINT flow_weight_range CHECK (((weight >= 1) AND (weight <= 1000000))),
+    CONSTRAINT flow_window_items_range CHECK (((window_items >= 1) AND (window_items <= 1000000000)))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.flow IS 'Items of one tenant, kind and lane: limits, pause and circuit apply to them together.';
+
+COMMENT ON COLUMN ledger.flow.lane IS 'Named part of the kind, as a region; empty where there is none.';
+
+COMMENT ON COLUMN ledger.flow.weight IS 'Share of the flow against the others.';
+
+COMMENT ON COLUMN ledger.flow.rate_per_second IS 'Rate limit in items; the token bucket holds one second of it.';
+
+COMMENT ON COLUMN ledger.flow.concurrency_max IS 'Limit of claimed and running items at once.';
+
+COMMENT ON COLUMN ledger.flow.window_items IS 'Limit of claimed items that are not started.';
+
+COMMENT ON COLUMN ledger.flow.paused_at IS 'Since when the flow is paused; nothing of it is claimed.';
+
+COMMENT ON COLUMN ledger.flow.retry_share IS 'Part of each claim that is kept for retries.';
+
+COMMENT ON COLUMN ledger.flow.tokens IS 'Tokens in the bucket at tokens_at; negative after more was claimed than it held.';
+
+COMMENT ON COLUMN ledger.flow.circuit_failure_ratio IS 'Share of failures at which the circuit opens; null: there is no circuit.';
+
+COMMENT ON COLUMN ledger.flow.circuit_calls_min IS 'Outcomes within the window below which the circuit stays as it is.';
+
+COMMENT ON COLUMN ledger.flow.circuit_window_seconds IS 'Time over which outcomes are counted for the circuit.';
+
+COMMENT ON COLUMN ledger.flow.circuit_rest_seconds IS 'Time from opening the circuit until a probe is claimed.';
+
+COMMENT ON COLUMN ledger.flow.circuit_at IS 'When the circuit last changed.';
+
+COMMENT ON COLUMN ledger.flow.limited IS 'Whether the flow has any limit. Where more than its rate is limited, its items in flight are counted: they are then in claims of this flow alone.';
+
+COMMENT ON COLUMN ledger.flow.circuit_run_no IS 'First run number that counts for the circuit: only runs started after its last change do. Run numbers keep their order where a clock is set back.';
+
 CREATE TABLE ledger.flow_change (
     flow_no integer NOT NULL,
     changed_at timestamp with time zone NOT NULL,
@@ -2313,6 +2197,79 @@ COMMENT ON TABLE ledger.missed_range IS 'Missed ranges: occurrences that catch-u
 
 COMMENT ON COLUMN ledger.missed_range.occurrences IS 'How many occurrences the range has.';
 
+CREATE TABLE ledger.run (
+    run_no bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    fence bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    from_position integer NOT NULL,
+    to_position integer NOT NULL,
+    worker_no bigint NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    lease_seconds double precision NOT NULL,
+    ended bit varying NOT NULL,
+    closed_at timestamp with time zone,
+    flow_no integer,
+    run_until timestamp with time zone,
+    extended_at timestamp with time zone,
+    overran bit varying,
+    isolated_in text,
+    CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
+    CONSTRAINT run_isolation_known CHECK ((isolated_in = ANY (ARRAY['process'::text, 'slot'::text]))),
+    CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
+)
+PARTITION BY RANGE (started_at);
+
+COMMENT ON TABLE ledger.run IS 'Runs: one row for each started part of a claim, under the lease of one worker. Partitioned by month; closed runs are kept.';
+
+COMMENT ON COLUMN ledger.run.fence IS 'The claim.';
+
+COMMENT ON COLUMN ledger.run.claimed_at IS 'When the claim was made: its table partition.';
+
+COMMENT ON COLUMN ledger.run.worker_no IS 'Actor number of the worker, or of the consumers of the topic.';
+
+COMMENT ON COLUMN ledger.run.ended IS 'A bit for each position: set once its item has ended.';
+
+COMMENT ON COLUMN ledger.run.closed_at IS 'When all items had ended or the run was reaped; null while the run is open.';
+
+COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
+
+COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat extends the lease beyond it.';
+
+COMMENT ON COLUMN ledger.run.extended_at IS 'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
+
+COMMENT ON COLUMN ledger.run.overran IS 'A bit for each position, reported by the worker at the hard end: set if its handler had the item then.';
+
+COMMENT ON COLUMN ledger.run.isolated_in IS 'Set for suspects: in a process of their own, which dies instead of the worker, or in the slot that a worker has for one.';
+
+CREATE VIEW ledger.open_item AS
+ SELECT c.item_no[p.p] AS item_no,
+    c.effective_date[p.p] AS effective_date,
+    (2)::smallint AS state,
+    c.fence,
+    c.claimed_at,
+    p.p AS "position",
+    NULL::bigint AS run_no,
+    NULL::timestamp with time zone AS started_at
+   FROM (ledger.claim c
+     CROSS JOIN LATERAL generate_series((c.started + 1), c.size) p(p))
+  WHERE (c.closed_at IS NULL)
+UNION ALL
+ SELECT c.item_no[p.p] AS item_no,
+    c.effective_date[p.p] AS effective_date,
+    (3)::smallint AS state,
+    c.fence,
+    c.claimed_at,
+    p.p AS "position",
+    r.run_no,
+    r.started_at
+   FROM ((ledger.run r
+     JOIN ledger.claim c ON (((c.fence = r.fence) AND (c.claimed_at = r.claimed_at))))
+     CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
+  WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
+
+COMMENT ON VIEW ledger.open_item IS 'Items that are claimed or running, with claim, position and run.';
+
 CREATE TABLE ledger.partition_backoff (
     topic text NOT NULL,
     partition integer NOT NULL,
@@ -2377,6 +2334,40 @@ ALTER TABLE ledger.pause ALTER COLUMN pause_no ADD GENERATED ALWAYS AS IDENTITY 
     MAXVALUE 2097151
     CACHE 1
 );
+
+CREATE TABLE ledger.pending (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    flow_no integer NOT NULL,
+    available_at timestamp with time zone NOT NULL,
+    state smallint DEFAULT 1 NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    starts smallint DEFAULT 0 NOT NULL,
+    batch_max smallint,
+    serial bigint,
+    serial_due_at timestamp with time zone,
+    overlap smallint,
+    CONSTRAINT pending_overlap_known CHECK (((overlap >= 1) AND (overlap <= 4))),
+    CONSTRAINT pending_serial_whole CHECK ((((serial IS NULL) = (serial_due_at IS NULL)) AND ((serial IS NULL) = (overlap IS NULL)))),
+    CONSTRAINT pending_state_waits CHECK ((state = ANY (ARRAY[1, 4])))
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
+
+COMMENT ON TABLE ledger.pending IS 'Items that wait to be claimed. A claim deletes the rows.';
+
+COMMENT ON COLUMN ledger.pending.available_at IS 'From when the item may be claimed: due_at, or later after a retry, snooze or smear; infinity while it waits for its key.';
+
+COMMENT ON COLUMN ledger.pending.attempt IS 'Attempts counted so far.';
+
+COMMENT ON COLUMN ledger.pending.starts IS 'Starts so far, snoozes and lost workers included.';
+
+COMMENT ON COLUMN ledger.pending.batch_max IS 'For a suspect: in runs of how many items at most it is started; else null.';
+
+COMMENT ON COLUMN ledger.pending.serial IS 'As in due_item.';
+
+COMMENT ON COLUMN ledger.pending.serial_due_at IS 'Order within the key: due_at of a serial item.';
+
+COMMENT ON COLUMN ledger.pending.overlap IS 'As in due_item.';
 
 CREATE TABLE ledger.permitted_transition (
     event smallint NOT NULL,
@@ -2523,6 +2514,22 @@ CREATE TABLE ledger.retired_key (
 );
 
 COMMENT ON TABLE ledger.retired_key IS 'Ids of items whose partition was dropped. Emitting one of them again changes nothing.';
+
+CREATE TABLE ledger.review (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    flow_no integer NOT NULL,
+    parked_at timestamp with time zone NOT NULL,
+    attempt smallint NOT NULL,
+    starts smallint NOT NULL,
+    reason text NOT NULL,
+    run_no bigint,
+    actor_no bigint NOT NULL
+);
+
+COMMENT ON TABLE ledger.review IS 'Parked items: a person redrives them, writes them off or cancels them.';
+
+COMMENT ON COLUMN ledger.review.run_no IS 'Run in which the item failed last.';
 
 ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.run_run_no_seq
@@ -3249,6 +3256,24 @@ GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
 GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
+GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
+GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_intake;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.calendar TO ledger_operator;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.calendar_use TO ledger_operator;
+GRANT SELECT ON TABLE ledger.calendar_use TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.cell TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.cell TO ledger_reconciler;
+
 GRANT INSERT ON TABLE ledger.claim TO ledger_allocator;
 
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_allocator;
@@ -3387,151 +3412,6 @@ GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_worker;
 
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_allocator;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_intake;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_materialiser;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_operator;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_outcome_intake;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_reconciler;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_upkeep;
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_worker;
-
-GRANT SELECT ON TABLE ledger.flow TO ledger_allocator;
-GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.flow TO ledger_intake;
-GRANT SELECT ON TABLE ledger.flow TO ledger_operator;
-GRANT SELECT ON TABLE ledger.flow TO ledger_outcome_intake;
-GRANT SELECT ON TABLE ledger.flow TO ledger_reconciler;
-GRANT SELECT ON TABLE ledger.flow TO ledger_upkeep;
-GRANT SELECT ON TABLE ledger.flow TO ledger_worker;
-
-GRANT UPDATE(weight) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(rate_per_second) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(concurrency_max) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(window_items) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(paused_at) ON TABLE ledger.flow TO ledger_operator;
-GRANT UPDATE(paused_at) ON TABLE ledger.flow TO ledger_upkeep;
-
-GRANT UPDATE(paused_by) ON TABLE ledger.flow TO ledger_operator;
-GRANT UPDATE(paused_by) ON TABLE ledger.flow TO ledger_upkeep;
-
-GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_operator;
-GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_upkeep;
-
-GRANT UPDATE(retry_share) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(tokens) ON TABLE ledger.flow TO ledger_allocator;
-
-GRANT UPDATE(tokens_at) ON TABLE ledger.flow TO ledger_allocator;
-
-GRANT UPDATE(circuit_failure_ratio) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(circuit_calls_min) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(circuit_window_seconds) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(circuit_rest_seconds) ON TABLE ledger.flow TO ledger_operator;
-
-GRANT UPDATE(circuit) ON TABLE ledger.flow TO ledger_operator;
-GRANT UPDATE(circuit) ON TABLE ledger.flow TO ledger_upkeep;
-
-GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_operator;
-GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_upkeep;
-
-GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_operator;
-GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_upkeep;
-
-GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_allocator;
-GRANT SELECT ON TABLE ledger.run TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.run TO ledger_operator;
-GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_outcome_intake;
-GRANT SELECT ON TABLE ledger.run TO ledger_reconciler;
-GRANT SELECT ON TABLE ledger.run TO ledger_upkeep;
-GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_worker;
-
-GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_outcome_intake;
-GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_worker;
-
-GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_outcome_intake;
-GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_worker;
-
-GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_outcome_intake;
-GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_worker;
-
-GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_outcome_intake;
-GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_reconciler;
-GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_upkeep;
-GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_worker;
-
-GRANT UPDATE(flow_no) ON TABLE ledger.run TO ledger_operator;
-
-GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_outcome_intake;
-GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_worker;
-
-GRANT UPDATE(overran) ON TABLE ledger.run TO ledger_worker;
-
-GRANT SELECT ON TABLE ledger.open_item TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.open_item TO ledger_operator;
-GRANT SELECT ON TABLE ledger.open_item TO ledger_reconciler;
-GRANT SELECT ON TABLE ledger.open_item TO ledger_upkeep;
-
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_allocator;
-GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;
-GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_intake;
-GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_materialiser;
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_operator;
-GRANT INSERT ON TABLE ledger.pending TO ledger_outcome_intake;
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_reconciler;
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_upkeep;
-GRANT SELECT,INSERT ON TABLE ledger.pending TO ledger_worker;
-
-GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_allocator;
-GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_operator;
-GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_upkeep;
-
-GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_intake;
-GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_materialiser;
-GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
-
-GRANT SELECT ON TABLE ledger.review TO ledger_auditor;
-GRANT SELECT,DELETE ON TABLE ledger.review TO ledger_intake;
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_operator;
-GRANT INSERT ON TABLE ledger.review TO ledger_outcome_intake;
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_reconciler;
-GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_upkeep;
-GRANT INSERT ON TABLE ledger.review TO ledger_worker;
-
-GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_intake;
-GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_operator;
-GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_reconciler;
-GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
-
-GRANT SELECT ON TABLE ledger.accounting TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.accounting TO ledger_reconciler;
-
-GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
-GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
-
-GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.calendar TO ledger_intake;
-GRANT SELECT ON TABLE ledger.calendar TO ledger_materialiser;
-GRANT SELECT,INSERT ON TABLE ledger.calendar TO ledger_operator;
-GRANT SELECT ON TABLE ledger.calendar TO ledger_reconciler;
-
-GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
-GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_materialiser;
-GRANT SELECT ON TABLE ledger.calendar_use TO ledger_operator;
-GRANT SELECT ON TABLE ledger.calendar_use TO ledger_reconciler;
-
-GRANT SELECT ON TABLE ledger.cell TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.cell TO ledger_reconciler;
-
 GRANT SELECT ON TABLE ledger.credit TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.credit TO ledger_operator;
@@ -3541,6 +3421,16 @@ GRANT SELECT,INSERT,DELETE ON TABLE ledger.credit TO ledger_worker;
 GRANT UPDATE(items) ON TABLE ledger.credit TO ledger_worker;
 
 GRANT UPDATE(granted_until) ON TABLE ledger.credit TO ledger_worker;
+
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_allocator;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_intake;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_operator;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.event TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.event TO ledger_intake;
@@ -3603,6 +3493,55 @@ GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_reconciler;
 
 GRANT UPDATE(resolved_by) ON TABLE ledger.finding TO ledger_approver;
 
+GRANT SELECT ON TABLE ledger.flow TO ledger_allocator;
+GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.flow TO ledger_intake;
+GRANT SELECT ON TABLE ledger.flow TO ledger_operator;
+GRANT SELECT ON TABLE ledger.flow TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.flow TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.flow TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.flow TO ledger_worker;
+
+GRANT UPDATE(weight) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(rate_per_second) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(concurrency_max) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(window_items) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(paused_at) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(paused_at) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(paused_by) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(paused_by) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(retry_share) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(tokens) ON TABLE ledger.flow TO ledger_allocator;
+
+GRANT UPDATE(tokens_at) ON TABLE ledger.flow TO ledger_allocator;
+
+GRANT UPDATE(circuit_failure_ratio) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit_calls_min) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit_window_seconds) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit_rest_seconds) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(circuit) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_upkeep;
+
 GRANT INSERT ON TABLE ledger.flow_change TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.flow_outcome TO ledger_allocator;
@@ -3654,6 +3593,40 @@ GRANT UPDATE(occurrences) ON TABLE ledger.missed_range TO ledger_materialiser;
 
 GRANT UPDATE(recorded_at) ON TABLE ledger.missed_range TO ledger_materialiser;
 
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_allocator;
+GRANT SELECT ON TABLE ledger.run TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.run TO ledger_operator;
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.run TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.run TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_reconciler;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_upkeep;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(flow_no) ON TABLE ledger.run TO ledger_operator;
+
+GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(overran) ON TABLE ledger.run TO ledger_worker;
+
+GRANT SELECT ON TABLE ledger.open_item TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_operator;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_upkeep;
+
 GRANT SELECT,INSERT ON TABLE ledger.partition_backoff TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.partition_backoff TO ledger_upkeep;
 GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_worker;
@@ -3682,6 +3655,24 @@ GRANT SELECT ON TABLE ledger.pause TO ledger_upkeep;
 GRANT UPDATE(resumed_at) ON TABLE ledger.pause TO ledger_operator;
 
 GRANT UPDATE(resumed_by) ON TABLE ledger.pause TO ledger_operator;
+
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_allocator;
+GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;
+GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_intake;
+GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_materialiser;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_operator;
+GRANT INSERT ON TABLE ledger.pending TO ledger_outcome_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_reconciler;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.pending TO ledger_worker;
+
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_allocator;
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_upkeep;
+
+GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_intake;
+GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_materialiser;
+GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;
@@ -3727,6 +3718,19 @@ GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_operator;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.review TO ledger_auditor;
+GRANT SELECT,DELETE ON TABLE ledger.review TO ledger_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_operator;
+GRANT INSERT ON TABLE ledger.review TO ledger_outcome_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_reconciler;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_upkeep;
+GRANT INSERT ON TABLE ledger.review TO ledger_worker;
+
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_intake;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_operator;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_reconciler;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
 
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_allocator;
 

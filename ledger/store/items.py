@@ -345,9 +345,18 @@ async def item_timeline(connection: Connection, item: UUID) -> list[dict[str, An
     return [dict(row) for row in await connection.fetch(statement("item_timeline"), item)]
 
 
-async def read_accounting(connection: Connection, tenant: str | None = None) -> list[Accounting]:
-    """Read the accounting identity by tenant and kind, in one snapshot."""
-    rows = await connection.fetch(statement("read_accounting"), tenant)
+async def read_accounting(
+    connection: Connection,
+    tenant: str | None = None,
+    *,
+    from_date: date = date.min,
+    to_date: date = date.max,
+) -> list[Accounting]:
+    """Read the accounting identity by tenant and kind, in one snapshot.
+
+    Of a half-open range of effective dates: it holds of each by itself.
+    """
+    rows = await connection.fetch(statement("read_accounting"), tenant, from_date, to_date)
     return [Accounting(**row) for row in rows]
 
 

@@ -12,6 +12,9 @@ EXPEDITED_PAGE: Final = 10_000
 HELD_KEYS_PAGE: Final = 100_000
 MISSED_RANGES_PAGE: Final = 10_000
 INBOX_PAGE_NUMBERS: Final = 65_536
+INBOX_PAGES_A_READ: Final = 16
+PLACES_PAGE: Final = 100_000
+_BEFORE_ALL: Final = -(2**63)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,9 +28,12 @@ async def copy_ending_columns(connection: Connection, from_date: date, to_date: 
     return await _copied(connection, statement("copy_ending_columns"), from_date, to_date)
 
 
-async def copy_places(connection: Connection) -> bytes:
-    """Copy the numbers of all items that have not ended in binary form."""
-    return await _copied(connection, statement("copy_places"))
+async def copy_places(connection: Connection, after_item_no: int, limit: int) -> bytes:
+    """Copy where items are that have not ended, by ascending number, in binary form.
+
+    Those of about `limit` numbers after one: of the last all places are given.
+    """
+    return await _copied(connection, statement("copy_places"), after_item_no, limit)
 
 
 async def copy_inbox_events(connection: Connection, types: Sequence[str], page: int) -> bytes:
@@ -37,9 +43,20 @@ async def copy_inbox_events(connection: Connection, types: Sequence[str], page: 
 
 
 async def digest_inbox(connection: Connection, types: Sequence[str]) -> dict[int, str]:
-    """Digest the recorded domain events of these types, by page of numbers."""
-    rows = await connection.fetch(statement("digest_inbox"), types)
-    return {row["page"]: row["digest"] for row in rows}
+    """Digest the recorded domain events of these types, by page of numbers.
+
+    Some pages are read in one snapshot.
+    """
+    digests: dict[int, str] = {}
+    from_page = 0
+    while True:
+        rows = await connection.fetch(
+            statement("digest_inbox"), types, from_page, INBOX_PAGES_A_READ
+        )
+        digests.update((row["page"], row["digest"]) for row in rows if row["digest"])
+        if len(rows) < INBOX_PAGES_A_READ:
+            return digests
+        from_page = rows[-1]["page"] + 1
 
 
 async def _copied(connection: Connection, query: str, *arguments: object) -> bytes:
@@ -69,21 +86,15 @@ async def count_items_by_day(
     return {row["effective_date"]: row["item_count"] for row in rows}
 
 
-async def list_item_partitions(connection: Connection) -> list[tuple[date, date]]:
-    """List the half-open ranges of effective dates that have a table partition of their own."""
+async def list_item_partitions(connection: Connection) -> list[tuple[date, date, int]]:
+    """List the half-open ranges of dates that have a table partition, with its bytes."""
     rows = await connection.fetch(statement("list_item_partitions"))
-    return [(row["from_date"], row["to_date"]) for row in rows]
+    return [(row["from_date"], row["to_date"], row["bytes"]) for row in rows]
 
 
 async def digest_days(connection: Connection, from_date: date, to_date: date) -> list[Record]:
     """Digest what items and journal say of each effective date of a range, with a count of rows."""
     return await connection.fetch(statement("digest_days"), from_date, to_date)
-
-
-async def digest_open_days(connection: Connection) -> dict[date, str]:
-    """Digest, by effective date, which items have not ended."""
-    rows = await connection.fetch(statement("digest_open_days"))
-    return {row["effective_date"]: row["digest"] for row in rows}
 
 
 async def find_effect_items(
@@ -104,14 +115,18 @@ async def list_flow_rules(connection: Connection) -> list[Record]:
     return await connection.fetch(statement("list_flow_rules"))
 
 
-async def list_stuck_runs(connection: Connection, margin_seconds: float) -> list[Record]:
+async def list_stuck_runs(
+    connection: Connection, margin_seconds: float, row_max: int
+) -> list[Record]:
     """List open runs whose lease lapsed more than the margin ago, the longest first."""
-    return await connection.fetch(statement("list_stuck_runs"), margin_seconds)
+    return await connection.fetch(statement("list_stuck_runs"), margin_seconds, row_max)
 
 
-async def list_stuck_claims(connection: Connection, margin_seconds: float) -> list[Record]:
+async def list_stuck_claims(
+    connection: Connection, margin_seconds: float, row_max: int
+) -> list[Record]:
     """List open claims whose deadline passed more than the margin ago, the longest first."""
-    return await connection.fetch(statement("list_stuck_claims"), margin_seconds)
+    return await connection.fetch(statement("list_stuck_claims"), margin_seconds, row_max)
 
 
 async def list_overlong_runs(connection: Connection, run_max: int) -> list[Record]:
@@ -124,13 +139,8 @@ async def list_unfit_keys(connection: Connection) -> AsyncGenerator[list[Record]
 
     Each was read twice, both times in one snapshot, and was so both times.
     """
-    query, reached = statement("list_unfit_keys"), -(2**63)
-    while reached is not None:
-        page = await connection.fetch(query, reached, HELD_KEYS_PAGE, None)
-        if seen := [row["item_no"] for row in page if row["fault"]]:
-            rows = await connection.fetch(query, reached, HELD_KEYS_PAGE, seen)
-            yield [row for row in rows if row["fault"]]
-        reached = page[0]["reached"]
+    async for rows in _unfit_pages(connection, statement("list_unfit_keys"), HELD_KEYS_PAGE):
+        yield rows
     query = statement("list_unheld_items")
     if seen := [row["item_no"] for row in await connection.fetch(query, None)]:
         yield await connection.fetch(query, seen)
@@ -221,11 +231,6 @@ async def list_item_terms(
     return {row["item_no"]: row for row in rows}
 
 
-async def list_open_item_nos(connection: Connection) -> set[int]:
-    """Return the numbers of the items that are claimed or running."""
-    return {row["item_no"] for row in await connection.fetch(statement("list_open_item_nos"))}
-
-
 async def count_places(
     connection: Connection, places: Sequence[tuple[date, int]]
 ) -> dict[int, Record]:
@@ -258,20 +263,26 @@ async def list_unowned_endings(
     return await connection.fetch(statement("list_unowned_endings"), from_date, to_date, row_max)
 
 
-async def list_unfit_places(connection: Connection, row_max: int) -> list[Record]:
-    """List places of items that no item has, or that are not as their item has them.
+async def list_unfit_places(connection: Connection) -> AsyncGenerator[list[Record]]:
+    """List places of items that no item has, or that are not as their item has them, by page.
 
     Each was read twice, both times in one snapshot, and was so both times.
     """
-    return await _still_so(connection, statement("list_unfit_places"), row_max)
+    async for rows in _unfit_pages(connection, statement("list_unfit_places"), PLACES_PAGE):
+        yield rows
 
 
-async def _still_so(connection: Connection, query: str, row_max: int) -> list[Record]:
-    """Return what a statement finds once more of those items of which it finds something."""
-    seen = await connection.fetch(query, row_max, None)
-    if not seen:
-        return []
-    return await connection.fetch(query, row_max, [row["item_no"] for row in seen])
+async def _unfit_pages(
+    connection: Connection, query: str, page_size: int
+) -> AsyncGenerator[list[Record]]:
+    """Yield what a statement finds twice of an item, a page of its rows at a time."""
+    reached: int | None = _BEFORE_ALL
+    while reached is not None:
+        page = await connection.fetch(query, reached, page_size, None)
+        if seen := [row["item_no"] for row in page if row["item_no"] is not None]:
+            rows = await connection.fetch(query, reached, page_size, seen)
+            yield [row for row in rows if row["item_no"] is not None]
+        reached = page[0]["reached"]
 
 
 async def list_contradicted_endings(

@@ -171,8 +171,8 @@ class Comparison:
     `as_of` is business time at the start of the pass: items emitted later are not checked. For an
     item that no source names, and its kind, `explained` returns whether it is no finding, now or
     later; `deferred` returns whether it cannot be checked yet. By number, `expedited` are items
-    that a person let be worked before they are due, `handed_out` those in claims and runs at its
-    start. `grounds` is what may end items.
+    that a person let be worked before they are due, `handed_out` those in claims and runs before
+    any item was read. `grounds` is what may end items.
     """
 
     as_of: datetime

@@ -8,6 +8,7 @@ from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compared_items import WHOLE_LEDGER
 from dueledger.reconciler.expect.expectation import EVENTS, Expectation
 from dueledger.reconciler.find.findings import Finding, FindingSubject
+from dueledger.reconciler.find.recorder import FindingRecorder
 
 LATE_EVENTS_MAX: Final = 100_000
 """Events since the watermarks that are looked up, the newest."""
@@ -17,7 +18,7 @@ async def find_event_findings(
     connection: Connection,
     expectation: Expectation,
     ignored: Collection[tuple[str, str]],
-    findings_max: int,
+    recorder: FindingRecorder,
 ) -> list[Finding]:
     """Return the types of events that nobody read, those a rule refuses, and late arrivals.
 
@@ -32,8 +33,10 @@ async def find_event_findings(
     ]
     spans += [(tenant, type_, None, None) for tenant, type_ in ignored]
     unknown = {failed.tenant for failed in expectation.failures}
-    unmatched = await reconciled_rows.list_unmatched_events(connection, spans, findings_max + 1)
-    late = await reconciled_rows.list_late_arrivals(connection, LATE_EVENTS_MAX, findings_max + 1)
+    row_max = recorder.row_max
+    unmatched = await reconciled_rows.list_unmatched_events(connection, spans, row_max)
+    recorder.note_list(unmatched, FindingType.EVENT_UNMATCHED)
+    late = await reconciled_rows.list_late_arrivals(connection, LATE_EVENTS_MAX, row_max)
     refused = expectation.reads[EVENTS].extract.skipped
     return [
         *(_unmatched(row) for row in unmatched if row["tenant"] not in unknown),

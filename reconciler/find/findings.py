@@ -169,30 +169,29 @@ def unowned_ending(ending: Record) -> Finding:
     )
 
 
-def stuck_run(
-    *, run_no: int, fence: int, open_count: int, worker: str, lease_until: datetime, lapsed: float
-) -> Finding:
+def stuck_run(row: Record) -> Finding:
     """Return the finding that a run's lease lapsed and its items were not released."""
+    run_no, lease_until, open_count = row["run_no"], row["lease_until"], row["open_count"]
+    worker = row["worker"] or "an unknown worker"
     return Finding(
         FindingType.STUCK,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"run:{run_no}"),
         f"Run {run_no} of {worker} still has {open_count} items although its lease lapsed "
-        f"{span(lapsed)} ago, and they were not released.",
+        f"{span(row['lapsed_seconds'])} ago, and they were not released.",
         expected={"lease_until": lease_until.isoformat(), "closed": True},
-        actual={"run": run_no, "fence": fence, "worker": worker, "open_items": open_count},
+        actual={"run": run_no, "fence": row["fence"], "worker": worker, "open_items": open_count},
     )
 
 
-def stuck_claim(
-    *, fence: int, open_count: int, topic: str, deadline: datetime, lapsed: float
-) -> Finding:
+def stuck_claim(row: Record) -> Finding:
     """Return the finding that a claim's deadline passed and items were not released."""
+    fence, topic, open_count = row["fence"], row["topic"], row["open_count"]
     return Finding(
         FindingType.STUCK,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"claim:{fence}"),
         f"Claim {fence} on {topic} still has {open_count} items that were not started although "
-        f"its deadline passed {span(lapsed)} ago.",
-        expected={"deadline": deadline.isoformat(), "closed": True},
+        f"its deadline passed {span(row['lapsed_seconds'])} ago.",
+        expected={"deadline": row["deadline"].isoformat(), "closed": True},
         actual={"fence": fence, "topic": topic, "open_items": open_count},
     )
 

@@ -1,13 +1,15 @@
-"""Findings about rows beside items: where one is, which has a key, what a person decided of it."""
+"""Findings about rows beside items: what has one, which has a key, what a person decided of it."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
-from dueledger.ledger.store import Record
+from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compare.comparison import FlowRules
-from dueledger.reconciler.compared_items import WHOLE_LEDGER
-from dueledger.reconciler.find.findings import Finding, FindingSubject
+from dueledger.reconciler.compared_items import WHOLE_LEDGER, KindKey
+from dueledger.reconciler.find.findings import Finding, FindingSubject, stuck_claim, stuck_run
+from dueledger.reconciler.find.recorder import FindingRecorder
+from dueledger.reconciler.ledger_flows import LedgerFlows
 
 _KEY_FAULTS: Final = {
     "no_item": "is held for it, and the ledger has no such item",
@@ -16,6 +18,35 @@ _KEY_FAULTS: Final = {
     "early": "is held for it, although it is not due and was never started",
     "not_held": "is not held for it, although it is handed out",
 }
+
+
+async def find_beside_items(
+    connection: Connection, flows: LedgerFlows, recorder: FindingRecorder, stuck_seconds: float
+) -> set[KindKey]:
+    """Find what is wrong with runs, claims, decisions, keys and places.
+
+    Return the kinds of which an item has no place that fits it.
+    """
+    row_max = recorder.row_max
+    runs = await reconciled_rows.list_stuck_runs(connection, stuck_seconds, row_max)
+    recorder.add(map(stuck_run, runs))
+    claims = await reconciled_rows.list_stuck_claims(connection, stuck_seconds, row_max)
+    recorder.add(map(stuck_claim, claims))
+    runs = await reconciled_rows.list_overlong_runs(connection, row_max)
+    recorder.add(map(overlong_run, runs))
+    decisions = await reconciled_rows.list_unfounded_decisions(connection, row_max)
+    recorder.note_list(decisions, FindingType.UNBALANCED, FindingType.TAMPERED)
+    rules = await flows.meet(connection, (row["flow_no"] for row in decisions))
+    recorder.add(unfounded_decision(row, rules) for row in decisions)
+    async for keys in reconciled_rows.list_unfit_keys(connection):
+        recorder.add(map(unfit_key, keys))
+    unbalanced: set[KindKey] = set()
+    async for places in reconciled_rows.list_unfit_places(connection):
+        numbers = {row[name] for row in places for name in ("flow_no", "place_flow_no")} - {None}
+        rules = await flows.meet(connection, numbers)
+        recorder.add(unfit_place(row, rules) for row in places)
+        unbalanced |= {rules[number].key for number in numbers}
+    return unbalanced
 
 
 def unfit_key(row: Record) -> Finding:

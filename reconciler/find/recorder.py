@@ -1,7 +1,7 @@
 """Findings of a pass, recorded in batches, up to the cap of their type and kind."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from typing import Final
 
 import orjson
@@ -40,6 +40,19 @@ class FindingRecorder:
                 continue
             self._listed[place] += 1
             self._waiting.append(finding)
+
+    @property
+    def row_max(self) -> int:
+        """How many rows a list of findings may have: one beyond the cap, so that a cut shows."""
+        return self._findings_max + 1
+
+    def note_list(self, rows: Sized, *types: FindingType) -> None:
+        """Note which types of findings a list of up to `row_max` rows has, which may be cut.
+
+        Findings of those types that a cut list does not have stay as they are.
+        """
+        if len(rows) >= self.row_max:
+            self._result.cut.update(types)
 
     def findings_left(self, type_: FindingType, key: KindKey) -> int:
         """Return how many more findings of a type and kind are within the cap."""

@@ -193,7 +193,7 @@ class WindowFindings:
     async def _find_unowned(self, connection: Connection, dates: DateRange) -> None:
         """Find endings whose item does not exist, all at one time."""
         unowned = await reconciled_rows.list_unowned_endings(
-            connection, dates.from_date, dates.to_date, self._findings_max
+            connection, dates.from_date, dates.to_date, self._recorder.row_max
         )
         self.absent.numbers.update(row["item_no"] for row in unowned)
         self._recorder.add(map(unowned_ending, unowned))
@@ -232,8 +232,9 @@ class WindowFindings:
         )
         premature = {item.id for item in window.premature}
         conflicts = await reconciled_rows.list_contradicted_endings(
-            connection, dates.from_date, dates.to_date, self._findings_max
+            connection, dates.from_date, dates.to_date, self._recorder.row_max
         )
+        self._recorder.note_list(conflicts, FindingType.OUTCOME_CONFLICT)
         window.conflicts = len(conflicts)
         flows = await self._flows.meet(connection, (row["flow_no"] for row in conflicts))
         self._recorder.add(

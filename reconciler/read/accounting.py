@@ -1,14 +1,30 @@
-"""The accounting identity of a pass: the items that it compared, and where the open ones are."""
+"""The accounting identity: by the items that a pass compared, or counted again."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import NamedTuple
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, items
 from dueledger.ledger.store.items import Accounting
 from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.read.day_digests import list_partitions
 from dueledger.reconciler.tallies import KindTally
+from dueledger.reconciler.windows import SNAPSHOT_BYTES_MAX, DateRange, cut_by_bytes
+
+
+async def read_accounting(connection: Connection, whole: DateRange) -> list[Accounting]:
+    """Count the items of a range of dates again, in a snapshot for each part of it."""
+    found: defaultdict[KindKey, Counter[str]] = defaultdict(Counter)
+    partitions = await list_partitions(connection)
+    for dates in cut_by_bytes(whole, partitions.items(), SNAPSHOT_BYTES_MAX):
+        for row in await items.read_accounting(
+            connection, from_date=dates.from_date, to_date=dates.to_date
+        ):
+            counts = asdict(row)
+            found[counts.pop("tenant"), counts.pop("kind")].update(counts)
+    return [Accounting(*key, **counts) for key, counts in sorted(found.items())]
 
 
 class OpenCounts(NamedTuple):

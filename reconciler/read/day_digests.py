@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from hashlib import sha256
 
 from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.windows import DateRange, DayCounts
+from dueledger.reconciler.read.open_places import OpenPlaces
+from dueledger.reconciler.windows import SNAPSHOT_BYTES_MAX, DateRange, DayCounts, cut_by_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +30,37 @@ class DayMarks:
 NO_MARKS = DayMarks((), {}, DayCounts({}))
 
 
-async def read_marks(connections: Sequence[Connection]) -> DayMarks:
+async def read_marks(connections: Sequence[Connection], places: OpenPlaces) -> DayMarks:
     """Return the marks of all partitions, read over several connections.
 
-    Each partition is one snapshot. Two equal marks of a window mean that its items are as they
-    were, as far as they are compared in columns, with their journal, and where those are that have
-    not ended. A change that is committed after a mark was read shows in a later one.
+    Each range of dates that is read is one snapshot. Two equal marks of a window mean that its
+    items are as they were, as far as they are compared in columns, with their journal, and where
+    those are that have not ended. A change that is committed after a mark was read shows in a later
+    one.
     """
-    open_days = await reconciled_rows.digest_open_days(connections[0])
-    partitions = await reconciled_rows.list_item_partitions(connections[0])
+    partitions = await list_partitions(connections[0])
     digests: dict[int, str] = {}
     counts: dict[int, int] = {}
-    waiting = iter(partitions)
+    waiting = cut_by_bytes(DateRange.around([*partitions]), partitions.items(), SNAPSHOT_BYTES_MAX)
 
     async def read_some(connection: Connection) -> None:
-        for from_date, to_date in waiting:
-            for row in await reconciled_rows.digest_days(connection, from_date, to_date):
+        for dates in waiting:
+            rows = await reconciled_rows.digest_days(connection, dates.from_date, dates.to_date)
+            for row in rows:
                 day = row["effective_date"].toordinal()
                 digests[day] = row["digest"]
                 counts[day] = row["row_count"]
 
     await asyncio.gather(*(read_some(connection) for connection in connections))
-    ranges = tuple(DateRange.of(*partition) for partition in partitions)
-    for day, digest in open_days.items():
-        _add_open(digests, counts, day, digest, ranges)
-    return DayMarks(ranges, digests, DayCounts(counts))
+    for day, digest in places.digests():
+        digests[day] = f"{digests.get(day, '')} {digest}"
+        counts.setdefault(day, 0)
+    return DayMarks(tuple(partitions), digests, DayCounts(counts))
 
 
-def _add_open(
-    digests: dict[int, str],
-    counts: dict[int, int],
-    day: date,
-    digest: str,
-    partitions: Sequence[DateRange],
-) -> None:
-    """Add which items of a day have not ended, if it is in a partition."""
-    if any(partition.has(day) for partition in partitions):
-        number = day.toordinal()
-        digests[number] = f"{digests.get(number, '')} {digest}"
-        counts.setdefault(number, 0)
+async def list_partitions(connection: Connection) -> dict[DateRange, int]:
+    """Return the ranges of dates with a table partition of their own, ascending, and its bytes."""
+    return {
+        DateRange.of(from_date, to_date): size
+        for from_date, to_date, size in await reconciled_rows.list_item_partitions(connection)
+    }

@@ -1,4 +1,4 @@
-"""The ledger's items and endings of a window as columns, and the places of all that are open."""
+"""The ledger's items and endings of a window as columns."""
 
 from typing import Final, NamedTuple
 
@@ -24,7 +24,6 @@ _ITEM: Final = RowLayout(
     terms="text",
 )
 _ENDING: Final = RowLayout(day="date", item_no="bigint", event="smallint", ended_at="instant")
-_PLACE: Final = RowLayout(item_no="bigint")
 
 
 class WindowColumns(NamedTuple):
@@ -43,8 +42,3 @@ async def read_columns(connection: Connection, window: DateRange) -> WindowColum
     return WindowColumns(
         items, _ENDING.read(await reconciled_rows.copy_ending_columns(connection, *dates))
     )
-
-
-async def read_places(connection: Connection) -> Columns:
-    """Read the number of each item that waits, is parked, claimed or running."""
-    return _PLACE.read(await reconciled_rows.copy_places(connection))

@@ -69,7 +69,7 @@
 \ir ../schema/functions/accept_disagreements.sql
 
 \ir ../schema/views/open_item.sql
-\ir ../schema/views/accounting.sql
+\ir ../schema/functions/accounting.sql
 
 \ir ../schema/roles/allocator.sql
 \ir ../schema/roles/approver.sql

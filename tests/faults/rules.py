@@ -78,7 +78,7 @@ RULES: Final = {
         group by i.id having count(p.item_no) <> 1
     """,
     "G2 the accounting identity": """
-        select * from ledger.accounting
+        select * from ledger.accounting()
         where items <> pending + handed_out + running + reviews
           + completed + cancelled + superseded + skipped + written_off
     """,

@@ -314,7 +314,7 @@ class Site:
 
     async def completed_kinds(self) -> set[str]:
         """Name the kinds of which something was completed."""
-        query = "select array(select kind from ledger.accounting where completed > 0)"
+        query = "select array(select kind from ledger.accounting() where completed > 0)"
         return set(await self.fetchval(query))
 
     async def recorded_events(self) -> set[int]:

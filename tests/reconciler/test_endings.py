@@ -116,6 +116,7 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reconciled_rows, "HELD_KEYS_PAGE", 1)
+    monkeypatch.setattr(reconciled_rows, "PLACES_PAGE", 2)
     await emit_items(
         frozen, make_drafts(20, prefix="other", due_at=NOON - timedelta(hours=1)), actor_no=actor_no
     )

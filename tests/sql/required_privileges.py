@@ -35,6 +35,7 @@ class Privilege(NamedTuple):
 
 # Functions with the rights of their caller that read or write: calls that plan all of a body.
 CALLER_FUNCTIONS: Final = {
+    "accounting": "select * from ledger.accounting()",
     "completed_since": "select ledger.completed_since(1, 'key', now())",
     "find_claim": "select * from ledger.find_claim(1, now(), 'token')",
     "find_run": "select * from ledger.find_run(1, now())",

@@ -41,7 +41,6 @@ HOT_TABLES = {
 READS_ALL = {
     "copy_ending_columns": "the reconciler, of a window of dates",
     "copy_item_columns": "the reconciler, of a window of dates",
-    "copy_places": "the reconciler, once a pass",
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, of dates without a partition, or without a cache",
     "count_lost": "upkeep, each month once an hour",
@@ -50,17 +49,14 @@ READS_ALL = {
     "count_pending_load": "a person who plans; all of `pending`, limited",
     "list_contradicted_endings": "the reconciler, of a window of dates",
     "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
-    "digest_days": "the reconciler, of a partition's dates",
-    "digest_inbox": "the reconciler, once a pass: the events of plain rules",
-    "digest_open_days": "the reconciler, once a pass with a cache",
+    "digest_days": "the reconciler, of a range of dates",
     "list_items": "a person who filters; limited",
-    "list_open_item_nos": "the reconciler, once a pass: what is handed out",
     "list_work_topics": "the reconciler, once a pass: the topics of the last weeks' claims",
     "load_endings": "benchmarks",
     "mark_materialised": "benchmarks",
     "measure_lags": "benchmarks",
     "measure_steps": "benchmarks",
-    "read_accounting": "the identity, over everything there is",
+    "read_accounting": "the identity: the reconciler, of a range of dates",
     "read_progress": "the demo's view and `status`",
 }
 """The statements that may read a hot table without naming an index, and who runs them."""

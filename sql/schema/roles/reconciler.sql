@@ -2,7 +2,7 @@
 select ledger.make_role('ledger_reconciler');
 
 grant usage on schema ledger to ledger_reconciler;
-grant select on ledger.accounting, ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell, ledger.definition,
+grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell, ledger.definition,
   ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key, ledger.event_other_key, ledger.expedited, ledger.failure_streak,
   ledger.finding, ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.materialised,
   ledger.missed_range, ledger.open_item, ledger.partition_backoff, ledger.partition_span, ledger.pause,

@@ -1,11 +1,21 @@
--- Give the number of each item that waits, is parked, claimed or running, once for each of these, for COPY in binary form.
+-- Give items that wait, are parked, claimed or running, once for each of these, by ascending number, some after a number, for COPY in binary form.
 -- returns: zero or more
 -- roles: auditor, reconciler
--- index: none
+-- $1 after_item_no bigint
+-- $2 limit integer
+-- index: pending_pkey, review_pkey
 -- locks: none
-select p.item_no from ledger.pending p
-union all
-select r.item_no from ledger.review r
-union all
--- A run beyond the end of its claim has no item there.
-select o.item_no from ledger.open_item o where o.item_no is not null
+select o.item_no, o.effective_date, o.state
+from (
+  (select p.item_no, p.effective_date, 1::smallint /* Scheduled */ as state from ledger.pending p
+   where p.item_no > $1::bigint order by p.item_no limit $2::integer)
+  union all
+  (select r.item_no, r.effective_date, 5::smallint /* ManualReview */ from ledger.review r
+   where r.item_no > $1::bigint order by r.item_no limit $2::integer)
+  union all
+  -- A run beyond the end of its claim has no item there, and nothing is greater than null.
+  select c.item_no, c.effective_date, c.state from ledger.open_item c where c.item_no > $1::bigint
+) o
+order by o.item_no
+-- All places of the last item.
+fetch first ($2::integer) rows with ties

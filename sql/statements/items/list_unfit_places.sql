@@ -1,21 +1,36 @@
--- List places (waiting, parked, handed out) of no item, unlike their item, or where it waits for less or longer than it has to, up to a limit.
--- returns: zero or more
+-- List places (waiting, parked, handed out) of no item, unlike their item, or where it waits for less or longer than it has to, of some item numbers at a time.
+-- returns: one or more, each with the number to continue after, null after the last; without a state if none is unfit
 -- roles: auditor, reconciler
--- $1 limit integer
--- $2 item_nos bigint[]
--- index: due_item_pkey
+-- $1 after_item_no bigint
+-- $2 limit integer
+-- $3 item_nos bigint[]
+-- index: due_item_pkey, pending_pkey, review_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
-place as (
-  select 'waiting' as state, p.item_no, p.effective_date, p.flow_no, p.serial, p.overlap, p.serial_due_at, p.available_at, p.starts,
-    p.attempt
-  from ledger.pending p
-  union all
-  select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null, r.attempt from ledger.review r
-  union all
-  select 'handed_out', o.item_no, o.effective_date, null, null, null, null, null, null, null from ledger.open_item o
-  -- A run beyond the end of its claim has no item there.
-  where o.item_no is not null
+place as materialized (
+  select o.*
+  from (
+    (select 'waiting' as state, p.item_no, p.effective_date, p.flow_no, p.serial, p.overlap, p.serial_due_at, p.available_at, p.starts,
+       p.attempt
+     from ledger.pending p
+     where p.item_no > $1::bigint and p.item_no <= coalesce((select max(n) from unnest($3::bigint[]) n), 9223372036854775807)
+       and ($3::bigint[] is null or p.item_no = any ($3::bigint[]))
+     order by p.item_no limit $2::integer)
+    union all
+    (select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null, r.attempt
+     from ledger.review r
+     where r.item_no > $1::bigint and r.item_no <= coalesce((select max(n) from unnest($3::bigint[]) n), 9223372036854775807)
+       and ($3::bigint[] is null or r.item_no = any ($3::bigint[]))
+     order by r.item_no limit $2::integer)
+    union all
+    -- A run beyond the end of its claim has no item there, and nothing is greater than null.
+    select 'handed_out', c.item_no, c.effective_date, null, null, null, null, null, null, null
+    from ledger.open_item c
+    where c.item_no > $1::bigint and ($3::bigint[] is null or c.item_no = any ($3::bigint[]))
+  ) o
+  order by o.item_no
+  -- All places of the last item.
+  fetch first ($2::integer) rows with ties
 ),
 compared as (
   select p.state, p.item_no, p.effective_date, p.available_at, p.flow_no as place_flow_no, i.id, i.flow_no, i.business_key, i.due_at,
@@ -33,10 +48,11 @@ compared as (
       and p.available_at > greatest(i.due_at, ledger.now()) + case when p.serial is null then interval '1 minute' else interval '1 day' end
         or p.available_at < i.due_at and not exists (select from ledger.expedited x where x.item_no = p.item_no) as is_mistimed
   from place p
-  left join ledger.due_item i on i.item_no = p.item_no and i.effective_date = p.effective_date
-  where $2::bigint[] is null or p.item_no = any ($2::bigint[])
+  -- One look-up for each: a join of some numbers may read all items.
+  left join lateral (
+    select i.* from ledger.due_item i where i.effective_date = p.effective_date and i.item_no = p.item_no offset 0
+  ) i on true
 )
-select c.*
-from compared c
-where c.is_unowned or c.is_other or c.is_mistimed
-limit $1::integer
+select r.reached, c.*
+from (select case when count(*) >= $2::integer then max(p.item_no) end as reached from place p) r
+left join compared c on c.is_unowned or c.is_other or c.is_mistimed

@@ -1,7 +1,8 @@
--- List open runs whose lease lapsed longer ago than the margin.
+-- List open runs whose lease lapsed longer ago than the margin, the longest first, up to a limit.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 margin_seconds double precision
+-- $2 limit integer
 -- index: run_lease_idx
 -- locks: none
 select r.run_no, r.fence, r.lease_until, a.name as worker,
@@ -10,3 +11,4 @@ select r.run_no, r.fence, r.lease_until, a.name as worker,
 from ledger.run r left join ledger.actor a on a.actor_no = r.worker_no
 where r.closed_at is null and r.lease_until < ledger.machine_now() - make_interval(secs => $1::double precision)
 order by r.lease_until
+limit $2::integer

@@ -1,0 +1,152 @@
+"""What is read by ranges, each in a snapshot of its own, is what one statement would read."""
+
+from collections.abc import Awaitable, Callable
+from datetime import date, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.items import read_accounting as read_at_once
+from dueledger.ledger.store.partitions import make_event_months
+from dueledger.reconciler.pass_result import PassScope
+from dueledger.reconciler.read import accounting, open_places
+from dueledger.reconciler.read.accounting import read_accounting
+from dueledger.reconciler.read.open_places import read_places
+from dueledger.reconciler.windows import DateRange, cut_by_bytes
+
+from .conftest import NOON
+
+Drafts = Callable[..., list[ItemDraft]]
+APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
+ITEMS_IN_A_CLAIM = 4
+IN_TWO_PLACES = """
+insert into ledger.review (
+  item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+select item_no, effective_date, flow_no, ledger.now(), 0, 0, 'edited', 1 from ledger.due_item
+"""
+OF_PAGES = """
+insert into ledger.event (event_no, tenant, source, id, type, occurred_at, body, received_at)
+select (page << 16) + n, 'acme', '/policies', page || '-' || n,
+  case page when 7 then 'Other' else 'PolicyActivated' end, $2, '{}', $2
+from unnest($1::bigint[]) page cross join generate_series(0, 65535, 32767) n
+"""
+
+
+@pytest.fixture
+async def open_items(
+    frozen: Connection,
+    make_drafts: Drafts,
+    claim_all: Callable[[], Awaitable[list[int]]],
+    complete_all: Callable[[], Awaitable[None]],
+    actor_no: int,
+) -> None:
+    """Items of three months, some completed, some claimed, and all others waiting."""
+    for prefix, finish in (("done", complete_all), ("claimed", claim_all)):
+        drafts = make_drafts(ITEMS_IN_A_CLAIM, due_at=NOON, prefix=prefix)
+        await emit_items(frozen, drafts, actor_no=actor_no)
+        await finish()
+    for day in (APRIL, MAY):
+        drafts = make_drafts(5, due_at=NOON + timedelta(days=60), effective_date=day)
+        await emit_items(frozen, drafts, actor_no=actor_no)
+
+
+@given(
+    sizes=st.lists(
+        st.tuples(st.integers(1, 40), st.integers(0, 30), st.integers(0, 5)), max_size=8
+    ),
+    bytes_max=st.integers(1, 50),
+)
+def test_cut_ranges_compose_to_the_whole_and_have_few_bytes_or_one_day(
+    sizes: list[tuple[int, int, int]], bytes_max: int
+) -> None:
+    day, parts = 1, list[tuple[DateRange, int]]()
+    for days, size, gap in sizes:
+        parts.append((DateRange(day, day + days), size))
+        day += days + gap
+    whole = DateRange(1, day + 10)
+
+    ranges = [*cut_by_bytes(whole, parts, bytes_max)]
+
+    assert [each.from_day for each in ranges[1:]] == [each.to_day for each in ranges[:-1]]
+    assert (ranges[0].from_day, ranges[-1].to_day) == (whole.from_day, whole.to_day)
+    for each in ranges:
+        inside = [(part, size) for part, size in parts if each.contains(part)]
+        if len(inside) > 1:
+            assert sum(size for _, size in inside) <= bytes_max
+    for part, size in parts:
+        cut = [each for each in ranges if part.contains(each)]
+        if size > bytes_max:
+            assert len(cut) >= min(-(-size // bytes_max), part.to_day - part.from_day) - 1
+
+
+@pytest.mark.damages
+@pytest.mark.usefixtures("open_items")
+async def test_g11_places_are_the_same_read_by_some_numbers_at_a_time(
+    frozen: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await frozen.execute("set session_replication_role = replica")
+    await frozen.execute(IN_TWO_PLACES)
+    whole = await read_places(frozen)
+    assert len(whole.item_no) == len(set(whole.item_no.tolist())) + ITEMS_IN_A_CLAIM + 10
+    assert len(whole.handed_out) == ITEMS_IN_A_CLAIM
+
+    for numbers in (1, 3):
+        monkeypatch.setattr(open_places, "PLACES_A_READ", numbers)
+        parts = await read_places(frozen)
+        assert [*parts.digests()] == [*whole.digests()]
+        assert sorted(parts.item_no.tolist()) == sorted(whole.item_no.tolist())
+        assert parts.handed_out == whole.handed_out
+
+
+async def list_unfit(connection: Connection) -> list[tuple[str, int]]:
+    return sorted(
+        [
+            (row["state"], row["item_no"])
+            async for rows in reconciled_rows.list_unfit_places(connection)
+            for row in rows
+        ]
+    )
+
+
+@pytest.mark.damages
+@pytest.mark.usefixtures("open_items")
+async def test_g11_unfit_places_are_the_same_read_by_some_numbers_at_a_time(
+    frozen: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await frozen.execute("update ledger.pending set available_at = ledger.now()")
+    await frozen.execute("update ledger.pending set item_no = item_no + 1000 where item_no % 2 = 0")
+    whole = await list_unfit(frozen)
+    assert len(whole) == 10
+
+    monkeypatch.setattr(reconciled_rows, "PLACES_PAGE", 3)
+    assert await list_unfit(frozen) == whole
+
+
+@pytest.mark.usefixtures("open_items")
+async def test_g11_the_accounting_is_the_same_counted_by_ranges_of_dates(
+    frozen: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = await read_at_once(frozen)
+    assert [(row.items, row.difference) for row in whole] == [(18, 0)]
+
+    monkeypatch.setattr(accounting, "SNAPSHOT_BYTES_MAX", 8192)
+    assert await read_accounting(frozen, PassScope().window) == whole
+
+
+async def test_g11_digests_of_the_inbox_are_the_same_read_by_some_pages_at_a_time(
+    frozen: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await make_event_months(frozen, [NOON.date()])
+    pages = [0, 1, 2, 7, 9, 2**40]
+    await frozen.execute(OF_PAGES, pages, NOON)
+    whole = await reconciled_rows.digest_inbox(frozen, ["PolicyActivated"])
+    assert [*whole] == [page for page in pages if page != 7]
+    assert {digest.split("/")[0] for digest in whole.values()} == {"3"}
+
+    for pages_a_read in (1, 2):
+        monkeypatch.setattr(reconciled_rows, "INBOX_PAGES_A_READ", pages_a_read)
+        assert await reconciled_rows.digest_inbox(frozen, ["PolicyActivated"]) == whole
