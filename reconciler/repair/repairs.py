@@ -1,6 +1,6 @@
 """Repairs as records: one each time a finding opens, executed once, and reconciled after."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
@@ -223,17 +223,19 @@ class RepairExecutor:
     async def _release(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
     ) -> dict[UUID, RepairOutcome]:
-        claims = await reap_claims(connection, REAPED_MAX, self.actor_no)
-        runs = await reap_runs(connection, REAPED_MAX, self.actor_no)
-        keys, _ = await free_ended_keys(connection, None, REAPED_MAX)
-        counts = {
-            "keys_freed": keys,
-            "claims_released": claims.released,
-            "runs_released": runs.released,
-            "retried": runs.retried,
-            "parked": runs.parked,
-        }
-        return {repair.id: (RepairStatus.EXECUTED, counts) for repair in repairs}
+        """Release everything that has lapsed, and free all keys of items that have ended."""
+        counts: Counter[str] = Counter(keys_freed=0, claims_released=0, runs_released=0)
+        counts.update(retried=0, parked=0)
+        while (claims := await reap_claims(connection, REAPED_MAX, self.actor_no)).claims:
+            counts.update(claims_released=claims.released, parked=claims.parked)
+        while (runs := await reap_runs(connection, REAPED_MAX, self.actor_no)).runs:
+            counts.update(runs_released=runs.released, retried=runs.retried, parked=runs.parked)
+        freed, reached = await free_ended_keys(connection, None, REAPED_MAX)
+        while reached is not None:
+            counts.update(keys_freed=freed)
+            freed, reached = await free_ended_keys(connection, reached, REAPED_MAX)
+        counts.update(keys_freed=freed)
+        return {repair.id: (RepairStatus.EXECUTED, {**counts}) for repair in repairs}
 
     async def _escalate(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
