@@ -45,12 +45,12 @@ compared as (
     -- An item that was never started waits until it is due, or for its key, or for the backoff of its topic's partition.
     p.starts = 0 and (p.serial is null or p.available_at < 'infinity')
       -- One that waited for its key has the time at which another writer, by its clock, woke it.
-      and p.available_at > greatest(i.due_at, ledger.now()) + case when p.serial is null then interval '1 minute' else interval '1 day' end
+      and p.available_at > greatest(i.due_at, (select ledger.now())) + case when p.serial is null then interval '1 minute' else interval '1 day' end
         or p.available_at < i.due_at and not exists (select from ledger.expedited x where x.item_no = p.item_no) as is_mistimed
   from place p
   -- One look-up for each: a join of some numbers may read all items.
   left join lateral (
-    select i.* from ledger.due_item i where i.effective_date = p.effective_date and i.item_no = p.item_no offset 0
+    select i.item_no, i.id, i.flow_no, i.business_key, i.due_at, i.serial, i.overlap from ledger.due_item i where i.effective_date = p.effective_date and i.item_no = p.item_no offset 0
   ) i on true
 )
 select r.reached, c.*
