@@ -1,31 +1,23 @@
 """Commands that record a person's decisions about items, with a reason."""
 
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, assert_never
+from typing import Annotated, Final, assert_never
 from uuid import UUID
 
 import typer
 
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.options import DsnOption, JsonOption, LimitOption
+from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption
 from dueledger.cli.output import print_lines, print_rows, say
 from dueledger.cli.session import ledger_connection, register_person, run
 
 app = typer.Typer(rich_markup_mode=None)
 
+_ACCEPTED: Final = frozenset({"done", "requested"})
+
 ItemsArgument = Annotated[list[UUID], typer.Argument(help="Ids of items.", metavar="ITEM…")]
-
-
-def _reason(reason: str) -> str:
-    if not reason.strip():
-        raise typer.BadParameter("it is empty; give the reason that the journal records")
-    return reason
-
-
-ReasonOption = Annotated[
-    str, typer.Option("--reason", help="Reason, recorded in the journal.", callback=_reason)
-]
 
 
 class ItemDecision(StrEnum):
@@ -79,6 +71,30 @@ def write_off(
     _decide(ItemDecision.WRITE_OFF, items, reason, dsn, as_json=json_)
 
 
+def print_results(
+    results: Mapping[UUID, str],
+    explain: Callable[[Mapping[UUID, str]], Iterable[str]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the result of a decision by id, and end with exit code 1 if any was refused.
+
+    `explain` returns sentences about the refused ones, of which there is at least one.
+    """
+    rows = [{"id": identity, "result": result} for identity, result in results.items()]
+    if as_json:
+        print_lines(rows)
+    else:
+        print_rows(rows, ("id", "result"), empty="")
+    refused = {each: result for each, result in results.items() if result not in _ACCEPTED}
+    if not refused:
+        return
+    for sentence in explain(refused):
+        say(sentence)
+    say(f"{len(refused):,} of {len(results):,} were refused.")
+    options.exit_with(ExitCode.FAILED)
+
+
 def _show_list(review_list: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:
 
     rows = run(_read(review_list, limit, dsn))
@@ -108,24 +124,15 @@ async def _read(review_list: ReviewList, limit: int, dsn: str | None) -> list[di
 def _decide(
     decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
 ) -> None:
-
     results = run(_apply(decision, items, reason, dsn))
-    if as_json:
-        print_lines(results)
-    else:
-        print_rows(results, ("id", "result"), empty="")
-    refused = [result for result in results if result["result"] not in ("done", "requested")]
-    if refused:
-        say(
-            f"{len(refused)} of {len(results)} were refused; "
-            "`dueledger why ITEM` shows the state of each."
-        )
-        options.exit_with(ExitCode.FAILED)
+    print_results(
+        results, lambda _: ("`dueledger why ITEM` shows the state of an item.",), as_json=as_json
+    )
 
 
 async def _apply(
     decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None
-) -> list[dict[str, object]]:
+) -> dict[UUID, str]:
     from dueledger.ledger.store import reviews
 
     asks = {
@@ -136,4 +143,4 @@ async def _apply(
     async with ledger_connection(dsn) as connection:
         actor_no = await register_person(connection)
         results = await asks[decision](connection, items, reason=reason, actor_no=actor_no)
-    return [{"id": one.id, "result": str(one.result)} for one in results]
+    return {one.id: one.result.value for one in results}

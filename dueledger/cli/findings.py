@@ -1,16 +1,14 @@
 """Commands for findings: the list, one of them, and what a person decides about it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 import typer
 
-from dueledger.cli import options
-from dueledger.cli.decisions import ReasonOption
-from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.decisions import print_results
+from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption, TenantOption
+from dueledger.cli.output import print_document, print_fields, print_lines, print_rows
 from dueledger.cli.session import ledger_connection, register_person, run
 from dueledger.ledger.finding_types import FindingType, Resolution
 
@@ -125,17 +123,7 @@ async def _show(dsn: str | None, finding_id: UUID) -> dict[str, Any]:
 def _resolve(
     resolution: Resolution, ids: Sequence[UUID], reason: str, dsn: str | None, *, as_json: bool
 ) -> None:
-    results = run(_record(resolution, ids, reason, dsn))
-    rows = [{"id": identity, "result": results[identity]} for identity in ids]
-    if as_json:
-        print_lines(rows)
-    else:
-        print_rows(rows, ("id", "result"), empty="")
-    refused = {identity: result for identity, result in results.items() if result != "done"}
-    for identity, result in refused.items():
-        say(f"The finding {identity} {_refusal(result)}.")
-    if refused:
-        options.exit_with(ExitCode.FAILED)
+    print_results(run(_record(resolution, ids, reason, dsn)), _refusals, as_json=as_json)
 
 
 async def _record(
@@ -150,13 +138,16 @@ async def _record(
         )
 
 
-def _refusal(result: str) -> str:
-    match result:
-        case "unknown":
-            return "does not exist; `dueledger findings --all` lists them"
-        case "own":
-            return (
-                "has a repair that you proposed: somebody else resolves it, or approves the repair"
-            )
-        case _:
-            return f"is {result.replace('_', ' ')} already"
+def _refusals(refused: Mapping[UUID, str]) -> Iterable[str]:
+    for identity, result in refused.items():
+        match result:
+            case "unknown":
+                why = "does not exist; `dueledger findings --all` lists them"
+            case "own":
+                why = (
+                    "has a repair that you proposed: somebody else resolves it, or approves the "
+                    "repair"
+                )
+            case _:
+                why = f"is {result.replace('_', ' ')} already"
+        yield f"The finding {identity} {why}."

@@ -8,7 +8,6 @@ from uuid import UUID
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.decisions import ReasonOption
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.flow_limits import set_
 from dueledger.cli.options import (
@@ -17,6 +16,7 @@ from dueledger.cli.options import (
     KindOption,
     LaneOption,
     LimitOption,
+    ReasonOption,
     ScopeTenant,
     TenantOption,
 )

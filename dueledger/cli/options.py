@@ -21,7 +21,7 @@ def _lane(lane: str | None) -> str | None:
 
 def _reason(reason: str | None) -> str | None:
     if reason is not None and not reason.strip():
-        raise typer.BadParameter("a reason has at least one word")
+        raise typer.BadParameter("it is empty; give the reason that is recorded")
     return reason
 
 
@@ -92,6 +92,9 @@ AcceptDisagreementOption = Annotated[
         metavar="REASON",
         callback=_reason,
     ),
+]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", help="Reason, recorded in the journal.", callback=_reason)
 ]
 ScopeTenant = Annotated[str, typer.Argument(help="Tenant of the flows.", metavar="TENANT")]
 LaneOption = Annotated[

@@ -1,13 +1,12 @@
 """Commands for repairs: the dry run, executing them, and approving those that wait."""
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 from uuid import UUID
 
 import typer
 
-from dueledger.cli import options
-from dueledger.cli.decisions import ReasonOption
-from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.decisions import print_results
 from dueledger.cli.findings import FindingTypeOption, read_type
 from dueledger.cli.options import (
     DsnOption,
@@ -15,9 +14,10 @@ from dueledger.cli.options import (
     KafkaOption,
     KindOption,
     LimitOption,
+    ReasonOption,
     TenantOption,
 )
-from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.output import print_lines, print_rows
 from dueledger.cli.reconciliation import (
     FromOption,
     RepairOption,
@@ -125,17 +125,11 @@ def approve(
     dsn: DsnOption = None,
 ) -> None:
     """Approve proposed repairs that somebody else proposed. The next pass executes them."""
-    results = run(_approve(repairs, reason, dsn))
-    rows = [{"id": identity, "result": results[identity]} for identity in repairs]
-    if json_:
-        print_lines(rows)
-    else:
-        print_rows(rows, ("id", "result"), empty="")
-    refused = {identity: result for identity, result in results.items() if result != "done"}
-    for identity, result in refused.items():
-        say(f"The repair {identity} {_REFUSALS[result]}.")
-    if refused:
-        options.exit_with(ExitCode.FAILED)
+    print_results(run(_approve(repairs, reason, dsn)), _refusals, as_json=json_)
+
+
+def _refusals(refused: Mapping[UUID, str]) -> Iterable[str]:
+    return (f"The repair {each} {_REFUSALS[result]}." for each, result in refused.items())
 
 
 async def _list(
