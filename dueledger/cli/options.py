@@ -106,6 +106,19 @@ LimitOption = Annotated[
 ]
 
 
+def refuse_before_subcommand(context: typer.Context) -> None:
+    """Refuse the options of a group that stand before its subcommand, which does not read them."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            command = context.invoked_subcommand
+            raise typer.BadParameter(
+                f"{command} does not read options that stand before it; write them after it, as "
+                f"`{context.command_path} {command} -h` shows",
+                param_hint=parameter.opts[0],
+            )
+
+
 def read_instant(text: str, option: str | None = None, zone: str = "UTC") -> datetime:
     """Read an ISO 8601 instant; one without an offset is a local time of `zone`."""
     try:

@@ -6,6 +6,7 @@ from uuid import UUID
 
 import typer
 
+from dueledger.cli import options
 from dueledger.cli.decisions import print_results
 from dueledger.cli.findings import FindingTypeOption, read_type
 from dueledger.cli.options import (
@@ -73,6 +74,7 @@ def run_repairs(
     list` shows those that wait for a person, and `dueledger repair approve` approves them.
     """
     if context.invoked_subcommand is not None:
+        options.refuse_before_subcommand(context)
         return
     from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import (

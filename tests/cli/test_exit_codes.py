@@ -46,6 +46,21 @@ def test_options_that_are_refused_are_a_document_where_json_is_asked_for(
     assert ran.document["error"]["detail"] in ran.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option", "subcommand"),
+    [
+        (("--tenant", "acme", "list"), "--tenant", "list"),
+        (("--json", "--limit", "3", "approve"), "--limit", "approve"),
+    ],
+)
+def test_an_option_that_stands_before_a_subcommand_is_refused_and_not_ignored(
+    dueledger: Command, arguments: tuple[str, ...], option: str, subcommand: str
+) -> None:
+    ran = dueledger("repair", *arguments)
+    assert ran.code == 2
+    assert f"Invalid value for {option}: {subcommand} does not read options" in ran.err
+
+
 @pytest.mark.parametrize("command", ["allocate", "intake", "materialise", "work"])
 def test_every_process_takes_json(dueledger: Command, command: str) -> None:
     handlers = ["dueledger.examples.insurer.handlers:handlers"] if command == "work" else []
