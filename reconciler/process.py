@@ -24,8 +24,9 @@ from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.reconciliation_pass import ReconciliationPass
 from dueledger.reconciler.record_index import RecordIndex
 from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
-from dueledger.reconciler.repair.open_repairs import plan_open_repairs
+from dueledger.reconciler.repair.open_repairs import plan_open_repairs, with_status
 from dueledger.reconciler.repair.planned_repairs import (
+    BlastRadiusExceeded,
     PlannedRepair,
     RepairChoice,
     RepairSelection,
@@ -49,7 +50,8 @@ RepairMode = Literal["none", "dry_run", "execute"]
 class ReconciliationResult:
     """The result of a reconciliation; `findings_open` is 0 where nothing is wrong.
 
-    `planned` are the repairs of the open findings. A dry run executes none of them.
+    `planned` are the repairs of the findings that the first pass left open, with the status that
+    each has now; in a dry run they have none. `refusal` is why they would not be executed.
     """
 
     report: ReconciliationReport
@@ -57,6 +59,7 @@ class ReconciliationResult:
     findings_open: int
     planned: list[PlannedRepair]
     repairs_executed: int
+    refusal: str | None = None
     files: ReportFiles | None = None
 
     @classmethod
@@ -66,6 +69,7 @@ class ReconciliationResult:
         planned: list[PlannedRepair],
         repairs_executed: int = 0,
         *,
+        repair_max: int,
         directory: Path | None,
     ) -> "ReconciliationResult":
         """Return the result that a report gives, with its files where it was written."""
@@ -75,8 +79,17 @@ class ReconciliationResult:
             findings_open=report.findings_open,
             planned=planned,
             repairs_executed=repairs_executed,
+            refusal=_refusal(planned, repair_max),
             files=ReportFiles.of(directory, report) if directory else None,
         )
+
+
+def _refusal(planned: Sequence[PlannedRepair], repair_max: int) -> str | None:
+    try:
+        check_blast_radius(planned, repair_max)
+    except BlastRadiusExceeded as refused:
+        return refused.message
+    return None
 
 
 @dataclass(slots=True)
@@ -298,6 +311,14 @@ async def reconcile_once(
         executed = 0
         if mode == "execute" and planned:
             executed = await reconciler.repair(planned)
+            async with reconciler.pool.acquire() as connection:
+                planned = await with_status(connection, planned)
             await reconciler.run_pass(scope)
         report = await reconciler.report(planned, dates=dates, directory=report_directory)
-    return ReconciliationResult.of(report, planned, executed, directory=report_directory)
+    return ReconciliationResult.of(
+        report,
+        planned,
+        executed,
+        repair_max=settings.reconcile_repair_max,
+        directory=report_directory,
+    )

@@ -61,4 +61,6 @@ async def reconcile_read_only(
             report = await make_report(
                 connection, record, result, period, planned, directory=report_directory
             )
-    return ReconciliationResult.of(report, planned, directory=report_directory)
+    return ReconciliationResult.of(
+        report, planned, repair_max=settings.reconcile_repair_max, directory=report_directory
+    )

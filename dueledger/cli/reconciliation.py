@@ -16,6 +16,7 @@ from dueledger.cli.options import (
 )
 from dueledger.cli.output import print_document, print_rows, say
 from dueledger.cli.session import run
+from dueledger.ledger.finding_types import RepairStatus
 
 if TYPE_CHECKING:
     from dueledger.reconciler import (
@@ -167,6 +168,7 @@ def print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
                 "findings_found": result.findings_found,
                 "findings_open": result.findings_open,
                 "planned": [_planned(repair) for repair in result.planned],
+                "refusal": result.refusal,
                 "repairs": result.repairs_executed,
                 "stale_writes": report.stale_writes,
                 "report": [str(path) for path in result.files or ()],
@@ -176,10 +178,15 @@ def print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
         rows = [row.model_dump() for row in report.summary]
         print_rows(rows, ("type", "severity", "found", "open", "repaired", "explained"), empty="")
         for repair in result.planned:
-            say(f"would {repair.action}: {repair.would}")
+            say(f"{repair.status or 'would'} {repair.action}: {repair.would}")
             say(f"  {repair.id}: {repair.before} -> {repair.after}")
+            if repair.held_because and repair.status is not RepairStatus.EXECUTED:
+                say(f"  not yet: {repair.held_because}")
+        if result.refusal:
+            say(result.refusal)
         if result.repairs_executed:
-            say(f"{result.repairs_executed} repairs were executed")
+            count = result.repairs_executed
+            say(f"{count:,} {'repair was' if count == 1 else 'repairs were'} executed")
         say(report.statement.sentence)
         if result.files:
             say(f"report: {result.files.html}")
@@ -198,4 +205,6 @@ def _planned(repair: "PlannedRepair") -> dict[str, object]:
         "before": repair.before,
         "after": repair.after,
         "would": repair.would,
+        "status": repair.status,
+        "held_because": repair.held_because,
     }

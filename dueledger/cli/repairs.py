@@ -18,7 +18,7 @@ from dueledger.cli.options import (
     ReasonOption,
     TenantOption,
 )
-from dueledger.cli.output import print_lines, print_rows
+from dueledger.cli.output import print_lines, print_rows, say
 from dueledger.cli.reconciliation import (
     FromOption,
     RepairOption,
@@ -100,7 +100,10 @@ def run_repairs(
         selection=selection,
         proposer=person_name(),
     )
-    print_result(run(once_ended), as_json=json_)
+    result = run(once_ended)
+    if not (result.planned or json_):
+        say("No open finding that is meant has a repair.")
+    print_result(result, as_json=json_)
 
 
 @repair.command("list")

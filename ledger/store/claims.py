@@ -1,7 +1,7 @@
 """Claims: due flows, claiming items under a fence, and reaping of claims and runs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
@@ -140,6 +140,7 @@ class ReapedClaims:
     claims: int
     released: int
     parked: int
+    fences: frozenset[int] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,7 @@ class ReapedRuns:
     retried: int
     released: int
     parked: int
+    run_nos: frozenset[int] = field(default=frozenset(), compare=False)
 
 
 async def list_due_flows(
@@ -350,15 +352,24 @@ async def release_claims(
     return row["released"]
 
 
-async def reap_claims(connection: Connection, limit: int, actor_no: int) -> ReapedClaims:
-    """Close up to `limit` claims past their deadline; release or park items not started."""
+async def reap_claims(
+    connection: Connection, limit: int, actor_no: int, *, fences: Collection[int] | None = None
+) -> ReapedClaims:
+    """Close claims past their deadline; release or park items not started.
+
+    Of the `limit` that are oldest, those with these fences; by default all.
+    """
     none = ReapedClaims(0, 0, 0)
     if not await connection.fetch(statement("lock_late_claims"), 1):  # usually, and it costs less
         return none
 
     async def reap() -> ReapedClaims:
         async with connection.transaction():
-            late = await connection.fetch(statement("lock_late_claims"), limit)
+            late = [
+                row
+                for row in await connection.fetch(statement("lock_late_claims"), limit)
+                if fences is None or row["fence"] in fences
+            ]
             if not late:
                 return none
             claimed_ats = [row["claimed_at"] for row in late]
@@ -369,20 +380,29 @@ async def reap_claims(connection: Connection, limit: int, actor_no: int) -> Reap
                 actor_no,
                 *first_and_last(claimed_ats),
             )
-        return ReapedClaims(**row)
+        return ReapedClaims(**row, fences=frozenset(each["fence"] for each in late))
 
     return await repeat_counted(connection, reap)
 
 
-async def reap_runs(connection: Connection, limit: int, actor_no: int) -> ReapedRuns:
-    """Close up to `limit` runs past their lease; retry, release or park their open items."""
+async def reap_runs(
+    connection: Connection, limit: int, actor_no: int, *, run_nos: Collection[int] | None = None
+) -> ReapedRuns:
+    """Close runs past their lease; retry, release or park their open items.
+
+    Of the `limit` that are oldest, those with these numbers; by default all.
+    """
     none = ReapedRuns(0, 0, 0, 0)
     if not await connection.fetchval(statement("has_lapsed_runs")):  # usually, and it costs less
         return none
 
     async def reap() -> ReapedRuns:
         async with connection.transaction():
-            lapsed = await connection.fetch(statement("lock_lapsed_runs"), limit)
+            lapsed = [
+                row
+                for row in await connection.fetch(statement("lock_lapsed_runs"), limit)
+                if run_nos is None or row["run_no"] in run_nos
+            ]
             if not lapsed:
                 return none
             started_ats = [row["started_at"] for row in lapsed]
@@ -394,7 +414,7 @@ async def reap_runs(connection: Connection, limit: int, actor_no: int) -> Reaped
                 *first_and_last(started_ats),
                 *first_and_last(row["claimed_at"] for row in lapsed),
             )
-        return ReapedRuns(**row)
+        return ReapedRuns(**row, run_nos=frozenset(each["run_no"] for each in lapsed))
 
     return await repeat_counted(connection, reap)
 

@@ -312,6 +312,12 @@ async def record_repairs(
     return [RecordedRepair(**row) for row in rows]
 
 
+async def find_repairs(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Record]:
+    """Find which repairs are recorded, by id, each with its status and whether it is approved."""
+    rows = await connection.fetch(statement("find_repairs"), list(ids))
+    return {row["id"]: row for row in rows}
+
+
 async def take_repairs(connection: Connection, ids: Sequence[UUID]) -> list[Record]:
     """Lock proposed repairs until the transaction ends, and return them."""
     return await connection.fetch(statement("take_repairs"), ids)
@@ -373,7 +379,8 @@ async def list_repairs(
 ) -> list[Record]:
     """List repairs with the findings they repair, oldest first, by page.
 
-    Of a half-open period: those that wait, or were proposed or executed in it.
+    Of a half-open period: those that wait, or were open at any time of it. One `waits` if it was
+    proposed and its finding is as open as it was then.
     """
     return await connection.fetch(
         statement("list_repairs"),

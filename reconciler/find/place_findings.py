@@ -71,6 +71,7 @@ def unfit_key(row: Record) -> Finding:
         actual={
             "fault": fault,
             "held": fault != "not_held",
+            "item_no": row["item_no"],
             "held_at": row["held_at"].isoformat() if row["held_at"] else None,
             "ended_at": ended_at.isoformat() if ended_at else None,
         },

@@ -7,7 +7,12 @@ from typing import Any, Final, assert_never
 from uuid import UUID
 
 from dueledger.ledger.errors import DueledgerError
-from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction
+from dueledger.ledger.finding_types import (
+    FINDING_RULES,
+    FindingType,
+    RepairAction,
+    RepairStatus,
+)
 from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
 from dueledger.reconciler.compared_items import WHOLE_LEDGER
@@ -45,7 +50,9 @@ class BlastRadiusExceeded(DueledgerError):
 class PlannedRepair:
     """A repair of one open finding. `would` is a sentence for people: what it does.
 
-    `before` and `after` are what it changes. `asks` is why a person has to approve it first.
+    `before` and `after` are what it changes. `asks` is why its policy has a person approve it
+    first, `held_because` why it is not executed now, whoever asks. `status` is as it is recorded;
+    None in a dry run.
     """
 
     id: UUID
@@ -61,6 +68,8 @@ class PlannedRepair:
     before: str = ""
     after: str = ""
     asks: str | None = None
+    held_because: str | None = None
+    status: RepairStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,34 +189,60 @@ def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]
 
 
 def _release(row: FindingRow) -> tuple[str, dict[str, Any]] | None:
-    """Return the release of a holder. Of the keys, those of ended or missing items are released."""
-    if row["type"] == FindingType.HELD_KEY and row["actual"]["fault"] not in _FREED:
-        return None
-    holder = row["subject"]
-    return f"Release what {holder} still has, although its time is over.", {"holder": holder}
+    """Return the release of a claim, a run, or the key of an item that ended or is missing."""
+    actual = row["actual"]
+    match actual:
+        case {"fault": fault, "item_no": number}:
+            if fault not in _FREED:
+                return None
+            what = f"Free the ordering key that is held for item {row['item_id'] or number}."
+            return what, {"key": number}
+        case {"run": number}:
+            return (
+                f"Close run {number}: its items that have not ended are retried, or parked at "
+                "their cap."
+            ), {"run": number}
+        case {"fence": number}:
+            return (
+                f"Close claim {number}: its items that were not started are claimed again, or "
+                "parked where their kind says so."
+            ), {"claim": number}
+        case _:
+            return None
 
 
 def _change(action: RepairAction, row: FindingRow) -> tuple[str, str]:
     """Return what a repair changes: the state before and after it."""
-    state = str(row["actual"].get("state") or "as it is")
+    actual = row["actual"]
+    state = str(actual.get("state") or "its state")
     match action:
         case RepairAction.MATERIALISE:
             skipped = row["terms"].get("skip_reason")
             return "no item", State.SKIPPED.label if skipped else State.SCHEDULED.label
         case RepairAction.REDRIVE:
-            attempt = row["actual"].get("attempt")
+            attempt = actual.get("attempt")
             return f"{state}, attempt {attempt}", f"{State.SCHEDULED.label}, attempt 0"
         case RepairAction.CANCEL:
             return state, State.CANCELLED.label
         case RepairAction.RELEASE:
-            count = row["actual"].get("open_items")
-            return f"held by {row['subject']}" + (f", {count} items" if count else ""), "released"
+            return _release_change(actual)
         case RepairAction.ESCALATE:
-            return state, f"{state}, and a command on {REPAIR_TOPIC}"
+            return "no command", f"a command on {REPAIR_TOPIC}"
         case RepairAction.COMPLETE:
             return state, State.COMPLETED.label
         case _:
             assert_never(action)
+
+
+def _release_change(actual: Mapping[str, Any]) -> tuple[str, str]:
+    if "fault" in actual:
+        return "key held", "key free"
+    before = State.RUNNING if "run" in actual else State.CLAIMED
+    after = State.RETRYABLE_FAILURE if "run" in actual else State.SCHEDULED
+    return (
+        f"{actual['open_items']:,} items {before.label}",
+        f"{after.label} or {State.MANUAL_REVIEW.label}",
+    )
 
 
 def _emission(what: str, row: FindingRow) -> str:

@@ -1,7 +1,8 @@
 """Repairs as records: one each time a finding opens, executed once, and reconciled after."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 from uuid import UUID
@@ -14,15 +15,23 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool, findings, items, prior_work, reviews
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.held_keys import free_ended_keys
+from dueledger.ledger.store.held_keys import free_ended_keys_of
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
-from dueledger.reconciler.repair.replay_guard import RUNS, Judgement, Permission, ReplayGuard
+from dueledger.reconciler.repair.replay_guard import (
+    RUNS,
+    Judgement,
+    Permission,
+    ReplayGuard,
+    why_held,
+)
 
 REPAIRS_A_TRANSACTION: Final = 500
-REAPED_MAX: Final = 1_000
+REAPED_MAX: Final = 100_000
+"""Claims and runs that are locked to find those that are meant."""
 RATE_MAX: Final = 1_000_000
+_NOT_NOW: Final = "it could not be executed now: a later pass tries again"
 
 RepairOutcome = tuple[RepairStatus, dict[str, Any]]
 
@@ -83,7 +92,7 @@ class RepairExecutor:
         held: dict[UUID, str] = {}
         for repair in open_:
             judgement = judgements.get(repair.id, RUNS)
-            if reason := _held_because(repair, judgement, is_approved=taken[repair.id]):
+            if reason := why_held(repair, judgement, is_approved=taken[repair.id]):
                 held[repair.id] = reason
             else:
                 permitted.append(repair)
@@ -104,6 +113,7 @@ class RepairExecutor:
             ended |= await self._record(connection, list(recorded.values()), judgements)
         for action, repairs in by_action.items():
             ended |= await self._apply(connection, action, repairs)
+        held |= {repair.id: _NOT_NOW for repair in permitted[:left] if repair.id not in ended}
         await findings.hold_repairs(connection, held)
         await findings.finish_repairs(
             connection,
@@ -223,19 +233,26 @@ class RepairExecutor:
     async def _release(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
     ) -> dict[UUID, RepairOutcome]:
-        """Release everything that has lapsed, and free all keys of items that have ended."""
-        counts: Counter[str] = Counter(keys_freed=0, claims_released=0, runs_released=0)
-        counts.update(retried=0, parked=0)
-        while (claims := await reap_claims(connection, REAPED_MAX, self.actor_no)).claims:
-            counts.update(claims_released=claims.released, parked=claims.parked)
-        while (runs := await reap_runs(connection, REAPED_MAX, self.actor_no)).runs:
-            counts.update(runs_released=runs.released, retried=runs.retried, parked=runs.parked)
-        freed, reached = await free_ended_keys(connection, None, REAPED_MAX)
-        while reached is not None:
-            counts.update(keys_freed=freed)
-            freed, reached = await free_ended_keys(connection, reached, REAPED_MAX)
-        counts.update(keys_freed=freed)
-        return {repair.id: (RepairStatus.EXECUTED, {**counts}) for repair in repairs}
+        """Release the holders whose time is over; another process may release one meanwhile."""
+        named: defaultdict[str, list[int]] = defaultdict(list)
+        for repair in repairs:
+            for holder, number in repair.command.items():
+                named[holder].append(number)
+        released: dict[str, AbstractSet[int]] = {}
+        if fences := named["claim"]:
+            claims = await reap_claims(connection, REAPED_MAX, self.actor_no, fences=set(fences))
+            released["claim"] = claims.fences
+        if run_nos := named["run"]:
+            runs = await reap_runs(connection, REAPED_MAX, self.actor_no, run_nos=set(run_nos))
+            released["run"] = runs.run_nos
+        if item_nos := named["key"]:
+            released["key"] = await free_ended_keys_of(connection, item_nos)
+        return {
+            repair.id: (RepairStatus.EXECUTED, {"result": "released"})
+            for repair in repairs
+            for holder, number in repair.command.items()
+            if number in released[holder]
+        }
 
     async def _escalate(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
@@ -265,14 +282,3 @@ def _recorded_command(repair: PlannedRepair) -> dict[str, Any]:
     """Return the command with what the dry run says of it."""
     said = {"would": repair.would, "before": repair.before, "after": repair.after}
     return {**repair.command, **said}
-
-
-def _held_because(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> str | None:
-    """Return why a repair is not executed now, or None."""
-    if judgement.permission is Permission.REFUSE:
-        return judgement.reason
-    if is_approved:
-        return None
-    if judgement.permission is Permission.ASK:
-        return judgement.reason
-    return repair.asks

@@ -5,7 +5,7 @@ The evidence outside, the ledger's own claims and runs, and the records in Kafka
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -225,41 +225,29 @@ def _judge_worked(effect: Effect, why: str, due_in: timedelta) -> Judgement:
     return RUNS
 
 
-def annotate(
-    repairs: Sequence[PlannedRepair], judgements: Mapping[UUID, Judgement]
-) -> dict[UUID, str]:
-    """Return the sentences of repairs with what their judgement adds to them."""
-    sentences: dict[UUID, str] = {}
-    for repair in repairs:
-        judgement = judgements.get(repair.id)
-        addition = "" if judgement is None else _addition(judgement)
-        if repair.asks:
-            addition += f" Not before it is approved: {repair.asks}."
-        sentences[repair.id] = repair.would + addition
-    return sentences
-
-
-def state_after(repair: PlannedRepair, judgement: Judgement | None) -> str:
-    """Return what the repair makes of `before`, as far as it is known before it is executed."""
-    match judgement:
-        case Judgement(permission=Permission.RECORD):
-            return State.COMPLETED.label
-        case Judgement(permission=Permission.REFUSE):
-            return repair.before
-        case _:
-            return repair.after
-
-
-def _addition(judgement: Judgement) -> str:
+def judged(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> PlannedRepair:
+    """Return a repair as it would be executed now, or with the reason why it would not be."""
+    held_because = why_held(repair, judgement, is_approved=is_approved)
     match judgement.permission:
-        case Permission.RUN:
-            return ""
         case Permission.RECORD:
-            return f" It is recorded as completed and not worked: {judgement.reason}."
-        case Permission.ASK:
-            return f" Not before it is approved: {judgement.reason}."
+            said = f"It is recorded as completed and not worked: {judgement.reason}."
+            would, after = f"{repair.would} {said}", State.COMPLETED.label
+            return replace(repair, would=would, after=after, held_because=held_because)
         case Permission.REFUSE:
-            return f" Not executed: {judgement.reason}."
+            return replace(repair, after=repair.before, held_because=held_because)
+        case Permission.RUN | Permission.ASK:
+            return replace(repair, held_because=held_because)
+
+
+def why_held(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> str | None:
+    """Return why a repair is not executed now, or None."""
+    if judgement.permission is Permission.REFUSE:
+        return judgement.reason
+    if is_approved:
+        return None
+    if judgement.permission is Permission.ASK:
+        return judgement.reason
+    return repair.asks
 
 
 def _lost(

@@ -17,6 +17,7 @@ Command = Callable[..., Any]
 
 OPEN: Final = [UUID(int=number) for number in (1, 2, 3, 4)]
 REPAIR: Final = UUID(int=10)
+CHANGE: Final = ("before", "after", "status", "held_because")
 UNKNOWN: Final = str(UUID(int=99))
 
 
@@ -140,12 +141,19 @@ def test_a_dry_run_prints_what_each_repair_changes_and_only_those_that_are_meant
     other = dueledger_on(*repair, "--type", "OVERDUE", "--json").document["planned"]
 
     assert said.err.count("no item -> Scheduled") == 2
-    assert [(each["before"], each["after"]) for each in planned] == [("no item", "Scheduled")]
+    asked = "the policy of its kind: a person approves it"
+    assert said.err.count(f"not yet: {asked}") == 2
+    assert [[each[name] for name in CHANGE] for each in planned] == [
+        ["no item", "Scheduled", None, asked]
+    ]
     assert other == []
+    capped = dueledger_on(*repair, "--json", DUELEDGER_RECONCILE_REPAIR_MAX="1").document
+    assert "one pass may apply 1" in capped["refusal"]
     # A login that may name a person proposes in that name, another one as the process it is.
     reconciler = with_login(database, "reconciler")
     dueledger_on(*repair, "--limit", "1", "--execute", DUELEDGER_DSN=reconciler)
-    dueledger_on(*repair, "--execute", DUELEDGER_ACTOR="ann")
+    proposed = dueledger_on(*repair, "--execute", DUELEDGER_ACTOR="ann")
+    assert proposed.err.count("proposed materialise: Emit") == 2
     by_process, by_person = dueledger_on("repair", "list", "--json").lines
     assert by_process["proposed_by"].startswith("reconciler:")
     assert by_person["proposed_by"] == "person:ann"

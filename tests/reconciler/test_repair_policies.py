@@ -118,14 +118,21 @@ async def test_g11_a_proposal_is_executed_after_another_person_than_its_maker_ap
     reconciler.proposer_no = ann
     await reconciler.run_pass()
 
-    assert await reconciler.repair(await reconciler.plan()) == 0
+    planned = await reconciler.plan()
+    assert [each.held_because for each in planned] == [
+        "the policy of its kind: a person approves it"
+    ]
+    assert await reconciler.repair(planned) == 0
     [proposed] = await findings.list_repairs(frozen)
     assert (proposed["status"], proposed["proposed_by"]) == ("proposed", "person:ann")
     own = await findings.approve_repairs(frozen, [proposed["id"]], reason="mine", actor_no=ann)
     assert own == {proposed["id"]: "own"}
     assert await reconciler.repair(await reconciler.plan()) == 0
     await findings.approve_repairs(frozen, [proposed["id"]], reason="checked", actor_no=bob)
-    assert await reconciler.repair(await reconciler.plan()) == 1
+    planned = await reconciler.plan()
+    assert [each.held_because for each in planned] == [None]
+    assert await reconciler.repair(planned) == 1
+    assert await reconciler.plan() == []
     [executed] = await findings.list_repairs(frozen)
     assert [executed[name] for name in ("proposed_by", "approved_by", "executed_by")] == [
         "person:ann",

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 import orjson
 import pytest
@@ -19,6 +20,7 @@ from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.store import Connection, Pool, findings
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.runs import start_runs
 from dueledger.reconciler import (
     Reconciler,
     ReconcilerSettings,
@@ -28,9 +30,10 @@ from dueledger.reconciler import (
     reconcile_once,
 )
 from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
-from dueledger.reconciler.repair.planned_repairs import BlastRadiusExceeded
+from dueledger.reconciler.repair.planned_repairs import BlastRadiusExceeded, RepairSelection
 from dueledger.reconciler.repair.repairs import RepairExecutor
 from dueledger.reconciler.repair.replay_guard import ReplayGuard
+from tests.claim_ids import claim_ids
 from tests.forks import ForkServer
 from tests.logins import with_login
 from tests.published_records import nothing_published
@@ -123,6 +126,71 @@ async def test_a_dry_run_changes_nothing_and_shows_what_it_would_do(
     assert before["repair"] == 0
     assert [repair.status for repair in report.repairs] == [None] * 4
     assert all("Emit" in repair.would for repair in report.repairs)
+
+
+HOLD: Final = """
+insert into ledger.held_key
+select item_no, item_no, effective_date, flow_no, ledger.now() from ledger.due_item
+where business_key like 'held-%'
+"""
+RELEASED: Final = """
+select 'claim', fence from ledger.claim where closed_at is not null
+union all select 'run', run_no from ledger.run where closed_at is not null
+union all select 'key', item_no from ledger.due_item
+  where business_key like 'held-%' and item_no not in (select item_no from ledger.held_key)
+"""
+
+
+async def test_g11_a_release_releases_what_its_dry_run_names_and_nothing_else(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    complete_all: Callable[..., Awaitable[None]],
+    claim_all: Callable[..., Awaitable[list[int]]],
+    actor_no: int,
+) -> None:
+    await emit_items(frozen, make_drafts(2, due_at=NOON, prefix="held"), actor_no=actor_no)
+    await complete_all()
+    await frozen.execute(HOLD)
+    for prefix in ("run", "second-run", "claim", "second-claim"):
+        await emit_items(frozen, make_drafts(3, due_at=NOON, prefix=prefix), actor_no=actor_no)
+        (fence,) = await claim_all()
+        if "run" in prefix:
+            await start_runs(
+                frozen,
+                await claim_ids(frozen, [fence]),
+                [1],
+                [3],
+                worker_no=actor_no,
+                lease_seconds=60,
+            )
+    await frozen.execute("update ledger.claim set deadline = ledger.machine_now() - interval '1 h'")
+    await frozen.execute(
+        "update ledger.run set lease_until = ledger.machine_now() - interval '1 h'"
+    )
+    reconciler = make_reconciler()
+    await reconciler.run_pass()
+    ended = {tuple(row) for row in await frozen.fetch(RELEASED)}
+    named: set[tuple[str, int]] = set()
+    changes: set[tuple[str, str]] = set()
+
+    while planned := await reconciler.plan(RepairSelection(limit=1)):
+        (repair,) = planned
+        named |= set(repair.command.items())
+        changes.add((repair.before, repair.after))
+        assert await reconciler.repair(planned) == 1
+        assert {tuple(row) for row in await frozen.fetch(RELEASED)} == ended | named
+
+    assert {holder for holder, _ in named} == {"claim", "run", "key"}
+    assert len(named) == 6
+    assert changes == {
+        ("key held", "key free"),
+        ("3 items Claimed", "Scheduled or ManualReview"),
+        ("3 items Running", "RetryableFailure or ManualReview"),
+    }
+    await reconciler.run_pass()
+    assert await findings.list_findings(frozen, type_=FindingType.STUCK) == []
+    assert await findings.list_findings(frozen, type_=FindingType.HELD_KEY) == []
 
 
 async def test_more_than_the_cap_is_refused_whole(
