@@ -84,14 +84,15 @@ class LedgerComparison:
         async with aclosing(windows):
             async for window, columns in windows:
                 while waiting and waiting[-1].from_day < window.from_day:
-                    self._add_cached(cached[waiting.pop()])
+                    kept = waiting.pop()
+                    self._add_cached(kept, cached[kept])
                 mark = marks.of(window) if window in keep else ""
-                found = CachedWindow(mark, result.as_of)
+                found = CachedWindow(mark, result.as_of, result.started_at)
                 await self._compare(connection, window, columns, found)
                 if mark:
                     results[window] = found
         for window in reversed(waiting):
-            self._add_cached(cached[window])
+            self._add_cached(window, cached[window])
         return results
 
     async def _plan(
@@ -123,15 +124,17 @@ class LedgerComparison:
             for window in plan_windows(days.within(part))
         ]
 
-    def _add_cached(self, window: CachedWindow) -> None:
-        """Add what an earlier pass read, as if this one had read it."""
+    def _add_cached(self, window: DateRange, found: CachedWindow) -> None:
+        """Add what an earlier pass read, as if this one had read it. Windows ascend."""
         result = self._result
-        result.expected_count += window.expected_count
-        result.comparison.merge(window.tallies)
-        for key, tally in window.tallies.items():
+        result.expected_count += found.expected_count
+        result.comparison.merge(found.tallies)
+        for key, tally in found.tallies.items():
             self._recorder.add_known(FindingType.LATE, key, tally.lateness.late_count)
+            result.earlier[key] += tally.items
+        result.oldest_unread = result.oldest_unread or (window.from_date, found.read_at)
         result.cached_windows += 1
-        result.cached_items += window.items
+        result.cached_items += found.items
 
     async def _compare(
         self,

@@ -12,7 +12,8 @@ and not in the digest, so the next pass reads the window once more than needed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.day_digests import DayMarks
 from dueledger.reconciler.tallies import KindTally, no_tallies
 from dueledger.reconciler.windows import DateRange, disjoint
+
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +65,13 @@ class ExpectedDigest:
 class CachedWindow:
     """The result of one window of dates: tallies, no rows. `mark` is '' if it cannot be kept.
 
-    `as_of` is when it was read, in business time; `changes_at` the first instant at which an open
-    item becomes due or overdue.
+    `as_of` is when it was read, in business time, and `read_at` in machine time; `changes_at` is
+    the first instant at which an open item becomes due or overdue.
     """
 
     mark: str
     as_of: datetime
+    read_at: datetime
     owed: ExpectedDigest = field(default_factory=ExpectedDigest)
     facts: dict[KindKey, FlowRules] = field(default_factory=dict[KindKey, FlowRules])
     tallies: dict[KindKey, KindTally] = field(default_factory=no_tallies)
@@ -78,7 +82,7 @@ class CachedWindow:
     @property
     def items(self) -> int:
         """Count the items of the window."""
-        return sum(tally.open + sum(tally.ended.values()) for tally in self.tallies.values())
+        return sum(tally.items for tally in self.tallies.values())
 
     def put(self, found: WindowResult, facts: Mapping[KindKey, FlowRules]) -> None:
         """Keep what was found in the window."""
@@ -109,7 +113,7 @@ class PartitionCache:
     full_pass_seconds: float = 3_600.0
     results: dict[DateRange, CachedWindow] = field(default_factory=dict[DateRange, CachedWindow])
     rows: KeptRows = field(default_factory=KeptRows)
-    full_pass_at: datetime | None = None
+    full_pass_at: datetime = _NEVER
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
     expedited: set[int] = field(default_factory=set[int])
@@ -140,13 +144,13 @@ class PartitionCache:
         results: Mapping[DateRange, CachedWindow],
         expectation: Expectation,
         *,
-        full_pass_at: datetime | None,
+        full_pass_at: datetime,
     ) -> None:
-        """Keep the results of a pass that ended; `full_pass_at` if it read everything."""
+        """Keep the results of a pass that ended; the last one to read everything began then."""
         self.results = {window: each for window, each in results.items() if each.is_settled}
         self.chained, self.triggered = expectation.chained, expectation.triggered
         self.expedited = expectation.expedited
-        self.full_pass_at = full_pass_at or self.full_pass_at
+        self.full_pass_at = full_pass_at
         self.rows.keep(expectation.plain.units)
 
     def _explains_as_before(self, expectation: Expectation) -> bool:
@@ -158,5 +162,5 @@ class PartitionCache:
         )
 
     def _is_stale(self, started_at: datetime) -> bool:
-        age = None if self.full_pass_at is None else started_at - self.full_pass_at
-        return age is None or not timedelta() <= age < timedelta(seconds=self.full_pass_seconds)
+        age = started_at - self.full_pass_at
+        return not timedelta() <= age < timedelta(seconds=self.full_pass_seconds)

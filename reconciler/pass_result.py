@@ -99,15 +99,20 @@ class PassResult:
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
     their type and kind, `cut` are the types of which a list ended there; `evidenced` are the kinds
     of which each completed item was looked up, `published` those of which claims were compared with
-    Kafka; None where Kafka was not read. `backlog` are the events that were unread when the pass
-    began. `witness_credit_seconds` is the CPU time that the witness may take. A pass that is not
-    recorded has no number.
+    Kafka; None where Kafka was not read. `looked_up` counts the completed items that their sources
+    of evidence were asked for. Of the items taken from the cache, `earlier` says by kind how many
+    there are, `oldest_unread` their first effective date and when it was read; `everything_read_at`
+    is when the last pass began that read everything. `backlog` are the events that were unread when
+    the pass began. `witness_credit_seconds` is the CPU time that the witness may take. A pass that
+    is not recorded has no number.
     """
 
     reconciliation_no: int | None
     as_of: datetime
     started_at: datetime
     comparison: Comparison
+    everything_read_at: datetime
+    scope: PassScope = field(default_factory=PassScope)
     latest_as_of: datetime | None = None
     duration_seconds: float = 0.0
     found: Counter[FindingType] = field(default_factory=Counter[FindingType])
@@ -118,6 +123,7 @@ class PassResult:
     )
     cut: set[FindingType] = field(default_factory=set[FindingType])
     evidenced: set[KindKey] = field(default_factory=set[KindKey])
+    looked_up: Counter[KindKey] = field(default_factory=Counter[KindKey])
     published: set[KindKey] | None = None
     missing: Counter[KindKey] = field(default_factory=Counter[KindKey])
     unexpected: Counter[KindKey] = field(default_factory=Counter[KindKey])
@@ -131,6 +137,8 @@ class PassResult:
     expected_count: int = 0
     cached_windows: int = 0
     cached_items: int = 0
+    earlier: Counter[KindKey] = field(default_factory=Counter[KindKey])
+    oldest_unread: tuple[date, datetime] | None = None
     witness_credit_seconds: float = 0.0
 
     @property

@@ -193,14 +193,13 @@ class Reconciler:
             "closed": result.closed.total(),
             "repaired": executed,
         }
-        read_at = self.cache.full_pass_at
         get_logger(ROLE).info(
             LogEvent.TICK_COMPLETED,
             expected=result.expected_count,
             open=result.open_found,
             cached_windows=result.cached_windows,
             cached_items=result.cached_items,
-            everything_read_at=read_at.isoformat() if read_at else None,
+            everything_read_at=result.everything_read_at.isoformat(),
             seconds=round(result.duration_seconds, 3),
             **counts,
         )

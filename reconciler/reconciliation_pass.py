@@ -91,7 +91,12 @@ class ReconciliationPass:
                 await flows.read(connection)
                 comparison = _comparison_of(expectation, flows, opened.as_of)
                 result = PassResult(
-                    opened.reconciliation_no, opened.as_of, opened.started_at, comparison
+                    opened.reconciliation_no,
+                    opened.as_of,
+                    opened.started_at,
+                    comparison,
+                    scope=self._scope,
+                    everything_read_at=opened.started_at,
                 )
                 result.latest_as_of = opened.latest_as_of
                 result.backlog = backlog
@@ -143,8 +148,11 @@ class ReconciliationPass:
                     witness_credit_seconds=result.witness_credit_seconds,
                 )
                 if self._cache is not None:
-                    full_pass_at = None if result.cached_windows else result.started_at
-                    self._cache.replace(compared, expectation, full_pass_at=full_pass_at)
+                    if result.cached_windows:
+                        result.everything_read_at = self._cache.full_pass_at
+                    self._cache.replace(
+                        compared, expectation, full_pass_at=result.everything_read_at
+                    )
         return result
 
     async def _check_whole_ledger(

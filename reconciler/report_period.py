@@ -18,7 +18,7 @@ class ReportPeriod:
     """A half-open range of dates in UTC, on business time. Without `to_date` it ends now.
 
     A finding belongs to it if it is open, if it was open at any time of the period, or if what it
-    is about was due in it; a repair if it waits, or was proposed or executed in it.
+    is about was due in it; a repair if it waits, or was open at any time of the period.
     """
 
     from_date: date

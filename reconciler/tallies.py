@@ -29,6 +29,11 @@ class KindTally:
     blocked_at: datetime | None = None
     blocked_by: bytes | None = None
 
+    @property
+    def items(self) -> int:
+        """Count the items."""
+        return self.open + sum(self.ended.values())
+
     def block_watermark(self, due_at: datetime, identity: bytes) -> None:
         """Keep the earliest item that the watermark cannot pass."""
         if self.blocked_at is None or due_at < self.blocked_at:

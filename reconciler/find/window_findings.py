@@ -275,6 +275,11 @@ class WindowFindings:
             flow = flows[item.flow_no]
             by_kind[flow.tenant, flow.kind].append(item)
         for key, done in by_kind.items():
+            slowest = max(evidence.after_seconds for evidence in self._evidence.by_kind[key])
+            before = comparison.as_of - timedelta(seconds=slowest)
+            self._result.looked_up[key] += sum(
+                item.ended_at is not None and item.ended_at <= before for item in done
+            )
             for evidence in self._evidence.by_kind[key]:
                 read = self._evidence.reads[evidence.name]
                 if read.failure is None:

@@ -59,7 +59,7 @@ async def read_accounting_beside(
 def _columns(tally: KindTally) -> dict[str, int]:
     counts = Counter({TransitionEvent(event).label: ended for event, ended in tally.ended.items()})
     return {
-        "items": tally.open + sum(tally.ended.values()),
+        "items": tally.items,
         **{
             name: counts[name]
             for name in ("completed", "cancelled", "superseded", "skipped", "written_off")

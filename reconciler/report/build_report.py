@@ -1,6 +1,6 @@
 """Build the report from the result of a pass and the recorded findings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -9,15 +9,19 @@ from uuid import UUID
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, items, reconciled_rows
+from dueledger.ledger.store.witnessed import WitnessedVersion
+from dueledger.ledger.witness import is_witnessed
 from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.pass_record import PassRecord
-from dueledger.reconciler.pass_result import PassResult
+from dueledger.reconciler.pass_result import END_DATE, FIRST_DATE, PassResult, PassScope
 from dueledger.reconciler.read.finding_pages import repairs_of_period
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
 from dueledger.reconciler.report.csv_list import ReportLists
 from dueledger.reconciler.report.details import finding_detail, planned_detail, repair_detail
 from dueledger.reconciler.report.row_samples import FindingSamples, RepairSamples
+from dueledger.reconciler.report.statement import make_statement
 from dueledger.reconciler.report_period import ReportPeriod
 from dueledger.reconciler.tallies import KindTally
 
@@ -38,7 +42,7 @@ async def build_report(
 
     The report has samples of these; `lists` gets all.
     """
-    findings = FindingSamples(lists and lists.findings)
+    findings = FindingSamples(result.as_of, lists and lists.findings)
     repairs = RepairSamples(lists and lists.repairs)
     async for page in record.list_of_period(connection, period):
         findings.add([finding_detail(row) for row in page])
@@ -47,27 +51,36 @@ async def build_report(
         recorded.update(row["id"] for row in page)
         repairs.add([repair_detail(row) for row in page])
     repairs.add([planned_detail(each) for each in planned if each.id not in recorded])
+    opinions = {each.definition_no: each for each in await record.list_witnessed(connection)}
     accounting = _accounting(result)
     totals = _totals(accounting)
     summary = findings.summary()
     before = [mark.complete_before for mark in result.watermarks]
     oldest = findings.oldest_open_at or result.as_of
+    dates = _effective_dates(result.scope)
     return model.ReconciliationReport(
         software_version=_software_version(),
         reconciliation_no=result.reconciliation_no,
         period=model.Period(from_date=period.from_date, to_date=period.to_date),
+        effective_dates=dates,
         as_of=result.as_of,
         started_at=result.started_at,
+        everything_read_at=result.everything_read_at,
+        oldest_unread=result.oldest_unread
+        and model.OldestUnread(
+            effective_date=result.oldest_unread[0], read_at=result.oldest_unread[1]
+        ),
         duration_seconds=round(result.duration_seconds, 3),
         tzdata=tzdata_version(),
-        statement=model.make_statement(
+        statement=make_statement(
             sum(row.open for row in summary) + sum(result.omitted_open.values()),
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
-            oldest_days=(result.as_of - oldest).total_seconds() / 86_400,
+            oldest_seconds=(result.as_of - oldest).total_seconds(),
             unchecked=totals.unchecked,
             unchecked_kinds=sum(not row.checks.existence for row in accounting),
             complete_before=_least(before),
+            dates=dates,
         ),
         watermarks=[
             model.Watermark(
@@ -91,12 +104,19 @@ async def build_report(
         repairs_executed=repairs.executed,
         repairs_file=lists and lists.repairs_file,
         sources=_sources(result),
-        rules=_rules(result),
+        rules=_rules(result, opinions),
         timeliness=_timeliness(result),
         rejected_writes=[
             model.RejectedWrites(verb=row["verb"], reason=row["reason"], count=row["refused_count"])
             for row in await reconciled_rows.count_rejected_writes(connection)
         ],
+    )
+
+
+def _effective_dates(scope: PassScope) -> model.EffectiveDates:
+    return model.EffectiveDates(
+        from_date=scope.from_date if scope.from_date > FIRST_DATE else None,
+        to_date=scope.to_date if scope.to_date < END_DATE else None,
     )
 
 
@@ -112,6 +132,10 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
                 checks=_checks(result, key, tally),
                 expected=tally.expected,
                 unchecked=tally.unchecked,
+                undated=tally.undated,
+                untermed=tally.untermed,
+                looked_up=result.looked_up[key] if key in result.evidenced else 0,
+                earlier=result.earlier[key],
                 **ended,
                 open=tally.open,
                 not_due=tally.not_due,
@@ -152,6 +176,10 @@ def _totals(rows: Sequence[model.AccountingRow]) -> model.AccountingRow:
     counted = (
         "expected",
         "unchecked",
+        "undated",
+        "untermed",
+        "looked_up",
+        "earlier",
         "completed",
         "skipped",
         "cancelled",
@@ -202,29 +230,47 @@ def _sources(result: PassResult) -> list[model.SourceRow]:
                 model.SkippedRows(reason=reason, count=count)
                 for reason, count in read.extract.skipped.most_common()
             ],
-            hash_total=_hash_total(read.extract.hash_total),
+            hash_total=_hash_total(read.extract.hash_total)
+            if read.extract.hash_total or not read.extract.row_count
+            else None,
             failure=read.failure,
         )
         for read in result.sources
     ]
 
 
-def _rules(result: PassResult) -> list[model.RuleRow]:
+def _rules(result: PassResult, opinions: Mapping[int, WitnessedVersion]) -> list[model.RuleRow]:
     versions = result.expectation.versions if result.expectation else []
     return [
-        model.RuleRow(
-            tenant=rule.definition.tenant,
-            definition=rule.name,
-            version=rule.number,
-            kind=rule.definition.kind,
-            event_type=rule.definition.event,
-            effective_from=rule.effective_from,
-            superseded_at=rule.superseded_at,
-            digest=rule.definition.digest,
+        _rule(
+            version,
+            opinions.get(version.definition_no),
+            is_current=version.superseded_at is None or version.superseded_at > result.as_of,
         )
-        for rule in versions
-        if rule.effective_from <= result.as_of
+        for version in versions
+        if version.effective_from <= result.as_of
     ]
+
+
+def _rule(
+    version: DefinitionSpan, opinion: WitnessedVersion | None, *, is_current: bool
+) -> model.RuleRow:
+    return model.RuleRow(
+        tenant=version.definition.tenant,
+        definition=version.name,
+        version=version.number,
+        kind=version.definition.kind,
+        event_type=version.definition.event,
+        effective_from=version.effective_from,
+        superseded_at=version.superseded_at,
+        digest=version.definition.digest,
+        second_opinion=opinion.witnessed.agreement
+        if opinion
+        else "not_asked"
+        if is_current and is_witnessed(version.definition.when)
+        else None,
+        second_opinion_days=opinion and round(opinion.age_seconds / 86_400, 1),
+    )
 
 
 def _timeliness(result: PassResult) -> list[model.TimelinessRow]:
@@ -244,7 +290,7 @@ def _timeliness(result: PassResult) -> list[model.TimelinessRow]:
                 p99_seconds=round(lateness.percentile(0.99), 3),
                 greatest_seconds=round(lateness.greatest_seconds, 3),
                 bars=[
-                    model.LatenessBar(label=label, count=count) for label, count in lateness.bars()
+                    model.HistogramBar(label=label, count=count) for label, count in lateness.bars()
                 ],
             )
         )

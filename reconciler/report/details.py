@@ -1,11 +1,14 @@
 """One finding and one repair, as the report has them."""
 
+from collections.abc import Mapping
 from typing import cast
 
 import orjson
 
-from dueledger.ledger.finding_types import FINDING_RULES, FindingType
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairStatus
+from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
+from dueledger.ledger.store.items import RequestResult
 from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
@@ -41,6 +44,8 @@ def finding_detail(row: FindingRow) -> model.FindingDetail:
 def repair_detail(row: Record) -> model.RepairDetail:
     """Return a repair as the report has it."""
     command = row["command"]
+    outcome = _facts(row["outcome"]) if row["outcome"] else None
+    before = command.get("before", "")
     return model.RepairDetail(
         id=row["id"],
         finding_id=row["finding_id"],
@@ -50,15 +55,16 @@ def repair_detail(row: Record) -> model.RepairDetail:
         subject=row["subject"],
         action=row["action"],
         would=command.get("would", ""),
-        before=command.get("before", ""),
-        after=command.get("after", ""),
+        before=before,
+        after=_after(row, before, command.get("after", ""), outcome or {}),
         status=row["status"],
+        waits=row["waits"],
         proposed_by=row["proposed_by"],
         held_because=row["held_because"],
         approved_by=row["approved_by"],
         executed_at=row["executed_at"],
         executed_by=row["executed_by"],
-        outcome=_facts(row["outcome"]) if row["outcome"] else None,
+        outcome=outcome,
     )
 
 
@@ -76,13 +82,26 @@ def planned_detail(repair: PlannedRepair) -> model.RepairDetail:
         before=repair.before,
         after=repair.after,
         status=None,
+        waits=False,
         proposed_by=None,
-        held_because=repair.asks,
+        held_because=repair.held_because,
         approved_by=None,
         executed_at=None,
         executed_by=None,
         outcome=None,
     )
+
+
+def _after(row: Record, before: str, after: str, outcome: Mapping[str, model.Fact]) -> str:
+    """Return what a repair made of `before`, or is to make of it while it waits."""
+    is_executed = row["status"] == RepairStatus.EXECUTED and outcome.get("created") is not False
+    if not (is_executed or row["waits"]):
+        return before
+    if outcome.get("completed"):
+        return State.COMPLETED.label
+    if outcome.get("result") == RequestResult.REQUESTED:
+        return f"{before}, {after} requested"
+    return after
 
 
 def _facts(value: object) -> dict[str, model.Fact]:

@@ -2,20 +2,23 @@
 
 import re
 from datetime import datetime
-from typing import Final, cast
+from typing import Final, TypeGuard, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dueledger.ledger.states import State
 from dueledger.ledger.visible_text import visible
 from dueledger.reconciler.find.findings import span
-from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
+from dueledger.reconciler.report.model import AccountingRow, ReconciliationReport
+from dueledger.reconciler.report.row_samples import AGES
 
-RULES_MAX: Final = 500
+RULES_MAX: Final = 100
 """Versions that the page lists; the JSON has all of them."""
 
 _WORD_ENDS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[-_./:])(?=\w)")
 """Where a name such as PolicyRenewalDue or due.PolicyRenewalDue has another word."""
+
+_INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", re.ASCII)
 
 _STATES: Final = (
     *(
@@ -36,7 +39,7 @@ _STATES: Final = (
 def render_page(report: ReconciliationReport) -> str:
     """Return the page of a report."""
     return _ENVIRONMENT.get_template("report.html.j2").render(
-        report=report, states=_STATES, checks=tuple(KindChecks.model_fields), rules_max=RULES_MAX
+        report=report, states=_STATES, ages=[label for _, label in AGES], rules_max=RULES_MAX
     )
 
 
@@ -63,6 +66,15 @@ def _shares(row: AccountingRow) -> list[tuple[str, str, int, float]]:
         for name, label in _STATES
         if counts[name]
     ]
+
+
+def _fact(value: object) -> object:
+    """Return a fact with its instant, if it is one in UTC, as the page writes instants."""
+    return f"{value[:10]} {value[11:-6]} UTC" if _is_instant(value) else value
+
+
+def _is_instant(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and _INSTANT.fullmatch(value) is not None
 
 
 def _word(value: str) -> str:
@@ -94,5 +106,6 @@ cast("dict[str, object]", _ENVIRONMENT.filters).update(
     shares=_shares,
     word=_word,
     words=_words,
+    fact=_fact,
     age=span,
 )

@@ -2,7 +2,7 @@
 
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 from uuid import UUID
 
 import orjson
@@ -17,13 +17,15 @@ from dueledger.ledger.finding_types import (
     Severity,
 )
 from dueledger.ledger.visible_text import escape_json
+from dueledger.ledger.witness import Agreement
 
 SCHEMA_VERSION: Final = "1.0"
 NOT_PROVEN: Final = (
     "Populations that are not listed under sources, and items that a listed one does not know.",
     "That the evidence outside is genuine: its presence is checked, not its content.",
     "Changes of tables by somebody with write access, until the journal is sealed.",
-    "That the database's clock is right: every time in this report is that clock's.",
+    "What the checks of a kind leave out, and findings beyond those that a pass records.",
+    "That the clocks are right: times are those of the ledger's database, and of each source.",
 )
 
 Count = Annotated[int, Field(ge=0)]
@@ -46,11 +48,25 @@ class Period(_ReportPart):
     """A half-open range of dates in UTC, on business time. Without `to_date` it ends now.
 
     A finding belongs to it if it is open, if it was open at any time of the period, or if what it
-    is about was due in it; a repair if it waits, or was proposed or executed in it.
+    is about was due in it; a repair if it waits, or was open at any time of the period.
     """
 
     from_date: date
     to_date: date | None
+
+
+class EffectiveDates(_ReportPart):
+    """The half-open range of effective dates that the pass compared; None is every date."""
+
+    from_date: date | None
+    to_date: date | None
+
+
+class OldestUnread(_ReportPart):
+    """The first effective date that the pass did not read anew, and when it was read last."""
+
+    effective_date: date
+    read_at: datetime
 
 
 class ReportStatement(_ReportPart):
@@ -74,14 +90,16 @@ class Watermark(_ReportPart):
 
 
 class KindChecks(_ReportPart):
-    """What this pass checked of a kind's items.
+    """What this pass checked of all items of a kind; where not of all, counts say of which not.
 
     `existence`: a definition, event rule or population names each, or claims to name all that were
-    made as it was; otherwise the ledger's own items count as expected, and as unchecked. `date`:
-    one of them says when each is due; `terms`: a definition or event rule says its other terms.
-    `ending`: each ending was compared with runs, events and rules. None of these was checked where
-    a source of the kind could not be read. `evidence`: a source outside was asked for each
-    completed item. `kafka`: claims were compared with the records in Kafka.
+    made as it was; otherwise the ledger's own items count as expected, and as `unchecked`. `date`:
+    one of them says when each is due, but for those `undated`; `terms`: a definition or event rule
+    says its other terms, but for those `untermed`. `ending`: each ending was compared with runs,
+    events and rules. None of these was checked where a source of the kind could not be read.
+    `evidence`: all its sources could be read, and were asked for the completed items that are
+    `looked_up`: those whose effect must show by now. `kafka`: claims were compared with the records
+    in Kafka, as far as these are retained.
     """
 
     existence: bool
@@ -96,7 +114,9 @@ class AccountingRow(_ReportPart):
     """expected = completed + skipped + cancelled + superseded + written_off + open + difference.
 
     `unchecked` of those expected are items that a service emitted and that no source names: whether
-    they are owed is not checked.
+    they are owed is not checked. `earlier` of the items are of dates that did not change since an
+    earlier pass read them: of these the pass compared digests, which leave out payload, labels,
+    partition key, local time, zone, decision and overlap, and the runs that items ended in.
     """
 
     tenant: str
@@ -104,6 +124,10 @@ class AccountingRow(_ReportPart):
     checks: KindChecks
     expected: Count
     unchecked: Count
+    undated: Count
+    untermed: Count
+    looked_up: Count
+    earlier: Count
     completed: Count
     skipped: Count
     cancelled: Count
@@ -119,7 +143,11 @@ class AccountingRow(_ReportPart):
 
 
 class IdentityRow(_ReportPart):
-    """items = pending + handed_out + running + reviews + ended + difference, in one snapshot."""
+    """items = pending + handed_out + running + reviews + ended + difference.
+
+    Open items are counted at one time, the others as they were compared; where these differ, and
+    where not all dates were compared, all are counted in one snapshot.
+    """
 
     tenant: str
     kind: str
@@ -132,8 +160,19 @@ class IdentityRow(_ReportPart):
     difference: int
 
 
+class HistogramBar(_ReportPart):
+    """One bar of a histogram."""
+
+    label: str
+    count: Count
+
+
 class SummaryRow(_ReportPart):
-    """Counts of the findings of one type."""
+    """Counts of the findings of one type.
+
+    `ages` counts open ones by the time since the item was due, or since the finding was first seen
+    where that is longer ago or nothing was due.
+    """
 
     type: FindingType
     severity: Severity
@@ -144,6 +183,7 @@ class SummaryRow(_ReportPart):
     repaired: Count
     explained: Count
     oldest_seen_at: datetime | None
+    ages: list[HistogramBar]
 
 
 class FindingDetail(_ReportPart):
@@ -172,10 +212,12 @@ class FindingDetail(_ReportPart):
 
 
 class RepairDetail(_ReportPart):
-    """One repair: what it would do or did and changes, who proposed, approved and executed it.
+    """One repair: what it would do or did, who proposed, approved and executed it.
 
-    `id` is its idempotency key; `held_because` is why it was not executed yet.
-    `status` is None in a dry run that recorded nothing.
+    `before` and `after` are what it changed, or is to change while it waits: they are the same
+    where it was refused or dropped, or somebody else did it meanwhile. `id` is its idempotency key;
+    `held_because` is why it was not executed yet. `status` is None in a dry run, which recorded
+    nothing. One that is proposed and does not wait is of a finding that is not open any more.
     """
 
     id: UUID
@@ -189,6 +231,7 @@ class RepairDetail(_ReportPart):
     before: str
     after: str
     status: RepairStatus | None
+    waits: bool
     proposed_by: str | None
     held_because: str | None
     approved_by: str | None
@@ -205,7 +248,7 @@ class SkippedRows(_ReportPart):
 
 
 class SourceRow(_ReportPart):
-    """What was read of one source."""
+    """What was read of one source. `hash_total` is None where rows have none."""
 
     name: str
     origin: str
@@ -214,12 +257,16 @@ class SourceRow(_ReportPart):
     duration_seconds: float
     row_count: Count
     skipped: list[SkippedRows]
-    hash_total: str
+    hash_total: str | None
     failure: str | None
 
 
 class RuleRow(_ReportPart):
-    """A version of a definition that was used for the expectation."""
+    """A version of a definition that was used for the expectation.
+
+    `second_opinion` is whether another library finds the same times, asked `second_opinion_days`
+    ago: schedules in force are asked about by turns. Event rules and fixed rates have none.
+    """
 
     tenant: str
     definition: str
@@ -229,17 +276,15 @@ class RuleRow(_ReportPart):
     effective_from: datetime
     superseded_at: datetime | None
     digest: str
-
-
-class LatenessBar(_ReportPart):
-    """How many items were at most this late."""
-
-    label: str
-    count: Count
+    second_opinion: Agreement | Literal["not_asked"] | None
+    second_opinion_days: float | None
 
 
 class TimelinessRow(_ReportPart):
-    """How long after their due time one kind's items were completed, in seconds."""
+    """How long after their due time one kind's items were completed, in seconds.
+
+    `bars` counts the items that were at most this late, and later than the bar before.
+    """
 
     tenant: str
     kind: str
@@ -249,11 +294,11 @@ class TimelinessRow(_ReportPart):
     p95_seconds: float
     p99_seconds: float
     greatest_seconds: float
-    bars: list[LatenessBar]
+    bars: list[HistogramBar]
 
 
 class RejectedWrites(_ReportPart):
-    """Writes that the fences refused."""
+    """Writes that the fences refused, of any time."""
 
     verb: str
     reason: str
@@ -265,15 +310,19 @@ class ReconciliationReport(_ReportPart):
 
     `findings` and `repairs` are samples of those of the period, which `findings_count` and
     `repairs_count` count; the files beside the report list all. `findings_omitted` were found by
-    this pass beyond what it records.
+    this pass beyond what it records. Everything else is of the items with `effective_dates`, of
+    which no part was read before `everything_read_at`: this pass, unless it has an `oldest_unread`.
     """
 
     schema_version: str = SCHEMA_VERSION
     software_version: str
     reconciliation_no: int | None
     period: Period
+    effective_dates: EffectiveDates
     as_of: datetime
     started_at: datetime
+    everything_read_at: datetime
+    oldest_unread: OldestUnread | None
     duration_seconds: float
     tzdata: str
     statement: ReportStatement
@@ -309,7 +358,7 @@ class ReconciliationReport(_ReportPart):
     @property
     def completed_evidenced(self) -> int:
         """Count the completed items that were looked up in evidence outside."""
-        return sum(row.completed for row in self.accounting if row.checks.evidence)
+        return sum(row.looked_up for row in self.accounting)
 
     @property
     def stale_writes(self) -> int:
@@ -334,52 +383,3 @@ def report_schema() -> bytes:
         **ReconciliationReport.model_json_schema(mode="serialization"),
     }
     return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
-
-
-def make_statement(
-    findings_open: int,
-    *,
-    repaired: int,
-    explained: int,
-    oldest_days: float,
-    unchecked: int,
-    unchecked_kinds: int,
-    complete_before: datetime | None,
-) -> ReportStatement:
-    """Return the result as one sentence."""
-    limit = _unchecked_clause(unchecked, unchecked_kinds)
-    if findings_open:
-        plural = "finding is" if findings_open == 1 else "findings are"
-        age = "today" if oldest_days < 1 else f"{oldest_days:.0f} days ago"
-        return ReportStatement(
-            verdict=StatementVerdict.NOT_COMPLETE,
-            sentence=f"Not complete: {findings_open:,} {plural} open, the oldest first seen {age}.",
-            complete_before=complete_before,
-        )
-    if repaired or explained:
-        parts = [
-            f"{count:,} {word}"
-            for count, word in ((repaired, "repaired"), (explained, "explained"))
-            if count
-        ]
-        verdict = (
-            StatementVerdict.COMPLETE_WITH_EXPLAINED if explained else StatementVerdict.COMPLETE
-        )
-        return ReportStatement(
-            verdict=verdict,
-            sentence=f"Complete, with {' and '.join(parts)}{limit}.",
-            complete_before=complete_before,
-        )
-    return ReportStatement(
-        verdict=StatementVerdict.COMPLETE,
-        sentence=f"Complete: all that was owed is completed, explained or not yet due{limit}.",
-        complete_before=complete_before,
-    )
-
-
-def _unchecked_clause(items: int, kinds: int) -> str:
-    if not items:
-        return ""
-    counted = f"{items:,} {'item' if items == 1 else 'items'}"
-    of_kinds = f"{kinds:,} {'kind' if kinds == 1 else 'kinds'}"
-    return f"; no source says whether {counted} of {of_kinds} {'is' if items == 1 else 'are'} owed"

@@ -4,6 +4,8 @@ Rows come by page, oldest first, and are not kept: a period may have millions. A
 listed in a file where there is one.
 """
 
+import math
+from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,20 +19,36 @@ from dueledger.ledger.finding_types import (
     Severity,
 )
 from dueledger.reconciler.report.csv_list import CsvList
-from dueledger.reconciler.report.model import FindingDetail, RepairDetail, SummaryRow
+from dueledger.reconciler.report.model import (
+    FindingDetail,
+    HistogramBar,
+    RepairDetail,
+    SummaryRow,
+)
 
 OPEN_OF_TYPE: Final = 100
 CLOSED_OF_TYPE: Final = 20
 SAMPLES_MAX: Final = 500
 REPAIRS_MAX: Final = 100
+AGES: Final[tuple[tuple[float, str], ...]] = (
+    (1, "< 1 h"),
+    (24, "1–24 h"),
+    (72, "1–3 d"),
+    (168, "3–7 d"),
+    (720, "7–30 d"),
+    (math.inf, "> 30 d"),
+)
+"""How old open findings are: the end of each bucket in hours, not included, and its label."""
 _SEVERITIES: Final = {severity: rank for rank, severity in enumerate(reversed(Severity))}
 
 
 class FindingSamples:
     """Counts findings by type; of each type keeps the oldest that are open, and of the others."""
 
-    def __init__(self, listed: CsvList | None = None) -> None:
+    def __init__(self, as_of: datetime, listed: CsvList | None = None) -> None:
         self.count = 0
+        self._as_of = as_of
+        self._ages: dict[FindingType, list[int]] = {}
         self._listed = listed
         self._counts: dict[FindingType, Counter[Resolution]] = {}
         self._oldest: dict[FindingType, datetime] = {}
@@ -53,6 +71,9 @@ class FindingSamples:
             self.count += 1
             self._counts.setdefault(each.type, Counter())[each.resolution] += 1
             self._oldest.setdefault(each.type, each.first_seen_at)
+            ages = self._ages.setdefault(each.type, [0] * len(AGES))
+            if is_open:
+                ages[self._age(each)] += 1
             samples = self._samples.setdefault((is_open, each.type), [])
             if len(samples) < (OPEN_OF_TYPE if is_open else CLOSED_OF_TYPE):
                 samples.append(each)
@@ -76,6 +97,12 @@ class FindingSamples:
         )
         return found[:SAMPLES_MAX]
 
+    def _age(self, finding: FindingDetail) -> int:
+        """Return the bucket of the age of a finding."""
+        since = min(finding.due_at or finding.first_seen_at, finding.first_seen_at)
+        hours = (self._as_of - since).total_seconds() / 3_600
+        return bisect_right([end for end, _ in AGES], max(0.0, hours))
+
     def _row(self, type_: FindingType, counts: Counter[Resolution]) -> SummaryRow:
         rule = FINDING_RULES[type_]
         opened, repaired = counts[Resolution.OPEN], counts[Resolution.REPAIRED]
@@ -89,6 +116,10 @@ class FindingSamples:
             repaired=repaired,
             explained=counts.total() - opened - repaired,
             oldest_seen_at=self._oldest[type_],
+            ages=[
+                HistogramBar(label=label, count=count)
+                for (_, label), count in zip(AGES, self._ages[type_], strict=True)
+            ],
         )
 
 
@@ -109,7 +140,7 @@ class RepairSamples:
         for each in repairs:
             self.count += 1
             self.executed += each.status is RepairStatus.EXECUTED
-            if each.status not in {None, RepairStatus.PROPOSED}:
+            if each.status is not None and not each.waits:
                 self._ended.append(each)
             elif len(self._waiting) < REPAIRS_MAX:
                 self._waiting.append(each)

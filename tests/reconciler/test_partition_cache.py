@@ -19,9 +19,12 @@ from dueledger.reconciler import (
     PassScope,
     Reconciler,
     ReconcilerSources,
+    ReconciliationReport,
     SqlPopulation,
 )
 from dueledger.reconciler.partition_cache import PartitionCache
+from dueledger.reconciler.report.html_page import render_page
+from dueledger.reconciler.report.model import OldestUnread
 from dueledger.reconciler.sources import EvidenceQuery, ListedEffect, PopulationBounds
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -290,6 +293,36 @@ async def test_an_hour_after_the_last_whole_pass_everything_is_read(
     assert cached == [0, 7, 7, 0, 7, 0]
     reconciler.cache.full_pass_seconds = 0
     assert (await tick(reconciler)).cached_items == 0
+
+
+@pytest.mark.usefixtures("waiting_items")
+async def test_g11_a_report_names_the_oldest_date_that_its_pass_did_not_read_anew(
+    frozen: Connection, analytic: Pool, make_reconciler: Make
+) -> None:
+    reconciler = make_reconciler()
+    reports: list[ReconciliationReport] = []
+    for minutes, changed in ((0, None), (30, APRIL), (40, MAY)):
+        async with analytic.acquire() as connection:
+            await clock.set_machine_clock(connection, NOON + minutes * MINUTE, 0)
+        await frozen.execute(
+            "update ledger.due_item set emitted_at = emitted_at - interval '1 s'"
+            " where effective_date = $1",
+            changed,
+        )
+        await tick(reconciler)
+        reports.append(await reconciler.report())
+
+    assert [report.everything_read_at for report in reports] == [NOON] * 3
+    assert [report.accounting[0].earlier for report in reports] == [0, 4, 3]
+    assert [report.oldest_unread for report in reports] == [
+        None,
+        OldestUnread(effective_date=MAY, read_at=NOON),
+        OldestUnread(effective_date=APRIL, read_at=NOON + 30 * MINUTE),
+    ]
+    assert "All items were read by this pass" in render_page(reports[0])
+    page = render_page(reports[2])
+    assert "3 read before" in page
+    assert f"<b>{APRIL}</b>, read 2027-03-01 12:30:00 UTC" in page
 
 
 @pytest.mark.usefixtures("waiting_items")

@@ -30,7 +30,9 @@ Drafts = Callable[..., list[ItemDraft]]
 Owe = Callable[[list[ItemDraft]], Awaitable[None]]
 Settle = Callable[..., Awaitable[None]]
 
-OF_THE_PASS: Final = {"reconciliation_no", "started_at", "duration_seconds", "sources"}
+OF_THE_PASS: Final = {
+    *("reconciliation_no", "started_at", "everything_read_at", "duration_seconds", "sources"),
+}
 """Parts of a report that say when and how fast a pass read."""
 OF_THE_FILES: Final = {"findings_file", "repairs_file"}
 TABLES: Final = """

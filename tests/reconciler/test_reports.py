@@ -12,20 +12,23 @@ from typing import Final
 import asyncpg
 import pytest
 
-from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.finding_types import FindingType, RepairStatus, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import (
     PassLimits,
+    PassScope,
     Reconciler,
     ReconcilerSources,
     SqlEvidence,
     SqlPopulation,
 )
+from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 from dueledger.reconciler.report.files import ReportFiles
 from dueledger.reconciler.report.html_page import render_page
-from dueledger.reconciler.report.model import StatementVerdict
+from dueledger.reconciler.report.model import FindingDetail, StatementVerdict
+from dueledger.reconciler.report.row_samples import FindingSamples
 from tests.reconciler.conftest import NOON
 
 Make = Callable[..., Reconciler]
@@ -67,6 +70,7 @@ async def test_g11_a_kind_that_no_source_names_is_said_to_be_unchecked(
 
     (row,) = report.accounting
     assert [name for name, done in row.checks if done] == ["ending"]
+    assert (row.undated, row.untermed) == (2, 2)
     assert report.statement.sentence.endswith(
         "; no source says whether 2 items of 1 kind are owed."
     )
@@ -95,6 +99,55 @@ async def test_g11_what_was_looked_up_outside_is_counted_apart_from_what_was_com
 
     assert (report.totals.completed, report.completed_evidenced) == (5, 3)
     assert "3 looked up in evidence outside" in render_page(report)
+    # The effect of what was completed now may still come: it is not looked up.
+    slow = make_reconciler(ReconcilerSources((), (replace(bookings, after_seconds=1.0),)))
+    await slow.run_pass()
+    later = await slow.report()
+    assert (later.completed_evidenced, later.accounting[0].checks.evidence) == (0, True)
+    assert "✓ checked" not in evidence_column(render_page(later))
+
+
+async def test_g11_a_pass_over_some_dates_is_complete_for_these_alone(
+    frozen: Connection, make_reconciler: Make, make_drafts: Drafts, actor_no: int
+) -> None:
+    for day in (date(2027, 4, 1), date(2027, 5, 1)):
+        drafts = make_drafts(1, due_at=NOON + timedelta(days=1), effective_date=day)
+        await emit_items(frozen, drafts, actor_no=actor_no)
+    reconciler = make_reconciler()
+    await reconciler.run_pass(PassScope(to_date=date(2027, 5, 1)))
+
+    report = await reconciler.report()
+
+    assert report.effective_dates.model_dump() == {"from_date": None, "to_date": date(2027, 5, 1)}
+    assert report.totals.expected == 1
+    assert report.statement.sentence.startswith("Complete for effective dates before 2027-05-01: ")
+    assert "items effective before 2027-05-01" in render_page(report)
+
+
+async def test_g11_as_many_missing_as_unexpected_items_are_no_green_zero(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    actor_no: int,
+) -> None:
+    due_at = NOON + timedelta(hours=1)
+    await owe(make_drafts(2, due_at=due_at))
+    await emit_items(frozen, make_drafts(2, due_at=due_at, prefix="other"), actor_no=actor_no)
+    await frozen.execute("update ledger.due_item set emitted_at = emitted_at - interval '1 min'")
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
+
+    report = await reconciler.report()
+
+    (row,) = report.accounting
+    assert (row.difference, row.missing, row.unexpected) == (0, 2, 2)
+    page = render_page(report)
+    accounting = page.partition("<h2>Accounting</h2>")[2].partition("</section>")[0]
+    assert "0 ✓" not in accounting
+    assert "2 missing" in accounting
+    assert "2 unexpected" in accounting
 
 
 @pytest.mark.usefixtures("frozen")
@@ -165,6 +218,13 @@ async def test_g11_a_report_of_25_000_late_items_is_short_and_a_file_beside_it_h
     assert max(files.html.stat().st_size, files.json.stat().st_size) < BYTES_MAX
     assert report.statement.verdict is StatementVerdict.NOT_COMPLETE
     assert [(row.type, row.found) for row in report.summary][-1] == (FindingType.LATE, LATE)
+    assert {row.type: [bar.count for bar in row.ages] for row in report.summary} == {
+        FindingType.UNBALANCED: [0, 1, 0, 0, 0, 0],
+        FindingType.OVERDUE: [0, 2, 0, 0, 0, 0],
+        FindingType.WRONG_DATE: [0, 1, 0, 0, 0, 0],
+        FindingType.UNEXPECTED: [0, 1, 0, 0, 0, 0],
+        FindingType.LATE: [0] * 6,
+    }
     assert [each.subject for each in report.findings[:5]] == [
         "@sum",
         "é 保険",
@@ -237,6 +297,80 @@ async def test_g11_a_report_has_the_findings_and_repairs_of_its_period_whoever_f
     assert before.statement == report.statement.model_copy(
         update={"sentence": before.statement.sentence}
     )
+
+
+@pytest.mark.parametrize(
+    ("due_hours", "seen_hours", "label"),
+    [
+        (None, -1.0, "< 1 h"),  # found while the pass ran
+        (None, 0.99, "< 1 h"),
+        (None, 1.0, "1–24 h"),
+        (-48.0, 24.0, "1–3 d"),  # due later: by when it was seen
+        (72.0, 1.0, "3–7 d"),
+        (0.0, 168.0, "7–30 d"),
+        (719.0, 0.0, "7–30 d"),
+        (720.0, 0.0, "> 30 d"),
+    ],
+)
+def test_open_findings_are_counted_by_the_time_since_they_were_due_or_seen(
+    due_hours: float | None, seen_hours: float, label: str
+) -> None:
+    samples = FindingSamples(NOON)
+    opened = FindingDetail.model_construct(
+        type=FindingType.STUCK,
+        resolution=Resolution.OPEN,
+        due_at=None if due_hours is None else NOON - timedelta(hours=due_hours),
+        first_seen_at=NOON - timedelta(hours=seen_hours),
+    )
+    explained = opened.model_copy(update={"resolution": Resolution.EXPLAINED})
+
+    samples.add([opened, explained])
+
+    (row,) = samples.summary()
+    assert {bar.label: bar.count for bar in row.ages if bar.count} == {label: 1}
+
+
+async def test_g11_a_repair_shows_what_it_changed_or_is_to_change_and_whether_it_waits(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    actor_no: int,
+) -> None:
+    kinds = ("EmittedDue", "AskedDue", "DroppedDue")
+    drafts = {kind: make_drafts(1, kind=kind, due_at=NOON) for kind in kinds}
+    for each in drafts.values():
+        await owe(each)
+    asked = {("acme", kind): {FindingType.MISSING: Treatment.PROPOSE} for kind in kinds[1:]}
+    reconciler = make_reconciler(ReconcilerSources((policies,), (), RepairPolicies(asked)))
+    await reconciler.run_pass()
+    assert await reconciler.repair(await reconciler.plan()) == 1
+    await emit_items(frozen, drafts["DroppedDue"], actor_no=actor_no)
+    await reconciler.run_pass()
+
+    report = await reconciler.report(await reconciler.plan())
+
+    repairs = {each.kind: each for each in report.repairs}
+    assert {
+        kind: (each.before, each.after, each.status, each.waits) for kind, each in repairs.items()
+    } == {
+        "EmittedDue": ("no item", "Scheduled", RepairStatus.EXECUTED, False),
+        "AskedDue": ("no item", "Scheduled", RepairStatus.PROPOSED, True),
+        "DroppedDue": ("no item", "no item", RepairStatus.PROPOSED, False),
+    }
+    page = render_page(report).partition("<h2>Repairs</h2>")[2].partition("</section>")[0]
+    assert page.count("no item&nbsp;→ <b>Scheduled</b>") == 1
+    assert page.count("no item&nbsp;→ Scheduled") == 1
+    assert page.count("no change") == 1
+    assert "its finding is not open any more" in page
+    assert "a person approves it" in page
+
+
+def evidence_column(page: str) -> str:
+    """Return the cells of the checks of evidence."""
+    rows = page.partition("<h2>Checks</h2>")[2].partition("</table>")[0].split("<tr>")[2:]
+    return "".join(row.split("<td>")[5] for row in rows)
 
 
 class TableBoxes(HTMLParser):
