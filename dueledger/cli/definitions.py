@@ -161,7 +161,6 @@ async def _define(
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
-    from dueledger.cli.service_session import read_settings
     from dueledger.definitions.files import read_files
     from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
     from dueledger.definitions.prune import find_pruned
@@ -169,6 +168,7 @@ async def _define(
     from dueledger.definitions.second_opinion import ask_witness, check_agreement, record_opinions
     from dueledger.definitions.topic_rules import TopicSettings
     from dueledger.ledger.errors import Conflict
+    from dueledger.ledger.runtime.setting_problems import read_settings
     from dueledger.ledger.witness import Agreement
 
     topic_rules = read_settings(TopicSettings).rules()

@@ -34,7 +34,7 @@ def allocate(
 ) -> None:
     """Claim due items and publish them to Kafka. Any number of allocators may run."""
     from dueledger.allocator import AllocatorSettings, open_allocator, run_allocator
-    from dueledger.cli.service_session import read_settings
+    from dueledger.ledger.runtime.setting_problems import read_settings
 
     settings = read_settings(AllocatorSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     _run_passes(
@@ -88,7 +88,7 @@ def work(
 def _work(
     paths: list[str], dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool
 ) -> None:
-    from dueledger.cli.service_session import read_settings
+    from dueledger.ledger.runtime.setting_problems import read_settings
     from dueledger.workers.direct import DirectSettings
     from dueledger.workers.handler_loading import load_handlers
     from dueledger.workers.process import run_direct_worker, run_worker
@@ -104,8 +104,8 @@ def _work(
 
 
 def _send(dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool) -> None:
-    from dueledger.cli.service_session import read_settings
     from dueledger.ledger.errors import InvalidSetting, Problem
+    from dueledger.ledger.runtime.setting_problems import read_settings
 
     try:
         from dueledger.workers.http import DirectHttpSettings, HttpSettings, run_http_worker
@@ -118,7 +118,7 @@ def _send(dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once:
 
 
 def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
-    from dueledger.cli.service_session import read_settings
+    from dueledger.ledger.runtime.setting_problems import read_settings
     from dueledger.workers.outcomes import (
         OutcomeIntakeSettings,
         open_outcome_intake,
@@ -141,8 +141,8 @@ def intake(
     bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Emit items from domain events in Kafka. Any number of intakes may run."""
-    from dueledger.cli.service_session import read_settings
     from dueledger.ledger.intake import EventIntakeSettings, open_intake, run_intake
+    from dueledger.ledger.runtime.setting_problems import read_settings
 
     settings = read_settings(EventIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     _run_passes(lambda stop: run_intake(settings, stop), lambda _: open_intake(settings), once=once)
@@ -196,12 +196,12 @@ def materialise(
 
 
 def _materialise(dsn: str | None, *, once: bool) -> None:
-    from dueledger.cli.service_session import read_settings
     from dueledger.ledger.materialise import (
         MaterialiserSettings,
         open_materialiser,
         run_materialiser,
     )
+    from dueledger.ledger.runtime.setting_problems import read_settings
 
     settings = read_settings(MaterialiserSettings, dsn=dsn)
     _run_passes(

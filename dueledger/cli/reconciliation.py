@@ -90,7 +90,7 @@ def reconcile(
 
     A pass compares all items, and moves no watermark where effective dates are given.
     """
-    from dueledger.cli.service_session import read_settings
+    from dueledger.ledger.runtime.setting_problems import read_settings
     from dueledger.reconciler import ReconcilerSettings
 
     settings = read_settings(

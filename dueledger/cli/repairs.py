@@ -76,7 +76,7 @@ def run_repairs(
     if context.invoked_subcommand is not None:
         options.refuse_before_subcommand(context)
         return
-    from dueledger.cli.service_session import read_settings
+    from dueledger.ledger.runtime.setting_problems import read_settings
     from dueledger.reconciler import (
         ReconcilerSettings,
         RepairSelection,

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from dueledger.ledger.store import Connection
 
 DSN_VARIABLE: Final = "DUELEDGER_DSN"
-DSN_ACCEPTED: Final = "postgresql://user:password@host:port/name"
 
 _T = TypeVar("_T")
 
@@ -48,7 +47,7 @@ def _dsn_of_environment() -> str:
     if DSN_VARIABLE in variables:
         return variables[DSN_VARIABLE]
     from dueledger.ledger.errors import InvalidSetting, Problem
-    from dueledger.ledger.runtime.dsn_file import DSN_FILE_VARIABLE, read_dsn_file
+    from dueledger.ledger.runtime.dsn_file import DSN_ACCEPTED, DSN_FILE_VARIABLE, read_dsn_file
 
     if DSN_FILE_VARIABLE in variables:
         return read_dsn_file(Path(variables[DSN_FILE_VARIABLE]))

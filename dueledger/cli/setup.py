@@ -116,8 +116,8 @@ def doctor(
 async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[str, object]]:
     from dataclasses import asdict
 
-    from dueledger.cli.service_session import read_settings
     from dueledger.doctor import run_checks
+    from dueledger.ledger.runtime.setting_problems import read_settings
     from dueledger.ledger.runtime.settings import Settings
 
     settings = read_settings(Settings, dsn=dsn, bootstrap_servers=bootstrap_servers)

@@ -7,6 +7,7 @@ from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
 from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
 
 DSN_FILE_VARIABLE: Final = "DUELEDGER_DSN_FILE"
+DSN_ACCEPTED: Final = "postgresql://user:password@host:port/name"
 
 
 def read_dsn_file(path: Path) -> str:
@@ -21,6 +22,6 @@ def read_dsn_file(path: Path) -> str:
 
 
 def _unusable(path: Path, reason: str) -> InvalidSetting:
-    accepted = "a file with one line: postgresql://user:password@host:port/name"
+    accepted = f"a file with one line: {DSN_ACCEPTED}"
     problem = Problem(DSN_FILE_VARIABLE, str(path), reason, accepted)
     return InvalidSetting("Settings are missing or wrong:", [problem])

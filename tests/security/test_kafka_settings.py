@@ -11,13 +11,13 @@ import pytest
 from aiokafka.errors import KafkaConfigurationError, KafkaError
 
 from dueledger.allocator import AllocatorSettings, open_allocator
-from dueledger.cli.service_session import read_settings
 from dueledger.dev.child_processes import forget_kafka_security, process_environment
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.rejects import RejectSender
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.runtime.setting_problems import read_settings
 from dueledger.stack import Endpoints
 
 from .certificates import Authority
