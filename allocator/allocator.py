@@ -16,12 +16,13 @@ from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish import Publisher
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.allocator.state import AllocatorState
+from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
-from dueledger.ledger.store import CONNECTION_LOST, Pool
+from dueledger.ledger.store import Pool
 from dueledger.ledger.upkeep import Upkeep
 
 _COUNTS: Final = ("claimed", "published", "released", "reaped_runs", "reaped_claims", "withdrawn")
@@ -133,7 +134,7 @@ class Allocator:
         """Write the results of finished sends to the ledger; the process may end after this."""
         try:
             await self._deliveries.write(Counter())
-        except CONNECTION_LOST as error:
+        except Unavailable as error:
             self._log.warning(LogEvent.CLAIM_MARK_POSTPONED, error=type(error).__name__)
 
     async def _serve(self, counts: Counter[str]) -> None:

@@ -14,7 +14,7 @@ from dueledger.ledger.kafka.broker_check import find_connect_failure
 from dueledger.ledger.runtime.kafka_settings import SaslMechanism
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.schedule import tzdata_version
-from dueledger.ledger.store import STATEMENT_REFUSED, Connection, connect
+from dueledger.ledger.store import STATEMENT_REFUSED, Connection, is_lost, open_connection
 from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
 from dueledger.ledger.store.partitions import read_default_partition
@@ -55,23 +55,21 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
     yield _python()
     yield _tzdata()
     try:
-        connection = await connect(
+        async with open_connection(
             settings.dsn.get_secret_value(), application_name="dueledger-doctor"
-        )
-    except (InvalidSetting, Unavailable) as error:
-        yield DoctorCheck(
-            "postgres", Health.FAIL, error.message, "start it, or correct DUELEDGER_DSN"
-        )
-    else:
-        try:
+        ) as connection:
             for check in _OF_THE_LEDGER:
                 try:
                     yield await check(connection)
                 except STATEMENT_REFUSED as error:
+                    if is_lost(connection):
+                        raise
                     remedy = "run it as an auditor: `dueledger grant auditor TO …`"
                     yield DoctorCheck(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
-        finally:
-            await connection.close()
+    except (InvalidSetting, Unavailable) as error:
+        yield DoctorCheck(
+            "postgres", Health.FAIL, error.message, "start it, or correct DUELEDGER_DSN"
+        )
     for server in settings.bootstrap_servers.split(","):
         yield await _kafka(settings, server.strip())
 

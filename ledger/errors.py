@@ -235,3 +235,9 @@ class Unavailable(DueledgerError):
     def __init__(self, message: str, *, service: str, **fields: object) -> None:
         super().__init__(message, service=service, **fields)
         self.service = service
+
+
+class ConnectionLost(Unavailable):
+    """A connection was lost in its use: it is unknown whether its last statement took effect."""
+
+    code = "CONNECTION_LOST"

@@ -17,7 +17,7 @@ from dueledger.ledger.store import (
     Connection,
     Pool,
     ReconnectingConnection,
-    is_connection_lost,
+    is_lost,
 )
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
 from dueledger.ledger.store.credits import prune_credits
@@ -112,7 +112,7 @@ class Upkeep:
                 try:
                     await step(connection, counts)
                 except (STATEMENT_REFUSED, UnseenPartition) as error:
-                    if is_connection_lost(error):
+                    if is_lost(connection):
                         raise
                     self._log_failure(name, error)
                 else:

@@ -14,6 +14,7 @@ from uuid import UUID
 import asyncpg
 
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+from dueledger.ledger.store import is_lost
 from dueledger.reconciler.evidence_rows import (
     EvidenceKey,
     effect_of,
@@ -330,6 +331,8 @@ async def _connected(name: str, dsn: str) -> "AsyncGenerator[_SourceConnection]"
     except _FAILURES as error:
         raise SourceFailed(name, _reason(error)) from None
     except _UNREADABLE as error:
+        if is_lost(connection):
+            raise SourceFailed(name, _reason(error)) from None
         raise SourceFailed(name, f"a value cannot be read: {_first_line(error)}") from None
     finally:
         connection.terminate()

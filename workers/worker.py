@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.service import (
     Signals,
     Stop,
@@ -20,7 +21,6 @@ from dueledger.ledger.runtime.service import (
     until_available,
 )
 from dueledger.ledger.runtime.waiting import forward_stop, run_unless_stopped, wait_for_event
-from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.workers.counts import CountsReport, WorkerCounts
 from dueledger.workers.run.draining import release_unfinished, wait_for_items
 from dueledger.workers.run.handler_pools import HandlerPools
@@ -241,7 +241,7 @@ class Worker:
         """Wait for running items for a bounded time, release the others, settle and commit."""
         await self._source.stop_taking()
         await asyncio.wait(input_tasks, timeout=CLOSE_SECONDS)
-        with suppress(TimeoutError, *CONNECTION_LOST):
+        with suppress(TimeoutError, Unavailable):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._source.release_unstarted()
         await wait_for_items(self.runs, self._progress, self._settings.worker_drain_seconds)

@@ -15,7 +15,7 @@ from dueledger.ledger.flows.queue import SERIAL_ITEMS_MAX, FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.store import CONNECTION_LOST, Connection
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claimed_rows import ClaimedRows
 from dueledger.ledger.store.claims import (
     claim_items,
@@ -101,8 +101,8 @@ class ItemClaimer:
                         rows, flows, partitions, lambda count: next_fences(connection, count)
                     )
                     await record_claims(connection, [batch.claim for batch in batches])
-        except CONNECTION_LOST:
-            # The commit may have happened; nothing was published.
+        except BaseException:
+            # If the connection was lost, the commit may have happened; nothing was published.
             self._deliveries.add_unsent([batch.claim.id for batch in batches])
             raise
         self._flow_queue.defer_limited(admission.exhausted_flows(taken), now=monotonic())

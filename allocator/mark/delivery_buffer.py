@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from dueledger.ledger.claim_id import ClaimId
+from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.store import CONNECTION_LOST, Pool
+from dueledger.ledger.store import Pool
 from dueledger.ledger.store.claims import mark_published, release_claims
 
 BATCH_WAIT_SECONDS: Final = 0.02
@@ -63,7 +64,7 @@ class DeliveryBuffer:
         try:
             while self._offsets or self._unsent:
                 await self.write(counts)
-        except CONNECTION_LOST as error:
+        except Unavailable as error:
             # The next pass writes them first. If this process dies, the claims' deadlines decide.
             self._log.warning(LogEvent.CLAIM_MARK_POSTPONED, error=type(error).__name__)
 

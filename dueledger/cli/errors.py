@@ -82,7 +82,7 @@ def describe(error: Exception) -> CommandError | None:
         case _ if getattr(error, "sqlstate", None) == _NOT_PERMITTED:
             return _not_permitted(error)
         case _:
-            return _lost_connection(error) or _refused(error)
+            return _refused(error)
 
 
 def _not_permitted(error: Exception) -> CommandError:
@@ -109,18 +109,6 @@ def _refused(error: Exception) -> CommandError | None:
 def _first_line(error: Exception) -> str:
     """Return what Postgres refused; the lines after it are details and hints."""
     return str(error).partition("\n")[0]
-
-
-def _lost_connection(error: Exception) -> CommandError | None:
-    from dueledger.ledger.store import is_connection_lost
-
-    if isinstance(error, BrokenPipeError) or not is_connection_lost(error):
-        return None
-    message = (
-        f"The connection to Postgres was lost: {type(error).__name__}. The change may have "
-        "been committed: check before you repeat the command."
-    )
-    return CommandError(ExitCode.UNREACHABLE, "CONNECTION_LOST", message, {})
 
 
 def _details(error: DueledgerError) -> dict[str, object]:

@@ -28,17 +28,14 @@ async def ledger_connection(dsn: str | None) -> "AsyncGenerator[Connection]":
     The variable is read here and not by the settings of a process: importing those takes longer
     than a list does.
     """
-    from dueledger.ledger.store import PlanProfile, connect
+    from dueledger.ledger.store import PlanProfile, open_connection
 
-    connection = await connect(
+    async with open_connection(
         dsn if dsn is not None else _dsn_of_environment(),
         application_name="dueledger-cli",
         profile=PlanProfile.ANALYTIC,
-    )
-    try:
+    ) as connection:
         yield connection
-    finally:
-        await connection.close()
 
 
 def _dsn_of_environment() -> str:

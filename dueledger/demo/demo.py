@@ -15,7 +15,7 @@ from dueledger.demo.result import DemoResult
 from dueledger.demo.simulated_day import SETTINGS, run_day, set_up
 from dueledger.dev.child_processes import forget_kafka_security, process_environment
 from dueledger.dev.supervisor import Supervisor
-from dueledger.ledger.store import PlanProfile, connect
+from dueledger.ledger.store import PlanProfile, open_connection
 from dueledger.ledger.visible_text import visible
 from dueledger.stack import Endpoints, Provider, open_stack
 
@@ -45,17 +45,16 @@ async def _run(endpoints: Endpoints, options: DemoOptions, view: ProgressView) -
             lambda name, line: view.say(f"{name}: {line}"),
             environment={**process_environment(endpoints), **SETTINGS},
         )
-        connection = await connect(
+        async with open_connection(
             endpoints.dsn, application_name="dueledger-demo", profile=PlanProfile.ANALYTIC
-        )
-        stage = DemoEnvironment(endpoints, options, view, supervisor, connection)
-        try:
-            await set_up(stage)
-            items_per_second = await run_day(stage)
-            return await reconcile_demo(stage, items_per_second, report_dir=_DIRECTORY)
-        finally:
-            await supervisor.stop_all()
-            await connection.close()
+        ) as connection:
+            stage = DemoEnvironment(endpoints, options, view, supervisor, connection)
+            try:
+                await set_up(stage)
+                items_per_second = await run_day(stage)
+                return await reconcile_demo(stage, items_per_second, report_dir=_DIRECTORY)
+            finally:
+                await supervisor.stop_all()
 
 
 def _print_result(result: DemoResult, console: Console) -> None:

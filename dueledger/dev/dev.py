@@ -25,7 +25,7 @@ from dueledger.dev.child_processes import (
 from dueledger.dev.insurer import HANDLERS, seed
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store import Connection, PlanProfile, open_connection
 from dueledger.ledger.store.clock import read_now, set_clock
 from dueledger.ledger.store.migrations import migrate
 from dueledger.ledger.store.progress import read_progress
@@ -103,26 +103,25 @@ class _Session:
         """Start everything, wait for a stop, stop everything."""
         stop = Stop()
         stop.on_signals()
-        connection = await self._connect()
-        try:
-            applied = await migrate(connection)
-            self._step(f"schema: applied {', '.join(applied)}" if applied else "schema: up to date")
-            await self._start_clock(connection)
-            seeded = 0 if self._options.headless else await self._seed(connection)
-            if seeded:
-                self._step(f"insurer: {seeded} renewals are due within the next minute")
-            await self._start_processes(with_insurer=bool(seeded))
-            self._print_banner()
-            await self._watch(connection, stop)
-            await self._drain(connection)
-        finally:
-            await self._supervisor.stop_all()
-            await connection.close()
-
-    async def _connect(self) -> Connection:
-        return await connect(
+        async with open_connection(
             self._endpoints.dsn, application_name="dueledger-dev", profile=PlanProfile.ANALYTIC
-        )
+        ) as connection:
+            try:
+                await self._run(connection, stop)
+            finally:
+                await self._supervisor.stop_all()
+
+    async def _run(self, connection: Connection, stop: Stop) -> None:
+        applied = await migrate(connection)
+        self._step(f"schema: applied {', '.join(applied)}" if applied else "schema: up to date")
+        await self._start_clock(connection)
+        seeded = 0 if self._options.headless else await self._seed(connection)
+        if seeded:
+            self._step(f"insurer: {seeded} renewals are due within the next minute")
+        await self._start_processes(with_insurer=bool(seeded))
+        self._print_banner()
+        await self._watch(connection, stop)
+        await self._drain(connection)
 
     async def _start_clock(self, connection: Connection) -> None:
         """Continue at the last session's business time. At normal speed no clock is set."""

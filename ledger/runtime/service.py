@@ -21,7 +21,8 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 BACKOFF_CAP_SECONDS: Final = 5.0
 BACKOFF_BASE_SECONDS: Final = 0.1
 BACKOFF_DOUBLINGS_MAX: Final = 20
-AWAITED_CAP_SECONDS: Final = 10.0
+AWAITED_CAP_SECONDS: Final = 1.0
+"""Most seconds between two attempts to reach a server that refuses: nothing is done without it."""
 AWAITED_LOG_SECONDS: Final = 60.0
 
 DRAIN_SECONDS: Final = 10.0
@@ -165,7 +166,10 @@ async def run_service(
             failures = 0
         except Exception as error:  # noqa: BLE001 - the service loop survives every error of a tick
             failures += 1
-            pause = _backoff_seconds(failures, BACKOFF_CAP_SECONDS)
+            is_awaited = isinstance(error, Unavailable)
+            pause = _backoff_seconds(
+                failures, AWAITED_CAP_SECONDS if is_awaited else BACKOFF_CAP_SECONDS
+            )
             log.warning(
                 LogEvent.TICK_FAILED,
                 error=type(error).__name__,
@@ -182,8 +186,9 @@ async def run_service(
 
 
 def _function_of(error: Exception) -> str:
-    """Return the innermost function of the product that an error passed through."""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    """Return the innermost function of the product that an error, or its cause, passed through."""
+    cause = error.__cause__ or error
+    frames = [frame for each in (error, cause) for frame, _ in walk_tb(each.__traceback__)]
     names = [(frame.f_globals.get("__name__", ""), frame.f_code.co_qualname) for frame in frames]
     ours = [f"{module}.{function}" for module, function in names if module.startswith(_PACKAGE)]
     return ours[-1]

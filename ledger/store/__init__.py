@@ -6,31 +6,30 @@ function's name.
 """
 
 from dueledger.ledger.store.connection import (
-    CONNECTION_LOST,
-    STATEMENT_REFUSED,
     Connection,
+    LentConnection,
     PlanProfile,
     Pool,
     ReconnectingConnection,
     Record,
     connect,
-    is_connection_lost,
-    mapped_lost_connection,
+    open_connection,
     open_pool,
 )
 from dueledger.ledger.store.error_mapping import mapped_errors
+from dueledger.ledger.store.lost_connections import STATEMENT_REFUSED, is_lost
 
 __all__ = [
-    "CONNECTION_LOST",
     "STATEMENT_REFUSED",
     "Connection",
+    "LentConnection",
     "PlanProfile",
     "Pool",
     "ReconnectingConnection",
     "Record",
     "connect",
-    "is_connection_lost",
+    "is_lost",
     "mapped_errors",
-    "mapped_lost_connection",
+    "open_connection",
     "open_pool",
 ]

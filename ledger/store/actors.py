@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import asyncpg
 
-from dueledger.ledger.store.connection import Connection, Pool, mapped_lost_connection
+from dueledger.ledger.store.connection import Connection, Pool
 from dueledger.ledger.store.statements import statement
 
 
@@ -44,6 +44,5 @@ async def find_person(pool: Pool, name: str) -> int | None:
 
 async def register_process(pool: Pool, name: str, kind: ActorKind) -> int:
     """Register the actor of a process that is starting. Raises Unavailable without Postgres."""
-    with mapped_lost_connection():
-        async with pool.acquire() as connection:
-            return await register_actor(connection, name, kind)
+    async with pool.acquire() as connection:
+        return await register_actor(connection, name, kind)

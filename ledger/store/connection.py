@@ -1,4 +1,4 @@
-"""Connections and pools: codecs, pinned plans, and errors of a lost connection."""
+"""Connections and pools: codecs, pinned plans, time limits."""
 
 import socket
 from collections.abc import (
@@ -6,10 +6,9 @@ from collections.abc import (
     Awaitable,
     Callable,
     Collection,
-    Generator,
     Sequence,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
@@ -17,84 +16,38 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
 import asyncpg
 import orjson
 
-from dueledger.ledger.errors import InvalidSetting, NotPermitted, Problem, Unavailable
+from dueledger.ledger.errors import ConnectionLost, NotPermitted
+from dueledger.ledger.store.lost_connections import (
+    CONNECTION_ERRORS,
+    connection_lost,
+    is_lost,
+    mapped_connecting,
+    mapped_loss,
+    was_lost,
+)
 from dueledger.ledger.store.statements import statement
 
 if TYPE_CHECKING:
+    import asyncio
+
     from asyncpg.pool import PoolConnectionProxy
 
 Record: TypeAlias = asyncpg.Record
 Connection: TypeAlias = "asyncpg.Connection[Record] | PoolConnectionProxy[Record]"
-Pool: TypeAlias = "asyncpg.Pool[Record]"
 
-CONNECTION_LOST: Final = (
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-    OSError,
-)
-"""The connection was lost: it is unknown whether an open COMMIT happened."""
+CONNECT_SECONDS: Final = 15.0
+RELEASE_SECONDS: Final = 2.0
+"""Time for a connection to end its statement when it is released; then it is closed."""
 
-
-STATEMENT_REFUSED: Final = asyncpg.PostgresError
-"""Postgres refused a statement. Unless the connection was lost, the next one may be sent."""
-
-
-_ENDED: Final = ("closed", "released back to the pool")
-"""What asyncpg says of a call after the end of its connection, and of one of a pool."""
-
-
-def is_connection_lost(error: Exception) -> bool:
-    """Return whether an error from any code means a lost connection.
-
-    Files also raise OSError, and wrong calls and addresses InterfaceError.
-    """
-    match error:
-        case ValueError():
-            return False
-        case OSError():
-            return isinstance(error, ConnectionError | TimeoutError)
-        case asyncpg.InterfaceError():
-            return any(text in str(error) for text in _ENDED)
-        case _:
-            return isinstance(error, CONNECTION_LOST)
-
-
-@contextmanager
-def mapped_lost_connection() -> Generator[None]:
-    """Turn a lost connection into Unavailable: a process that is starting then waits.
-
-    For statements without which it has not started. Afterwards a service repeats what failed.
-    """
-    try:
-        yield
-    except (*CONNECTION_LOST, asyncpg.TooManyConnectionsError) as error:
-        if isinstance(error, asyncpg.InterfaceError) and not is_connection_lost(error):
-            raise
-        raise _unavailable(error) from error
-
+_DEAD_SERVER_OPTIONS: Final = {
+    "TCP_KEEPIDLE": 10,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 25_000,  # milliseconds
+}
+"""The kernel closes a connection whose server has not acknowledged for 25 s: half a lease."""
 
 _IDLE_TRANSACTION_SECONDS: Final = 60.0
-
-_MALFORMED: Final = (asyncpg.InterfaceError, ValueError, OverflowError)
-"""Errors for an unreadable DSN. Their messages quote parts of it, so they are not shown."""
-
-
-_UNUSABLE: Final = (
-    asyncpg.PostgresError,
-    asyncpg.TargetServerAttributeNotMatched,
-    OSError,
-)
-
-# A DSN may contain session settings.
-_PARAMETER_REFUSED: Final = (
-    asyncpg.UndefinedObjectError,
-    asyncpg.CantChangeRuntimeParamError,
-    asyncpg.InvalidParameterValueError,
-)
 
 
 class PlanProfile(StrEnum):
@@ -109,6 +62,9 @@ class PlanProfile(StrEnum):
     HOT = "hot"
     ANALYTIC = "analytic"
 
+
+_COMMAND_SECONDS: Final = {PlanProfile.HOT: 30.0, PlanProfile.ANALYTIC: 60.0}
+"""Time for the answer to a statement: of the hot ones half a lease. Some set a longer one."""
 
 _PLANS: Final[dict[PlanProfile, dict[str, str]]] = {
     PlanProfile.HOT: {
@@ -168,7 +124,24 @@ class _TypeCachingConnection(_AnyConnection):
         return types, statement
 
 
+def _close_on_dead_server(connection: Connection) -> None:
+    """Let the kernel close the connection of a server that vanished without a reset (RFC 5482).
+
+    asyncpg has no public setting for this. If the attribute is gone, connections work as before and
+    a test fails.
+    """
+    transport: asyncio.Transport | None = getattr(connection, "_transport", None)
+    sock = transport and transport.get_extra_info("socket")
+    if sock is None or sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _DEAD_SERVER_OPTIONS.items():
+        if hasattr(socket, name):  # as on Linux
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
 async def _prepare(connection: Connection) -> None:
+    _close_on_dead_server(connection)
     for name in ("json", "jsonb"):
         await connection.set_type_codec(
             name,
@@ -187,6 +160,51 @@ async def _keep_session(_: Connection) -> None:
     """Skip the reset: no statement here changes a session, and each reset is a round trip."""
 
 
+@final
+class LentConnection:
+    """A connection of a pool, for one block. It is released at the end.
+
+    Raises Unavailable if Postgres cannot be reached, ConnectionLost for an error of the block after
+    which the connection is closed. `is_lost` says afterwards whether either happened.
+    """
+
+    __slots__ = ("_lent_to_handlers", "_pool", "connection", "is_lost", "was_acquired")
+
+    connection: "PoolConnectionProxy[Record]"
+
+    def __init__(self, pool: "asyncpg.Pool[Record]", *, lent_to_handlers: bool) -> None:
+        self._pool = pool
+        self._lent_to_handlers = lent_to_handlers
+        self.was_acquired, self.is_lost = False, True
+
+    async def __aenter__(self) -> Connection:
+        with mapped_connecting():
+            self.connection = await self._pool.acquire()
+        self.was_acquired, self.is_lost = True, False
+        return self.connection
+
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        del kind, traceback
+        self.is_lost = was_lost(error, self.connection, by_timeout=not self._lent_to_handlers)
+        with suppress(*CONNECTION_ERRORS):  # if it cannot be released, it is closed
+            await self._pool.release(self.connection, timeout=RELEASE_SECONDS)
+        if self.is_lost and not isinstance(error, ConnectionLost):
+            raise connection_lost(error) from error
+
+
+@final
+class Pool:
+    """Connections with the ledger's codecs and plan settings; `open_pool` opens one."""
+
+    def __init__(self, connections: "asyncpg.Pool[Record]", *, lent_to_handlers: bool) -> None:
+        self.connections = connections
+        self._lent_to_handlers = lent_to_handlers
+
+    def acquire(self) -> LentConnection:
+        """Return a connection for an ``async with`` block."""
+        return LentConnection(self.connections, lent_to_handlers=self._lent_to_handlers)
+
+
 @asynccontextmanager
 async def open_pool(
     dsn: str,
@@ -195,6 +213,7 @@ async def open_pool(
     size_max: int = 4,
     profile: PlanProfile = PlanProfile.HOT,
     idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
+    command_seconds: float | None = None,
     lent_to_handlers: bool = False,
     roles: Sequence[str] = (),
     read_only: bool = False,
@@ -202,13 +221,15 @@ async def open_pool(
 ) -> AsyncGenerator[Pool]:
     """Open a pool of connections with the ledger's codecs and plan settings.
 
-    With `lent_to_handlers`, handler code uses the connections; each is then reset on release.
+    With `lent_to_handlers`, handler code uses the connections: each is then reset on release, and a
+    TimeoutError says nothing about it.
     With `read_only`, Postgres refuses each statement that writes.
     Each new connection is passed to `before_use` once, before anything else uses it.
 
     A transaction that is idle for `idle_transaction_seconds` is rolled back: a frozen or
     disconnected process would keep its rows locked, from reapers too. Analytic transactions lock
-    nothing and have no limit.
+    nothing and have no limit. A statement without an answer within `command_seconds` is cancelled:
+    30 s by default, 60 s of analytic ones.
 
     Raises Unavailable if Postgres cannot be reached, InvalidSetting if the DSN cannot be parsed,
     NotPermitted if the login lacks one of `roles`. No message contains the DSN.
@@ -222,12 +243,13 @@ async def open_pool(
     is_open = False
 
     async def prepare(connection: Connection) -> None:
-        await _prepare(connection)
-        if before_use is not None and is_open:
-            await before_use(connection)
+        with mapped_loss(connection):
+            await _prepare(connection)
+            if before_use is not None and is_open:
+                await before_use(connection)
 
-    with _mapped_connecting():
-        pool = await asyncpg.create_pool(
+    with mapped_connecting():
+        connections = await asyncpg.create_pool(
             dsn,
             min_size=1,
             max_size=size_max,
@@ -236,19 +258,20 @@ async def open_pool(
             reset=None if lent_to_handlers else _keep_session,
             server_settings=settings,
             max_cached_statement_lifetime=0,
-            command_timeout=60,
+            timeout=CONNECT_SECONDS,
+            command_timeout=command_seconds or _COMMAND_SECONDS[profile],
         )
     try:
         is_open = True
+        pool = Pool(connections, lent_to_handlers=lent_to_handlers)
         if roles or before_use is not None:
-            with mapped_lost_connection():  # its other errors are not of connecting
-                async with pool.acquire() as first:
-                    await _require_roles(first, roles)
-                    if before_use is not None:
-                        await before_use(first)
+            async with pool.acquire() as first:
+                await _require_roles(first, roles)
+                if before_use is not None:
+                    await before_use(first)
         yield pool
     finally:
-        pool.terminate()
+        connections.terminate()
 
 
 async def _require_roles(connection: Connection, roles: Sequence[str]) -> None:
@@ -270,89 +293,53 @@ class ReconnectingConnection:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._kept: PoolConnectionProxy[Record] | None = None
+        self._kept: LentConnection | None = None
 
     @asynccontextmanager
     async def acquire(self) -> AsyncGenerator[Connection]:
-        """Lend the connection for the block."""
+        """Lend the connection for the block. Raises as a block of `Pool.acquire` does."""
         kept, self._kept = self._kept, None
-        if kept is None or _is_lost(kept):
-            kept = await self._pool.acquire()
+        if kept is None or is_lost(kept.connection):
+            kept = self._pool.acquire()
+            await kept.__aenter__()
         try:
-            yield kept
-        except BaseException:
-            await self._pool.release(kept)
+            yield kept.connection
+        except BaseException as error:
+            await kept.__aexit__(type(error), error, error.__traceback__)
             raise
         self._kept = kept
-
-
-def _is_lost(connection: "PoolConnectionProxy[Record]") -> bool:
-    try:
-        return connection.is_closed()
-    except asyncpg.InterfaceError:  # the pool took it back after it was lost
-        return True
 
 
 async def connect(
     dsn: str, *, application_name: str, profile: PlanProfile = PlanProfile.HOT
 ) -> "asyncpg.Connection[Record]":
     """Open one connection outside a pool. The caller closes it."""
-    with _mapped_connecting():
+    with mapped_connecting():
         connection = await asyncpg.connect(
             dsn,
             connection_class=_TypeCachingConnection,
             server_settings=_settings(application_name, profile),
-            command_timeout=60,
+            timeout=CONNECT_SECONDS,
+            command_timeout=_COMMAND_SECONDS[PlanProfile.ANALYTIC],
         )
+    with mapped_loss(connection):
         await _prepare(connection)
     return connection
 
 
-@contextmanager
-def _mapped_connecting() -> Generator[None]:
-    """Turn errors of connecting into Unavailable or InvalidSetting."""
+@asynccontextmanager
+async def open_connection(
+    dsn: str, *, application_name: str, profile: PlanProfile = PlanProfile.HOT
+) -> "AsyncGenerator[asyncpg.Connection[Record]]":
+    """Open one connection for a block.
+
+    Raises Unavailable or InvalidSetting as `open_pool` does, ConnectionLost if it is lost in the
+    block.
+    """
+    connection = await connect(dsn, application_name=application_name, profile=profile)
     try:
-        with mapped_lost_connection():
-            yield
-    except _UNUSABLE as error:
-        raise _unavailable(error) from error
-    except _MALFORMED:
-        raise _malformed() from None
-
-
-def _malformed(
-    reason: str = "it is not a valid Postgres address; in a password, write / @ : ? # as"
-    " %2F %40 %3A %3F %23",
-) -> InvalidSetting:
-    """Return the error with the setting's name, never its value: any part may be the password."""
-    accepted = "postgresql://user:password@host:port/name"
-    problem = Problem("DUELEDGER_DSN", "", reason, accepted)
-    return InvalidSetting("Settings are missing or wrong:", [problem])
-
-
-def _unavailable(error: Exception) -> Unavailable | InvalidSetting:
-    if isinstance(error, _PARAMETER_REFUSED):
-        return _malformed("a parameter after its ? is unknown to Postgres or refused")
-    is_another = isinstance(error, asyncpg.TargetServerAttributeNotMatched)
-    cause = "no server matches target_session_attrs" if is_another else _cause(error)
-    return Unavailable(
-        f"Postgres cannot be used: {cause}. "
-        "Check DUELEDGER_DSN and that the server is up; `dueledger doctor` says more.",
-        service="postgres",
-    )
-
-
-def _cause(error: Exception) -> str:
-    match error:
-        case socket.gaierror():
-            return "the host is unknown"
-        case ConnectionRefusedError():
-            return "the connection was refused"
-        case TimeoutError():
-            return "the server did not answer in time"
-        case asyncpg.InvalidAuthorizationSpecificationError():  # a wrong password is one of these
-            return "the user or the password was refused"
-        case asyncpg.InvalidCatalogNameError():
-            return "the database does not exist"
-        case _:
-            return type(error).__name__
+        with mapped_loss(connection):
+            yield connection
+    finally:
+        with suppress(*CONNECTION_ERRORS):
+            await connection.close(timeout=RELEASE_SECONDS)

@@ -18,11 +18,11 @@ from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.process import run_allocator
 from dueledger.allocator.publish import OutgoingBatch
 from dueledger.ledger.claim_id import ClaimId, new_claim_id
-from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.errors import ConnectionLost, Unavailable
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import CRASH_VARIABLE, Signals, Stop, run_service
-from dueledger.ledger.store import CONNECTION_LOST, Connection, Pool
+from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.claims import (
     Claim,
     claim_items,
@@ -176,7 +176,7 @@ async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
         await connection.execute("select from ledger.claim for update")
         writing = asyncio.create_task(sends.write(counts))
         await eventually(cut_off_the_writer)
-        with pytest.raises(CONNECTION_LOST):
+        with pytest.raises(ConnectionLost):
             await writing
     await sends.write(counts)
 

@@ -105,7 +105,7 @@ class Site:
     async def at(self, now: datetime) -> None:
         """Let it be `now`, and materialise all there is."""
         await clock.set_clock(self.connection, now, 0, database=True)
-        await self.pool.expire_connections()
+        await self.pool.connections.expire_connections()
         for _ in range(100):
             if not (await self.materialiser.tick()).get("definitions"):
                 return

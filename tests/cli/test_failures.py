@@ -9,8 +9,9 @@ import pytest
 
 from dueledger.cli.errors import describe
 from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.session import register_person
-from dueledger.ledger.errors import InvalidSetting
+from dueledger.cli.session import ledger_connection, register_person
+from dueledger.ledger.errors import ConnectionLost, InvalidSetting
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.statements import statement
 
 
@@ -19,20 +20,20 @@ def _refused(name: str) -> asyncpg.PostgresError:
     return asyncpg.PostgresError.new(fields, query=statement(name))
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),
-        TimeoutError(),
-        asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation"),
-        asyncpg.CannotConnectNowError("the database system is starting up"),
-        asyncpg.InterfaceError("cannot perform operation: connection is closed"),
-    ],
-)
-def test_a_broken_connection_is_reported_as_out_of_reach(error: Exception) -> None:
-    failure = describe(error)
+async def test_a_command_that_loses_its_connection_says_that_its_change_may_be_committed(
+    database: str, connection: Connection
+) -> None:
+    async def change() -> None:
+        async with ledger_connection(database) as own:
+            await connection.execute("select pg_terminate_backend($1)", own.get_server_pid())
+            await own.execute("select pg_sleep(60)")
+
+    with pytest.raises(ConnectionLost) as lost:
+        await change()
+    failure = describe(lost.value)
     assert failure is not None
     assert (failure.exit, failure.code) == (ExitCode.UNREACHABLE, "CONNECTION_LOST")
+    assert "may have been committed" in failure.message
 
 
 @pytest.mark.parametrize(

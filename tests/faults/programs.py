@@ -9,10 +9,11 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar
 
+import asyncpg
+
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.store import CONNECTION_LOST
 from tests.forks import ForkedProcess
 
 T = TypeVar("T")
@@ -21,6 +22,14 @@ EVENTUALLY_SECONDS: Final = 180.0
 POLL_SECONDS: Final = 0.05
 POLL_SECONDS_MAX: Final = 0.25
 POLL_SHARE: Final = 0.1  # of the time that was waited so far
+SERVER_DOWN: Final = (
+    Unavailable,
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.InterfaceError,
+)
+"""Of connections of the tests' own, which no pool of the product opened."""
 
 
 async def moment(seconds: float) -> None:
@@ -35,7 +44,7 @@ async def eventually(
     began = monotonic()
     answer: object = None
     while (waited := monotonic() - began) < seconds:
-        with suppress(*CONNECTION_LOST, Unavailable):
+        with suppress(*SERVER_DOWN):
             if answer := await question():
                 return answer
         pause = max(waited * POLL_SHARE, POLL_SECONDS)

@@ -15,7 +15,7 @@ import asyncpg
 from dueledger import Completed, DueItem, Handlers, Park, Retry, Snooze, Verdict
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.store import CONNECTION_LOST, Connection
+from dueledger.ledger.store import Connection
 from dueledger.workers.direct import DirectSettings
 from dueledger.workers.process import run_direct_worker, run_worker
 from dueledger.workers.settings import WorkerSettings
@@ -77,7 +77,7 @@ def batch(handlers: Handlers, kind: str, evidence: Evidence) -> None:
         verdicts = [verdict_of(item) for item in items]
         try:
             await note(evidence, items)
-        except CONNECTION_LOST:
+        except (asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError):
             # Perhaps it was noted: a batch that raises would be called again under its fences.
             return [Retry(0.05, reason="no evidence") for _ in items]
         return verdicts

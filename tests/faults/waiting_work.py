@@ -10,11 +10,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.store import CONNECTION_LOST
 
+from .programs import SERVER_DOWN
 from .short_times import PARTITIONS
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class WaitingWork:
 
     async def _sample(self, stop: Stop, read_lag: Callable[[], Awaitable[str]]) -> None:
         while not stop.is_requested:
-            with suppress(*CONNECTION_LOST, Unavailable, KafkaError):
+            with suppress(*SERVER_DOWN, KafkaError):
                 async with self._site.connected() as connection:
                     row = await connection.fetchrow(COUNTS)
                     queued = await connection.fetch(QUEUED)

@@ -106,14 +106,14 @@ async def test_g4_a_copy_behind_gives_only_fences_and_runs_above_those_of_the_lo
     async with open_pool(
         database, application_name="test", size_max=3, before_use=lift_sequences
     ) as pool:
-        held = [await pool.acquire() for _ in range(3)]
+        held = [await pool.connections.acquire() for _ in range(3)]
         for name, highest in zip(LIFTED, given, strict=True):
             numbers = await asyncio.gather(*(_next_number(each, name) for each in held))
             assert len({*numbers}) == 3
             assert min(numbers) > highest
             assert max(numbers) <= await connection.fetchval(CLOCK) + 3
         for each in held:
-            await pool.release(each)
+            await pool.connections.release(each)
 
 
 Opening: TypeAlias = Callable[[SecretStr, str], AbstractAsyncContextManager[object]]

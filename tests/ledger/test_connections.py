@@ -1,11 +1,19 @@
-"""Connections that one user keeps."""
+"""Connections that one user keeps, and those that are lost."""
+
+# pyright: reportPrivateUsage=false
 
 import asyncio
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
-from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.errors import ConnectionLost, Unavailable
 from dueledger.ledger.store import (
     Connection,
     Pool,
@@ -14,7 +22,11 @@ from dueledger.ledger.store import (
     open_pool,
 )
 from tests.databases import MakeDatabase
+from tests.faults.protocol_messages import PostgresTap
+from tests.faults.proxy import Proxy
+from tests.faults.servers import with_address
 
+LAST_MESSAGE = b"E\0\0\0\x1aSFATAL\0C57P01\0Mended\0\0"
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
@@ -31,11 +43,11 @@ async def test_a_kept_connection_is_the_same_until_something_goes_wrong(pool: Po
     kept = ReconnectingConnection(pool)
     first = await backend_of(kept)
     assert await backend_of(kept) == first
-    idle = pool.get_idle_size()
+    idle = pool.connections.get_idle_size()
     with pytest.raises(Trouble):
         async with kept.acquire():
             raise Trouble
-    assert pool.get_idle_size() == idle + 1
+    assert pool.connections.get_idle_size() == idle + 1
 
 
 async def test_a_kept_connection_that_was_cut_off_is_followed_by_another(pool: Pool) -> None:
@@ -54,13 +66,125 @@ async def test_a_connection_that_closes_between_two_statements_of_a_start_is_una
     async def use_after_its_end(first: Connection) -> None:
         closed = asyncio.Event()
         first.add_termination_listener(lambda _: closed.set())
-        await pool.fetchval("select pg_terminate_backend($1)", first.get_server_pid())
+        await pool.connections.fetchval("select pg_terminate_backend($1)", first.get_server_pid())
         await closed.wait()
         await first.execute("select 1")
 
     opening = open_pool(database, application_name="test", before_use=use_after_its_end)
-    with pytest.raises(Unavailable, match="Postgres cannot be used"):
+    with pytest.raises(ConnectionLost):
         await opening.__aenter__()
+
+
+async def end(connection: Connection) -> None:
+    """End a connection's backend in the middle of a statement of its own."""
+    await connection.execute("select pg_terminate_backend(pg_backend_pid())")
+
+
+async def end_between(connection: Connection) -> None:
+    closed = asyncio.Event()
+    connection.add_termination_listener(lambda _: closed.set())
+    with pytest.raises(asyncpg.ConnectionDoesNotExistError):
+        await end(connection)
+    await closed.wait()
+    await connection.execute("select 1")
+
+
+async def end_in_a_transaction(connection: Connection) -> None:
+    async with connection.transaction():
+        await end(connection)
+
+
+async def end_and_fail_otherwise(connection: Connection) -> None:
+    try:
+        await end(connection)
+    except asyncpg.PostgresError as error:
+        raise Trouble from error
+
+
+@pytest.mark.parametrize("use", [end, end_between, end_in_a_transaction, end_and_fail_otherwise])
+async def test_whatever_error_ends_a_block_it_is_a_lost_connection_if_that_is_closed(
+    pool: Pool, use: Callable[[Connection], Awaitable[None]]
+) -> None:
+    async def lose() -> None:
+        async with pool.acquire() as connection:
+            await use(connection)
+
+    with pytest.raises(ConnectionLost):
+        await lose()
+    async with pool.acquire() as connection:
+        assert await connection.fetchval("select 1") == 1
+
+
+@asynccontextmanager
+async def proxied(database: str) -> AsyncGenerator[tuple[Proxy, str]]:
+    """Give a proxy before Postgres, and the database's DSN through it."""
+    proxy = Proxy(PostgresTap)
+    proxy.upstream_port = urlsplit(database).port or 0
+    await proxy.start()
+    try:
+        yield proxy, with_address(database, port=proxy.port)
+    finally:
+        await proxy.stop()
+
+
+async def use(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        await connection.execute("select 1")
+
+
+async def test_a_statement_sent_before_the_end_of_its_connection_was_read_finds_it_lost(
+    pool: Pool,
+) -> None:
+    """Between the server's last message and the end of the stream, asyncpg has its own error."""
+
+    async def lose() -> None:
+        async with pool.acquire() as connection:
+            inside: Any = connection
+            inside._protocol.data_received(LAST_MESSAGE)
+            await connection.execute("select 1")
+
+    with pytest.raises(ConnectionLost) as lost:
+        await lose()
+    assert isinstance(lost.value.__cause__, asyncpg.InternalClientError)
+    await use(pool)
+
+
+async def test_a_server_that_refuses_connections_is_unavailable(database: str) -> None:
+    async with (
+        proxied(database) as (proxy, dsn),
+        open_pool(dsn, application_name="test") as pool,
+    ):
+        proxy.is_refusing = True
+        await proxy.reset()
+        with pytest.raises(Unavailable):  # by the connection that was reset
+            await use(pool)
+        with pytest.raises(Unavailable) as refused:
+            await use(pool)
+        assert not isinstance(refused.value, ConnectionLost)
+
+
+async def test_a_connection_without_an_answer_is_closed_once_its_statement_timed_out(
+    database: str,
+) -> None:
+    async with (
+        proxied(database) as (proxy, dsn),
+        open_pool(dsn, application_name="test", size_max=1, command_seconds=0.2) as pool,
+    ):
+        proxy.silence()
+        with pytest.raises(ConnectionLost):
+            await use(pool)
+        assert pool.connections.get_size() == 0
+        proxy.heal()
+        await use(pool)
+
+
+async def test_the_kernel_closes_the_connection_of_a_server_that_vanished(
+    connection: Connection,
+) -> None:
+    inside: Any = connection
+    sock = inside._transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 25_000
 
 
 async def test_only_the_first_connection_of_a_process_asks_for_the_built_in_types(

@@ -72,7 +72,7 @@ async def set_time(connection: Connection, pool: Pool) -> SetTime:
 
     async def stand(instant: datetime) -> None:
         await set_clock(connection, instant, 0, database=True)
-        await pool.expire_connections()
+        await pool.connections.expire_connections()
 
     return stand
 

@@ -179,7 +179,7 @@ async def test_g1_g13_after_a_change_of_zone_all_that_was_shown_comes(
     ]
 
     await set_time(hours[-1] + timedelta(minutes=1))
-    await reconciler.pool.expire_connections()
+    await reconciler.pool.connections.expire_connections()
     assert set((await reconciler.run_pass()).found) == {FindingType.LATE, FindingType.OVERDUE}
     lost = await connection.fetchval(
         "delete from ledger.pending p using ledger.due_item i"

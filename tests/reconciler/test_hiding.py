@@ -72,13 +72,13 @@ async def test_g11_a_business_clock_set_back_is_a_finding_and_nothing_is_repaire
     assert schedule
     assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
     await clock.set_clock(frozen, NOON - HOUR, 0, database=True)
-    await reconciler.pool.expire_connections()
+    await reconciler.pool.connections.expire_connections()
 
     assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == 1
     assert await reconciler.plan() == []
 
     await clock.set_clock(frozen, NOON, 0, database=True)
-    await reconciler.pool.expire_connections()
+    await reconciler.pool.connections.expire_connections()
     assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
     assert len(await reconciler.plan()) == 3
 

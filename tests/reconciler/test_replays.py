@@ -203,7 +203,7 @@ async def test_g11_a_parked_item_whose_effect_exists_is_completed_and_not_redriv
     )
     await clock.set_clock(frozen, NOON + timedelta(hours=1), 0, database=True)
     reconciler = make_reconciler(ReconcilerSources((), (bookings,)))
-    await reconciler.pool.expire_connections()
+    await reconciler.pool.connections.expire_connections()
     assert (await reconciler.run_pass()).found[FindingType.OVERDUE] == 2
 
     assert await reconciler.repair(await reconciler.plan()) == 2

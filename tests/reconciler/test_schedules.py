@@ -175,7 +175,7 @@ async def test_g11_a_skipped_occurrence_that_is_lost_is_found_and_recorded_as_sk
     await clock.set_clock(frozen, at, 0, database=True)
     reconciler = make_reconciler()
     for pool in (reconciler.pool, materialiser._pool):  # pyright: ignore[reportPrivateUsage]
-        await pool.expire_connections()
+        await pool.connections.expire_connections()
     when = {"cron": cron, "timezone": "America/New_York", "gap": gap}
     await accept(frozen, kind, at - timedelta(hours=3), when=when)
     await materialise(materialiser)

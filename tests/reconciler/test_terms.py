@@ -244,7 +244,7 @@ async def test_an_item_that_is_emitted_during_a_pass_was_not_emitted_in_the_futu
     drafts = make_drafts(1, due_at=NOON + timedelta(hours=1))
     population = EmittingPopulation(lambda: emit_items(frozen, drafts, actor_no=actor_no))
     reconciler = make_reconciler(ReconcilerSources((population,)))
-    await reconciler.pool.expire_connections()
+    await reconciler.pool.connections.expire_connections()
 
     assert (await reconciler.run_pass()).found == {}
     assert await frozen.fetchval("select emitted_at > $1 from ledger.due_item", NOON)

@@ -7,14 +7,13 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.errors import ConnectionLost, UnseenPartition
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowShare, ShareResult
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.store.claims import list_due_flows, release_claims
 from dueledger.ledger.store.direct_claims import list_open_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
@@ -366,7 +365,7 @@ class DirectSource(WorkSource):
             raise  # the caller claims these shares once more
         except BaseException as error:
             self._list_at = float("-inf")  # list the claimed flows again
-            if isinstance(error, (*CONNECTION_LOST, asyncio.CancelledError)):
+            if isinstance(error, ConnectionLost | asyncio.CancelledError):
                 self._has_lost_response = True
             raise
 

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
-from dueledger.ledger.store import Pool, mapped_lost_connection, open_pool
+from dueledger.ledger.store import Pool, open_pool
 from dueledger.ledger.store.claims import DueFlow
 from dueledger.ledger.store.kinds import list_http_kinds
 from dueledger.workers.counts import WorkerCounts
@@ -100,8 +100,7 @@ async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCount
         )
         client = await stack.enter_async_context(HttpClient(guard, ca_file=settings.http_ca_file))
         endpoints = HttpEndpoints(settings, pool, client)
-        with mapped_lost_connection():
-            await endpoints.refresh()
+        await endpoints.refresh()
         stop.mark_started()
         refreshing = asyncio.create_task(
             run_service(

@@ -10,7 +10,7 @@ from dueledger.ledger.kafka.topic_reader import ReaderOptions, TopicReader, open
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
-from dueledger.ledger.store import Pool, mapped_lost_connection, open_pool
+from dueledger.ledger.store import Pool, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.kinds import list_outcome_topics
@@ -84,8 +84,7 @@ async def _open(
         log = get_logger("outcomes")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         topics = OutcomeTopics(settings, pool, reader, client=client)
-        with mapped_lost_connection():
-            await topics.tick()
+        await topics.tick()
         recorder = OutcomeRecorder(pool, actor_no=actor_no, outcome_topic=settings.outcome_topic)
         intake = TopicIntake("outcomes", reader, recorder, rejected_event=LogEvent.RECORD_REJECTED)
         yield intake, topics

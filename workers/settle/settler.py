@@ -6,12 +6,11 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
-from dueledger.ledger.errors import InvalidItem, UnseenPartition
+from dueledger.ledger.errors import InvalidItem, Unavailable, UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.runs import Outcome, Settlement, SettleRefusal, settle_runs
 from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked
@@ -121,7 +120,7 @@ class Settler:
             async with self._pool.acquire() as connection:
                 settlements = await _settlements(connection, part)
                 refused = await settle_runs(connection, settlements, self._worker_no)
-        except (*CONNECTION_LOST, UnseenPartition):
+        except (Unavailable, UnseenPartition):
             self._failures -= 1  # the batch is not the cause
             raise
         except InvalidItem as refusal:

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from dueledger import Completed, DueItem, Handlers, Verdict
+from dueledger.ledger.errors import ConnectionLost
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import CONNECTION_LOST, Connection, open_pool
+from dueledger.ledger.store import Connection, open_pool
 from dueledger.workers.direct.source import DirectSource
 from dueledger.workers.process import run_direct_worker
 from dueledger.workers.run import draining
@@ -366,7 +367,7 @@ async def test_g5_items_claimed_in_a_lost_response_are_released_at_once(
         open_pool(near, application_name="cut off") as pool,
     ):
         worker = await estate.employ(handlers, pool=pool)
-        with pytest.raises(CONNECTION_LOST):
+        with pytest.raises(ConnectionLost):
             await worker.claim()
         assert seen == []
         while await estate.completed() < 10:

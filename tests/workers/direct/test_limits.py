@@ -83,7 +83,7 @@ async def test_a_rate_lets_through_what_its_bucket_holds_and_no_more(
     await estate.connection.execute(
         f"alter database {database} set ledger.machine_clock = '{setting}'"
     )
-    await estate.pool.expire_connections()
+    await estate.pool.connections.expire_connections()
     seen: list[str] = []
     worker = await estate.employ(gathering(estate.kind, seen))
     await claim_times(worker, 5)
@@ -93,7 +93,7 @@ async def test_a_rate_lets_through_what_its_bucket_holds_and_no_more(
     await estate.connection.execute(
         f"alter database {database} set ledger.machine_clock = '{setting}'"
     )
-    await estate.pool.expire_connections()
+    await estate.pool.connections.expire_connections()
     while len(seen) < 10:
         await claim_times(worker, 1)
     await claim_times(worker, 3)
