@@ -18,7 +18,7 @@ from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.handlers import Handler, HandlerForm
 from dueledger.workers.open_run import CallState
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
-from dueledger.workers.run.own_transaction import settle_inside
+from dueledger.workers.run.own_transaction import CONNECTION_LOST, Losses, settle_inside
 from dueledger.workers.run.thread_call import CallResult, call_in_thread
 from dueledger.workers.verdict_outcomes import (
     ItemOutcome,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from types import FrameType
 
-    from dueledger.ledger.store import Pool
+    from dueledger.ledger.store import LentConnection, Pool
     from dueledger.ledger.store.runs import RunIsolation
     from dueledger.workers.item import DueItem
     from dueledger.workers.open_run import OpenRun
@@ -88,6 +88,7 @@ class HandlerPool:
         self._listener = listener
         self._worker_no = worker_no
         self._pool = pool
+        self._losses = Losses()
         self._batch_max = handler.options.batch_max
 
     @property
@@ -346,22 +347,25 @@ class HandlerPool:
         return HandlerTimeout(f"no verdict within {self.handler.options.timeout_seconds:g} s")
 
     async def _work_transaction(self, run: OpenRun, index: int, item: DueItem) -> None:
-        result = await self._await_handler(run, self._run_in_transaction(run, index, item))
+        if self._pool is None:
+            raise ValueError("a transactional handler needs a pool")
+        lent = self._pool.acquire()
+        result = await self._await_handler(run, self._run_in_transaction(lent, run, index, item))
         crash_point("worker.handled")
-        if result.error is not None:
-            # Also after a lost COMMIT: if it happened, the ledger refuses this outcome as settled.
+        # Also after a lost COMMIT: if it happened, the ledger refuses this outcome as settled.
+        if lent.is_lost and self._losses.excuse(lent, item):
+            run.end(index, CONNECTION_LOST)
+        elif result.error is not None:
             run.end(index, outcome_of_error(result.error, item, self.handler.options))
         elif result.value is not None:
             run.end(index, cast("ItemOutcome", result.value))
         self._listener.on_items_ended(run)
 
     async def _run_in_transaction(
-        self, run: OpenRun, index: int, item: DueItem
+        self, lent: LentConnection, run: OpenRun, index: int, item: DueItem
     ) -> ItemOutcome | None:
         """Run the handler in a transaction. Returns None if it committed the item's completion."""
-        if self._pool is None:
-            raise ValueError("a transactional handler needs a pool")
-        async with self._pool.acquire() as connection:
+        async with lent as connection:
             transaction = connection.transaction()
             await transaction.start()
             try:
