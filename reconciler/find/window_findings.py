@@ -276,7 +276,7 @@ class WindowFindings:
             by_kind[flow.tenant, flow.kind].append(item)
         for key, done in by_kind.items():
             slowest = max(evidence.after_seconds for evidence in self._evidence.by_kind[key])
-            before = comparison.as_of - timedelta(seconds=slowest)
+            before = self._result.as_of - timedelta(seconds=slowest)
             self._result.looked_up[key] += sum(
                 item.ended_at is not None and item.ended_at <= before for item in done
             )
