@@ -27,7 +27,7 @@ CONNECTION_ERRORS: Final = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""What asyncpg raises of a connection, whatever became of it."""
+"""What asyncpg raises of a connection, whether it is closed or not."""
 
 # A DSN may contain session settings.
 _PARAMETER_REFUSED: Final = (

@@ -51,7 +51,7 @@ class PlannedRepair:
     """A repair of one open finding. `would` is a sentence for people: what it does.
 
     `before` and `after` are what it changes. `asks` is why its policy has a person approve it
-    first, `held_because` why it is not executed now, whoever asks. `status` is as it is recorded;
+    first, `held_because` why it is not executed now, for any actor. `status` is as it is recorded;
     None in a dry run.
     """
 

@@ -51,11 +51,11 @@ class KilledConnections:
 
         return handlers
 
-    async def until_completed(self, hand_out: Callable[[], Awaitable[object]]) -> None:
+    async def until_completed(self, allocate: Callable[[], Awaitable[object]]) -> None:
         """Kill until every item is completed; hold that nothing failed, and nothing counted."""
 
         async def is_called() -> bool:
-            await hand_out()
+            await allocate()
             return self._called.is_set()
 
         for _ in range(KILLS_IN_CALLS):
@@ -69,7 +69,7 @@ class KilledConnections:
 
         async def are_completed() -> bool:
             nonlocal kills
-            await hand_out()
+            await allocate()
             if kills < KILLS_AT_ANY_TIME:
                 kills += await self._connection.fetchval(KILL)
             return await self._connection.fetchval("select count(*) from public.effect") == ITEMS
