@@ -239,12 +239,24 @@ class RepairExecutor:
             for holder, number in repair.command.items():
                 named[holder].append(number)
         released: dict[str, AbstractSet[int]] = {}
-        if fences := named["claim"]:
-            claims = await reap_claims(connection, REAPED_MAX, self.actor_no, fences=set(fences))
-            released["claim"] = claims.fences
-        if run_nos := named["run"]:
-            runs = await reap_runs(connection, REAPED_MAX, self.actor_no, run_nos=set(run_nos))
-            released["run"] = runs.run_nos
+        left = set(named["claim"])
+        while (
+            left
+            and (
+                claims := await reap_claims(connection, REAPED_MAX, self.actor_no, fences=left)
+            ).fences
+        ):
+            left -= claims.fences
+        released["claim"] = set(named["claim"]) - left
+        left = set(named["run"])
+        while (
+            left
+            and (
+                runs := await reap_runs(connection, REAPED_MAX, self.actor_no, run_nos=left)
+            ).run_nos
+        ):
+            left -= runs.run_nos
+        released["run"] = set(named["run"]) - left
         if item_nos := named["key"]:
             released["key"] = await free_ended_keys_of(connection, item_nos)
         return {
