@@ -239,24 +239,20 @@ class RepairExecutor:
             for holder, number in repair.command.items():
                 named[holder].append(number)
         released: dict[str, AbstractSet[int]] = {}
-        left = set(named["claim"])
-        while (
-            left
-            and (
-                claims := await reap_claims(connection, REAPED_MAX, self.actor_no, fences=left)
-            ).fences
-        ):
-            left -= claims.fences
-        released["claim"] = set(named["claim"]) - left
-        left = set(named["run"])
-        while (
-            left
-            and (
-                runs := await reap_runs(connection, REAPED_MAX, self.actor_no, run_nos=left)
-            ).run_nos
-        ):
-            left -= runs.run_nos
-        released["run"] = set(named["run"]) - left
+
+        async def reap_fences(left: AbstractSet[int]) -> AbstractSet[int]:
+            reaped = await reap_claims(connection, REAPED_MAX, self.actor_no, fences=left)
+            return reaped.fences
+
+        async def reap_run_nos(left: AbstractSet[int]) -> AbstractSet[int]:
+            reaped = await reap_runs(connection, REAPED_MAX, self.actor_no, run_nos=left)
+            return reaped.run_nos
+
+        for holder, reap in (("claim", reap_fences), ("run", reap_run_nos)):
+            left = set(named[holder])
+            while left and (reaped := await reap(left)):
+                left -= reaped
+            released[holder] = set(named[holder]) - left
         if item_nos := named["key"]:
             released["key"] = await free_ended_keys_of(connection, item_nos)
         return {
