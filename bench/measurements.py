@@ -13,7 +13,6 @@ from dueledger.ledger.store.items import Accounting
 from dueledger.ledger.store.statements import statement
 
 _STATEMENTS: Final = Path(__file__).resolve().parent / "statements"
-CLAIM_SIZE: Final = 1_000
 PATIENCE_SECONDS: Final = 3600.0
 """How long one statement may take that reads or settles all of a large measurement."""
 
@@ -211,7 +210,7 @@ async def load_endings(
     connection: Connection, day: date, *, first_fence: int, actor_no: int
 ) -> int:
     """Complete the items of a date, in claims with fences from the first on; count the claims."""
-    ended: str = await connection.execute(
+    return await connection.fetchval(
         _statement("load_endings"),
         day,
         day + timedelta(days=1),
@@ -219,7 +218,6 @@ async def load_endings(
         actor_no,
         timeout=PATIENCE_SECONDS,
     )
-    return -(-int(ended.rpartition(" ")[2]) // CLAIM_SIZE)
 
 
 async def touch_items(connection: Connection, day: date, count: int) -> None:

@@ -1,5 +1,5 @@
--- Complete all items of a range of effective dates a second after they were due, in claims and runs of a thousand: the load of a benchmark.
--- returns: zero
+-- Complete all items of effective dates a second after they were due, in claims and runs of an hour and at most a thousand; count these. The load of a benchmark.
+-- returns: one
 -- roles: owner
 -- $1 from_date date
 -- $2 to_date date
@@ -7,11 +7,15 @@
 -- $4 actor_no bigint
 -- index: none
 -- locks: none
-with item as materialized (
-  select i.item_no, i.effective_date, i.due_at,
-    $3::bigint + (row_number() over (order by i.due_at, i.item_no) - 1) / 1000 as fence
+with due as (
+  select i.item_no, i.effective_date, i.due_at, date_trunc('hour', i.due_at) as hour,
+    (row_number() over (partition by date_trunc('hour', i.due_at) order by i.due_at, i.item_no) - 1) / 1000 as part
   from ledger.due_item i
   where i.effective_date >= $1::date and i.effective_date < $2::date
+),
+item as materialized (
+  select item_no, effective_date, due_at, $3::bigint + dense_rank() over (order by hour, part) - 1 as fence
+  from due
 ),
 claim as materialized (
   select fence, min(due_at) as due_at, count(*)::integer as size, array_agg(item_no order by item_no) as item_no,
@@ -34,6 +38,10 @@ started as (
   select fence, due_at, fence, due_at, 1, size, $4::bigint, due_at + interval '1 minute', 60, repeat('1', size)::bit varying,
     due_at + interval '2 hours'
   from claim
+),
+ended as (
+  insert into ledger.transition (effective_date, event, attempt, item_no, run_no, actor_no, at)
+  select effective_date, 5 /* completed */, 1, item_no, fence, $4::bigint, due_at + interval '1 second'
+  from item
 )
-insert into ledger.transition (effective_date, event, attempt, item_no, run_no, actor_no, at)
-select effective_date, 5 /* completed */, 1, item_no, fence, $4::bigint, due_at + interval '1 second' from item
+select count(*) as claims from claim
