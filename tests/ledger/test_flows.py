@@ -16,6 +16,7 @@ from dueledger.ledger.store.flow_limits import spend_tokens
 from dueledger.ledger.store.flows import (
     FlowLimits,
     FlowScope,
+    ensure_flow,
     expedite_items,
     list_flows,
     list_pauses,
@@ -34,6 +35,27 @@ FAILED = TransitionEvent.FAILED
 LONG_HENCE = datetime(2199, 1, 1, tzinfo=UTC)
 NOON: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
+
+
+async def test_the_flow_of_a_tenant_is_made_for_it_alone(ledger: Ledger) -> None:
+    wanted = [("acme", ""), ("other", "eu"), ("acme", "eu")]
+    numbers = set[int]()
+    for made, (tenant, lane) in enumerate(wanted, 1):
+        number = await ensure_flow(ledger.connection, tenant, ledger.kind, lane)
+        assert await ensure_flow(ledger.connection, tenant, ledger.kind, lane) == number
+        numbers.add(number)
+        flows = await list_flows(ledger.connection)
+        assert {(flow["tenant"], flow["lane"]) for flow in flows} == set(wanted[:made])
+    found = await ledger.connection.fetch(
+        "select ord, tenant, flow_no from ledger.ensure_flows($1, array[$2, $2, $2], $3)",
+        [tenant for tenant, _ in wanted],
+        ledger.kind,
+        [lane for _, lane in wanted],
+    )
+    assert [(flow["ord"], flow["tenant"]) for flow in found] == [
+        (place, tenant) for place, (tenant, _) in enumerate(wanted, 1)
+    ]
+    assert {flow["flow_no"] for flow in found} == numbers
 
 
 async def test_a_pause_covers_what_is_there_and_what_comes(ledger: Ledger) -> None:

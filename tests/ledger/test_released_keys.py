@@ -9,7 +9,12 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import FlowScope, pause_flows
-from dueledger.ledger.store.held_keys import WokenItems, free_ended_keys, release_keys
+from dueledger.ledger.store.held_keys import (
+    WokenItems,
+    free_ended_keys,
+    free_ended_keys_of,
+    release_keys,
+)
 
 from .conftest import Ledger
 from .keyed_items import DELETE, Item, holder, make_items, names_of
@@ -105,6 +110,37 @@ async def test_g2_upkeep_frees_the_keys_of_ended_items_and_no_other_some_at_a_ti
     assert await names_of(ledger, "ledger.held_key") == {"runs", "parked", "completed"}
     assert await free_ended_keys(ledger.connection, 2, 3) == (1, None)
     assert await names_of(ledger, "ledger.held_key") == {"runs", "parked"}
+
+
+async def test_g2_a_repair_frees_the_keys_of_the_ended_items_that_it_names_and_no_other(
+    undone_ledger: Ledger, noon: datetime
+) -> None:
+    ledger = undone_ledger
+    names = ("other", "runs", "ended")
+    await make_items(ledger, noon, {name: Item(WAIT, 1, "", key=1) for name in names})
+    numbers = {
+        row["business_key"].partition("-")[0]: row["item_no"]
+        for row in await ledger.connection.fetch(
+            "select business_key, item_no from ledger.due_item"
+        )
+    }
+    await ledger.connection.execute(
+        "insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at)"
+        " select effective_date, item_no, $1, 1, $2, ledger.now() from ledger.due_item"
+        " where item_no <> $3",
+        TransitionEvent.CANCELLED,
+        ledger.worker_no,
+        numbers["runs"],
+    )
+    await ledger.connection.execute(
+        "insert into ledger.held_key select item_no, item_no, effective_date, flow_no, $1"
+        " from ledger.due_item",
+        noon,
+    )
+
+    named = [numbers["runs"], numbers["ended"]]
+    assert await free_ended_keys_of(ledger.connection, named) == {numbers["ended"]}
+    assert await names_of(ledger, "ledger.held_key") == {"runs", "other"}
 
 
 async def test_g2_upkeep_frees_the_key_of_a_missing_item_that_is_not_waiting_open_or_in_review(
