@@ -34,6 +34,8 @@ OF_THE_PASS: Final = {
     *("reconciliation_no", "started_at", "everything_read_at", "duration_seconds", "sources"),
 }
 """Parts of a report that say when and how fast a pass read."""
+OF_THE_WITNESS: Final = {"second_opinion", "second_opinion_days"}
+"""Parts of a rule for which a pass has time or not: the witness gets a share of its CPU time."""
 OF_THE_FILES: Final = {"findings_file", "repairs_file"}
 TABLES: Final = """
 select c.oid::regclass::text from pg_class c
@@ -56,7 +58,8 @@ def comparable(report: ReconciliationReport) -> dict[str, Any]:
         "sources": [
             source.model_dump(exclude={"duration_seconds", "extracted_at"})
             for source in report.sources
-        ]
+        ],
+        "rules": [rule.model_dump(exclude=OF_THE_WITNESS) for rule in report.rules],
     }
 
 
