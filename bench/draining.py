@@ -1,7 +1,7 @@
 """Drains a number of pending items with a set of processes, and measures the rate."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -59,11 +59,18 @@ async def working(rig: Rig, ledger: Ledger, processes: ProcessSet) -> AsyncGener
 
 
 async def drain(
-    rig: Rig, ledger: Ledger, items: int, processes: ProcessSet, *, fill: Fill | None = None
+    rig: Rig,
+    ledger: Ledger,
+    items: int,
+    processes: ProcessSet,
+    *,
+    fill: Fill | None = None,
+    beside: AbstractAsyncContextManager[object] | None = None,
 ) -> Drained:
     """Emit items while nothing claims, then let the processes complete them.
 
-    `fill` emits them in another way, under the same prefix, and other pending items.
+    `fill` emits them in another way, under the same prefix, and other pending items. `beside` is
+    entered for as long as the processes complete them.
     Raises Unbalanced if an item is missing at the end, ProcessDied if a process ends.
     """
     async with _workers(rig, ledger, processes) as workers:
@@ -77,7 +84,7 @@ async def drain(
                 await fill()
             await ledger.rest()
             rig.say("measuring")
-        async with _allocators(rig, ledger, processes):
+        async with beside or nullcontext(), _allocators(rig, ledger, processes):
             meter = rig.meter()
             await ledger.until_ended(WARM_UP_ITEMS + items, watch=rig.require_alive)
             usage = meter.read()

@@ -1,7 +1,8 @@
 """Passes over a large ledger that is right: half its items are of schedules, half of events.
 
 Three passes of one process are measured: the first reads everything, nothing has changed before the
-second, and a thousand items before the third. Then evidence is timed apart.
+second, and a thousand items before the third. Then evidence and Kafka's records are timed apart,
+and the pipeline is measured alone and beside a process whose first pass reads everything.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Final, final
 
 from pydantic import SecretStr
 
+from bench.draining import ProcessSet, drain
 from bench.ledgers import Ledger, MeasurementFailed
 from bench.measurements import (
     EventLoad,
@@ -27,6 +29,7 @@ from bench.rig import Rig
 from bench.snapshots import watching_snapshots
 from bench.usage import Usage
 from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
@@ -39,6 +42,7 @@ from dueledger.reconciler import (
     ReconcilerSources,
     SqlEvidence,
 )
+from dueledger.reconciler.kafka_check import NAME as KAFKA
 from dueledger.reconciler.process import open_reconciler
 
 SCHEDULES: Final = 10
@@ -51,6 +55,10 @@ WHOLE_CPU_GOAL_MICROSECONDS: Final = 12.0
 """Of the pass and Postgres: what two cores have for an item if all are read within a minute."""
 SECONDS_GOAL: Final = 60.0
 CHANGED_SECONDS_GOAL: Final = 5.0
+BESIDE_GOAL: Final = 0.8
+DRAINED_OF: Final = 10
+DRAINED_MAX: Final = 600_000
+"""Of ten items in the ledger one is completed through Kafka, so a pass lasts for longer."""
 SNAPSHOT_SECONDS_GOAL: Final = 5.0
 APPLICATION: Final = "dueledger-reconciler"
 MEMORY_GOAL: Final = 1.5e9
@@ -88,6 +96,9 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
         rig.say("a pass with evidence of half the items")
         proven, proven_usage = await _pass_with_evidence(ledger, rig, settings)
         _require_right(proven, options.items)
+        drained = min(DRAINED_MAX, options.items // DRAINED_OF)
+        records = await _check_records(rig, drained)
+        beside = await _drain_beside(rig, ledger, drained)
     share = options.items / GOAL_ITEMS
     own = usage.microseconds_an_item(options.items)
     goals = [
@@ -123,6 +134,11 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
             SNAPSHOT_SECONDS_GOAL,
             ceiling=True,
         ),
+        Goal(
+            f"the pipeline beside a pass at {BESIDE_GOAL} of its rate",
+            round(beside / records.items_per_second, 2),
+            BESIDE_GOAL,
+        ),
     ]
     figures: dict[str, Any] = {
         "seconds": {
@@ -140,6 +156,15 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
                 name: round((used - usage.cpu_seconds[name]) / (options.items // 2) * 1e6, 1)
                 for name, used in proven_usage.cpu_seconds.items()
             },
+        },
+        "records_of_kafka": {
+            "records": records.records,
+            "seconds": round(records.seconds, 2),
+            "cpu_microseconds_a_record": records.cpu_microseconds,
+        },
+        "pipeline": {
+            "items": drained,
+            "items_per_second": {"alone": records.items_per_second, "beside_a_pass": beside},
         },
         "longest_snapshot_seconds": round(longest.seconds, 2),
         "items_read_again": {
@@ -165,6 +190,57 @@ async def _pass_with_evidence(
     evidence = SqlEvidence(ledger.dsn, EVIDENCE, "bench", ledger.other_kind)
     async with open_reconciler(settings, ReconcilerSources((), (evidence,))) as reconciler:
         return await _pass(rig, reconciler)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _RecordsChecked:
+    """A drain through Kafka alone, and what the check of its records takes of a pass."""
+
+    items_per_second: int
+    records: int
+    seconds: float
+    cpu_microseconds: dict[str, float]
+
+
+async def _check_records(rig: Rig, items: int) -> _RecordsChecked:
+    """Complete items through Kafka, and compare their claims with the records of these."""
+    async with rig.ledger() as ledger:
+        drained = await drain(rig, ledger, items, ProcessSet())
+        settings = ReconcilerSettings(dsn=SecretStr(ledger.dsn))
+        with_kafka = settings.model_copy(
+            update={"bootstrap_servers": rig.endpoints.bootstrap_servers}
+        )
+        usages: list[Usage] = []
+        for each in (settings, with_kafka):
+            rig.say("a pass with Kafka's records" if each.has_kafka else "a pass without Kafka")
+            async with open_reconciler(each, ReconcilerSources()) as reconciler:
+                result, usage = await _pass(rig, reconciler)
+            usages.append(usage)
+    [source] = (each for each in result.sources if each.name == KAFKA)
+    records, others = source.extract.row_count, result.found.keys() - {FindingType.LATE}
+    if others or source.failure or records < items:
+        raise MeasurementFailed(
+            f"{records:,} of {items:,} records were read: {source.failure}; findings: {others}"
+        )
+    without, used = usages
+    return _RecordsChecked(
+        drained.items_per_second,
+        records,
+        source.duration_seconds,
+        {
+            name: round((seconds - without.cpu_seconds.get(name, 0.0)) / records * 1e6, 1)
+            for name, seconds in used.cpu_seconds.items()
+        },
+    )
+
+
+async def _drain_beside(rig: Rig, busy: Ledger, items: int) -> int:
+    """Return the rate of the pipeline while a new process reads all of the `busy` ledger."""
+    async with rig.ledger() as ledger:
+        beside = rig.several("reconciler", 1, busy, "reconcile")
+        drained = await drain(rig, ledger, items, ProcessSet(), beside=beside)
+    return drained.items_per_second
 
 
 def _require_right(result: PassResult, items: int) -> None:

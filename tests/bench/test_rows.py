@@ -132,7 +132,9 @@ async def test_passes_are_measured_whole_unchanged_and_after_changes(taken: Take
     document = await taken(
         bench_reconcile, ReconcileOptions(30_000)
     )  # more than a day of schedules
-    assert len(document["goals"]) == 6
+    assert len(document["goals"]) == 7
+    assert document["records_of_kafka"]["records"] > document["pipeline"]["items"] == 3_000
+    assert all(rate > 0 for rate in document["pipeline"]["items_per_second"].values())
     assert 0 <= document["longest_snapshot_seconds"] < document["seconds"]["everything_read"]
     again = document["items_read_again"]
     assert again["nothing_changed"] == 0
