@@ -70,6 +70,9 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
         yield DoctorCheck(
             "postgres", Health.FAIL, error.message, "start it, or correct DUELEDGER_DSN"
         )
+    if not settings.names_kafka:
+        yield DoctorCheck("kafka", Health.OK, "not set: DUELEDGER_BOOTSTRAP_SERVERS names none")
+        return
     for server in settings.bootstrap_servers.split(","):
         yield await _kafka(settings, server.strip())
 

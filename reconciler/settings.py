@@ -58,4 +58,4 @@ class ReconcilerSettings(Settings):
         """Return whether claims are compared with Kafka."""
         if self.reconcile_kafka is not None:
             return self.reconcile_kafka
-        return "bootstrap_servers" in self.model_fields_set
+        return self.names_kafka

@@ -9,7 +9,7 @@ from typing import Final
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.version import print_version
 
-_VERSION_ARGUMENTS: Final = (["version"], ["version", "--json"])
+_VERSION_ARGUMENTS: Final = (["version"], ["version", "--json"], ["--version"])
 """Answered without importing Typer, which would take most of the time."""
 
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     if given in _VERSION_ARGUMENTS:
-        print_version()
+        print_version(as_json="version" in given)
         return ExitCode.DONE
     from dueledger.cli.app import app
 

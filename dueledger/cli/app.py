@@ -1,12 +1,13 @@
 """The command line: a group whose commands are imported when they are run."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 from dueledger.cli.commands import COMMANDS, PANELS
+from dueledger.cli.version import print_version
 
 if TYPE_CHECKING:
     from typer._click import Command, Context, HelpFormatter
@@ -49,6 +50,20 @@ app: Final = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print_version(as_json=False)
+        raise typer.Exit
+
+
 @app.callback()
-def dueledger() -> None:
+def dueledger(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and end."
+        ),
+    ] = False,
+) -> None:
     """Dueledger: what a business owes and when, whether it happened, and if not, why."""

@@ -164,4 +164,4 @@ def version(
     json_: JsonOption = False,  # noqa: ARG001 - it prints JSON either way
 ) -> None:
     """Print the version as JSON."""
-    print_version()
+    print_version(as_json=True)

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 from rich.panel import Panel
-from rich.table import Table
+from rich.status import Status
 from rich.text import Text
 
 from dueledger.dev.child_processes import (
@@ -23,7 +24,9 @@ from dueledger.dev.child_processes import (
     worker,
 )
 from dueledger.dev.insurer import HANDLERS, seed
+from dueledger.dev.servers import ServerWatch
 from dueledger.dev.supervisor import Supervisor
+from dueledger.ledger.errors import ConnectionLost, Unavailable
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, PlanProfile, open_connection
 from dueledger.ledger.store.clock import read_now, set_clock
@@ -33,10 +36,11 @@ from dueledger.ledger.visible_text import visible
 from dueledger.stack import (
     BOOTSTRAP_SERVERS_VARIABLE,
     DSN_VARIABLE,
-    Endpoints,
-    Provider,
-    open_stack,
+    require_embedded,
 )
+
+if TYPE_CHECKING:
+    from dueledger.stack.embedded import EmbeddedStack
 
 _STATUS_SECONDS: Final = 1.0
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan")
@@ -65,15 +69,16 @@ def run_dev(options: DevOptions, *, console: Console) -> None:
         line = visible(f"{monotonic() - began:6.1f} s  {message}")
         console.print(line, markup=False, soft_wrap=True)
 
+    require_embedded()
+    # Imported here: the embedded extra is no runtime dependency.
+    from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
+
     forget_kafka_security()
     console.print(Panel.fit("for development, not for production", title="dueledger dev"))
-    with open_stack(
-        Provider.EMBEDDED,
-        data_dir=options.data_dir,
-        keep=options.data_dir is not None,
-        progress=step,
-    ) as endpoints:
-        asyncio.run(_Session(endpoints, options, console, step=step).run())
+    with open_embedded(
+        data_dir=options.data_dir, keep=options.data_dir is not None, progress=step
+    ) as stack:
+        asyncio.run(_Session(stack, options, console, step=step).run())
         step("stopping the servers")
     kept = f"the data is kept in {options.data_dir}" if options.data_dir else "the data is deleted"
     step(f"stopped; {kept}")
@@ -84,44 +89,50 @@ class _Session:
 
     def __init__(
         self,
-        endpoints: Endpoints,
+        stack: "EmbeddedStack",
         options: DevOptions,
         console: Console,
         *,
         step: Callable[[str], None],
     ) -> None:
-        self._endpoints = endpoints
+        self._endpoints = stack.endpoints
         self._options = options
         self._console = console
         self._step = step
         self._colours: dict[str, str] = {}
+        self._servers = ServerWatch({"postgres": stack.postgres, "kafka": stack.kafka}, self._print)
         self._supervisor = Supervisor(
-            self._print, self._print, environment=process_environment(endpoints)
+            self._print, self._print, environment=process_environment(self._endpoints)
         )
 
     async def run(self) -> None:
         """Start everything, wait for a stop, stop everything."""
         stop = Stop()
         stop.on_signals()
-        async with open_connection(
-            self._endpoints.dsn, application_name="dueledger-dev", profile=PlanProfile.ANALYTIC
-        ) as connection:
-            try:
-                await self._run(connection, stop)
-            finally:
-                await self._supervisor.stop_all()
+        try:
+            async with self._connection() as connection:
+                seeded = await self._prepare(connection)
+            await self._start_processes(with_insurer=bool(seeded))
+            self._print_banner()
+            await self._watch(stop)
+            await self._drain()
+        finally:
+            await self._supervisor.stop_all()
 
-    async def _run(self, connection: Connection, stop: Stop) -> None:
+    def _connection(self) -> AbstractAsyncContextManager[Connection]:
+        return open_connection(
+            self._endpoints.dsn, application_name="dueledger-dev", profile=PlanProfile.ANALYTIC
+        )
+
+    async def _prepare(self, connection: Connection) -> int:
+        """Make the schema, set the clock, and seed items; return how many are new."""
         applied = await migrate(connection)
         self._step(f"schema: applied {', '.join(applied)}" if applied else "schema: up to date")
         await self._start_clock(connection)
         seeded = 0 if self._options.headless else await self._seed(connection)
         if seeded:
             self._step(f"insurer: {seeded} renewals are due within the next minute")
-        await self._start_processes(with_insurer=bool(seeded))
-        self._print_banner()
-        await self._watch(connection, stop)
-        await self._drain(connection)
+        return seeded
 
     async def _start_clock(self, connection: Connection) -> None:
         """Continue at the last session's business time. At normal speed no clock is set."""
@@ -141,45 +152,49 @@ class _Session:
             await self._supervisor.start(spec)
         self._step(f"processes: {', '.join(spec.name for spec in specs)}")
 
-    async def _watch(self, connection: Connection, stop: Stop) -> None:
-        """Update one status line until a stop is requested."""
-        if not self._console.is_terminal or self._options.headless:
-            await stop.wait()
-            return
-        with self._console.status("") as status:
+    async def _watch(self, stop: Stop) -> None:
+        """Look after the servers, and update one status line, until a stop is requested."""
+        shows = self._console.is_terminal and not self._options.headless
+        with self._console.status("") if shows else nullcontext() as status:
             while not await stop.wait(_STATUS_SECONDS):
+                await self._servers.check()
+                if status is not None:
+                    await self._update(status)
+
+    async def _update(self, status: Status) -> None:
+        with suppress(ConnectionLost, Unavailable):  # the next check says that the server ended
+            async with self._connection() as connection:
                 status.update(await _status_line(connection))
 
-    async def _drain(self, connection: Connection) -> None:
+    async def _drain(self) -> None:
         self._step("draining: the processes finish their items")
         killed = await self._supervisor.stop_all()
         if killed:
             self._step(f"killed, because they did not end: {', '.join(killed)}")
-        self._step(f"left: {await _status_line(connection)}")
-        if not await _is_real(connection):
-            await set_clock(connection, await read_now(connection), 0, database=True)
+        async with self._connection() as connection:
+            self._step(f"left: {await _status_line(connection)}")
+            if not await _is_real(connection):
+                await set_clock(connection, await read_now(connection), 0, database=True)
 
     def _print_banner(self) -> None:
+        """Print the addresses, each whole on a line of its own, so that a line can be copied."""
         endpoints, options = self._endpoints, self._options
         dsn = endpoints.dsn if options.show_secrets else endpoints.dsn_masked
-        rows = [
-            (
-                "Postgres",
-                dsn + ("" if options.show_secrets else "   (--show-secrets shows the password)"),
-            ),
-            ("Kafka", endpoints.bootstrap_servers),
-            (
-                "Data",
-                f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it",
-            ),
-            ("Try", f"export {DSN_VARIABLE}='{dsn}'"),
-            ("", f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'"),
-            *(("", command) for command in (_TRY_HEADLESS if options.headless else _TRY)),
-        ]
-        grid = Table.grid(padding=(0, 2))
-        for name, text in rows:
-            grid.add_row(name, Text(visible(text)))
-        self._console.print(Panel.fit(grid), soft_wrap=True)
+        hint = "" if options.show_secrets else "   (--show-secrets shows the password)"
+        data = f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it"
+        lines = (
+            "",
+            f"Postgres  {dsn}{hint}",
+            f"Kafka     {endpoints.bootstrap_servers}",
+            f"Data      {data}",
+            "Try:",
+            f"export {DSN_VARIABLE}='{dsn}'",
+            f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'",
+            *(_TRY_HEADLESS if options.headless else _TRY),
+            "",
+        )
+        for line in lines:
+            self._console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
     def _print(self, name: str, line: str) -> None:
         colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])

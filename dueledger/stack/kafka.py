@@ -165,6 +165,10 @@ class Kafka:
         """The file that the broker logs to."""
         return self._child.log
 
+    def log_tail(self) -> str:
+        """Return the last lines that the process wrote since it was started."""
+        return self._child.log_tail()
+
     @property
     def controller_port(self) -> int:
         """The port of a started broker's controller."""

@@ -117,6 +117,10 @@ class Postgres:
         """The file that the server logs to."""
         return self._child.log
 
+    def log_tail(self) -> str:
+        """Return the last lines that the process wrote since it was started."""
+        return self._child.log_tail()
+
     def start(self) -> None:
         """Start the server and return when it accepts connections; idempotent.
 

@@ -97,6 +97,11 @@ class KafkaSettings(BaseSettings):
         default=1, ge=1, le=10, description="replicas of a topic that is created"
     )
 
+    @property
+    def names_kafka(self) -> bool:
+        """Return whether Kafka's address was given: without Kafka it is the default."""
+        return "bootstrap_servers" in self.model_fields_set
+
     @field_validator("bootstrap_servers")
     @classmethod
     def _have_ports(cls, servers: str) -> str:

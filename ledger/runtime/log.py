@@ -17,6 +17,21 @@ from dueledger.ledger.visible_text import visible, visible_lines
 
 REPEAT_SECONDS: Final = 10.0
 TEMPLATES_MAX: Final = 1_000
+PASSING: Final = frozenset(
+    {
+        ("aiokafka.cluster", "Topic %s not found in cluster metadata"),
+        ("aiokafka.consumer.group_coordinator", "Group Coordinator Request failed: %s"),
+        (
+            "aiokafka.consumer.group_coordinator",
+            "Heartbeat failed for group %s because it is rebalancing",
+        ),
+        (
+            "aiokafka.consumer.group_coordinator",
+            "Marking the coordinator dead (node %s)for group %s.",
+        ),
+    }
+)
+"""What a healthy Kafka client logs in passing, while a topic or a group is made or changes."""
 
 _TRACEBACK: Final = "exception"  # the name under which structlog formats one
 
@@ -75,13 +90,15 @@ class RepeatFilter(logging.Filter):
     """Let one record in `REPEAT_SECONDS` pass for each logger and message template.
 
     A Kafka client whose broker is away logs more than a hundred lines a second. The next record
-    that passes says how many were withheld before it.
+    that passes says how many were withheld before it. Of what is `PASSING` none passes in the first
+    `REPEAT_SECONDS`, nor after so long without one.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._passed: dict[tuple[str, str], tuple[float, int]] = {}
+        self._last: dict[tuple[str, str], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is written. Counts a record that is withheld."""
@@ -89,6 +106,10 @@ class RepeatFilter(logging.Filter):
         if key not in self._passed and len(self._passed) >= TEMPLATES_MAX:
             self._passed.clear()  # messages without a template differ each time
         passed, withheld = self._passed.get(key, (float("-inf"), 0))
+        if key in PASSING:
+            if now - self._last.get(key, float("-inf")) >= REPEAT_SECONDS:
+                passed, withheld = now, 0
+            self._last[key] = now
         if now - passed < REPEAT_SECONDS:
             self._passed[key] = passed, withheld + 1
             return False

@@ -5,6 +5,7 @@ system and faults it in again page by page, and Python's collector visits all it
 and again to find cycles that do not exist. Measured on the hot processes: see docs/performance.md.
 """
 
+import atexit
 import ctypes
 import gc
 from typing import Final
@@ -25,6 +26,7 @@ def tune_memory() -> None:
     """
     gc.collect()
     gc.freeze()
+    atexit.register(gc.unfreeze)  # the interpreter's last collection frees what libraries count
     gc.set_threshold(*_COLLECT)
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):

@@ -94,7 +94,8 @@ def test_one_pass_of_sending_without_kafka_ends_where_there_is_nothing_to_send(
 
 def test_help_and_version_end_well_with_json(dueledger: Command) -> None:
     assert dueledger("items", "--json", "--help").code == 0
-    assert dueledger("version", "--json").document["version"]
+    version = dueledger("version", "--json").document["version"]
+    assert dueledger("--version").out == f"dueledger {version}\n"
 
 
 def test_a_missing_setting_is_named_by_its_variable(dueledger: Command) -> None:
@@ -247,6 +248,17 @@ def test_the_doctor_names_what_is_wrong_and_the_remedy(dueledger_on: Command) ->
     [failed] = [check for check in sick.document["checks"] if check["health"] == "fail"]
     assert failed["name"] == "kafka"
     assert failed["remedy"]
+
+
+def test_the_doctor_asks_for_kafka_only_where_its_address_is_set(
+    dueledger: Command, database: str
+) -> None:
+    ran = dueledger("doctor", "--json", DUELEDGER_DSN=database)
+    [kafka] = [check for check in ran.document["checks"] if check["name"] == "kafka"]
+    assert (kafka["health"], kafka["text"]) == (
+        "ok",
+        "not set: DUELEDGER_BOOTSTRAP_SERVERS names none",
+    )
 
 
 def test_findings_end_a_reconciliation_with_their_own_exit_code(

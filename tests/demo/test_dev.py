@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 
@@ -52,6 +53,52 @@ def test_what_the_banner_suggests_has_both_addresses(sessions: list[tuple[int, s
     for _, said in sessions:
         assert "export DUELEDGER_DSN=" in said
         assert "export DUELEDGER_BOOTSTRAP_SERVERS=" in said
+
+
+def test_what_the_banner_suggests_is_copied_as_it_is(sessions: list[tuple[int, str]]) -> None:
+    said = sessions[1][1].splitlines()
+    [dsn, servers] = (line for line in said if line.startswith("export "))
+    assert dsn.startswith("export DUELEDGER_DSN='postgresql://")
+    assert dsn.endswith("/postgres'")
+    assert servers.startswith("export DUELEDGER_BOOTSTRAP_SERVERS='127.0.0.1:")
+    assert servers.endswith("'")
+
+
+def test_no_library_complains_at_a_normal_start_or_end(sessions: list[tuple[int, str]]) -> None:
+    for _, said in sessions:
+        assert [
+            line for line in said.splitlines() if "aiokafka" in line or "nanobind" in line
+        ] == []
+
+
+def test_a_server_that_ends_is_named_and_started_again_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    with subprocess.Popen(
+        [sys.executable, "-m", "dueledger", "dev", "--keep", "--headless"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        kills = iter(("postgres", "java", "java"))
+        for line in process.stderr:
+            said.append(line)
+            if "dueledger why" in line or "postgres: ready" in line or "kafka: ready" in line:
+                began = any("dueledger why" in earlier for earlier in said)
+                name = next(kills, None) if began else None
+                if name is not None:
+                    _kill_server(process.pid, name)
+    text = "".join(said)
+    assert process.returncode == 3  # a dependency is unreachable
+    assert text.count("ended by itself; its last") == 3
+    assert text.count("is started again, once") == 2
+    assert "kafka ended again." in text
+
+
+def _kill_server(parent: int, name: str) -> None:
+    children = psutil.Process(parent).children()
+    [server] = (child for child in children if Path(child.exe()).name == name)
+    server.kill()
 
 
 def test_a_headless_session_suggests_no_policy_that_is_not_there(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Libraries cannot flood the log."""
 
 import logging
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,13 @@ from structlog.testing import capture_logs
 
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime import service
-from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, LogEvent, RepeatFilter
+from dueledger.ledger.runtime.log import (
+    PASSING,
+    REPEAT_SECONDS,
+    TEMPLATES_MAX,
+    LogEvent,
+    RepeatFilter,
+)
 from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.ledger.runtime.text_file import read_text
 
@@ -56,6 +63,31 @@ def test_what_is_remembered_is_bounded() -> None:
     passed = [repeats.filter(record(f"message {number}")) for number in range(TEMPLATES_MAX + 1)]
     assert all(passed)
     assert repeats.filter(record("message 0"))
+
+
+def test_what_a_client_says_in_passing_is_written_only_where_it_goes_on() -> None:
+    clock = Clock()
+    repeats = RepeatFilter(clock)
+
+    def missing() -> logging.LogRecord:
+        template = "Topic %s not found in cluster metadata"
+        return record(template, "due.A", logger="aiokafka.cluster")
+
+    assert not repeats.filter(missing())
+    clock.seconds += 60 * REPEAT_SECONDS
+    assert not repeats.filter(missing())
+    clock.seconds += REPEAT_SECONDS / 2
+    assert not repeats.filter(missing())
+    clock.seconds += REPEAT_SECONDS / 2
+    goes_on = missing()
+    assert repeats.filter(goes_on)
+    assert "(2 more like it were withheld)" in goes_on.getMessage()
+
+
+def test_what_passes_is_what_the_client_logs() -> None:
+    for logger, template in PASSING:
+        source = Path(import_module(logger).__file__ or "").read_text()
+        assert f'"{template}"' in source
 
 
 async def test_a_failed_tick_names_the_function_of_the_product_that_raised() -> None:

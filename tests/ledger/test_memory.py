@@ -34,3 +34,9 @@ def test_batches_use_the_memory_of_those_before_them() -> None:
     faults, frozen = measure("tune_memory()")
     assert faults < 500
     assert frozen > 5000
+
+
+def test_a_process_ends_without_a_word_of_the_libraries_that_it_used() -> None:
+    ends = "import duckdb; from dueledger.ledger.runtime.memory import tune_memory; tune_memory()"
+    ran = subprocess.run([sys.executable, "-c", ends], capture_output=True, check=True)  # noqa: S603
+    assert ran.stderr == b""
