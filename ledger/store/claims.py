@@ -357,19 +357,17 @@ async def reap_claims(
 ) -> ReapedClaims:
     """Close claims past their deadline; release or park items not started.
 
-    Of the `limit` that are oldest, those with these fences; by default all.
+    At most the `limit` that are oldest; with `fences`, of those claims alone.
     """
     none = ReapedClaims(0, 0, 0)
-    if not await connection.fetch(statement("lock_late_claims"), 1):  # usually, and it costs less
+    named = None if fences is None else list(fences)
+    # Usually there is none, and it costs less to ask.
+    if not await connection.fetch(statement("lock_late_claims"), 1, named):
         return none
 
     async def reap() -> ReapedClaims:
         async with connection.transaction():
-            late = [
-                row
-                for row in await connection.fetch(statement("lock_late_claims"), limit)
-                if fences is None or row["fence"] in fences
-            ]
+            late = await connection.fetch(statement("lock_late_claims"), limit, named)
             if not late:
                 return none
             claimed_ats = [row["claimed_at"] for row in late]
@@ -390,19 +388,16 @@ async def reap_runs(
 ) -> ReapedRuns:
     """Close runs past their lease; retry, release or park their open items.
 
-    Of the `limit` that are oldest, those with these numbers; by default all.
+    At most the `limit` that are oldest; with `run_nos`, of those runs alone.
     """
     none = ReapedRuns(0, 0, 0, 0)
+    named = None if run_nos is None else list(run_nos)
     if not await connection.fetchval(statement("has_lapsed_runs")):  # usually, and it costs less
         return none
 
     async def reap() -> ReapedRuns:
         async with connection.transaction():
-            lapsed = [
-                row
-                for row in await connection.fetch(statement("lock_lapsed_runs"), limit)
-                if run_nos is None or row["run_no"] in run_nos
-            ]
+            lapsed = await connection.fetch(statement("lock_lapsed_runs"), limit, named)
             if not lapsed:
                 return none
             started_ats = [row["started_at"] for row in lapsed]
@@ -410,6 +405,7 @@ async def reap_runs(
                 statement("reap_runs"),
                 [row["run_no"] for row in lapsed],
                 started_ats,
+                [row["lost_count"] for row in lapsed],
                 actor_no,
                 *first_and_last(started_ats),
                 *first_and_last(row["claimed_at"] for row in lapsed),

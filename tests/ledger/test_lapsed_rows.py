@@ -40,7 +40,7 @@ async def _started(ledger: Ledger, noon: datetime) -> None:
 async def _locked(connection: Connection, name: str) -> set[int]:
     """Return the fences or run numbers that a statement finds."""
     await connection.execute("set lock_timeout = '1s'")
-    return {row[0] for row in await connection.fetch(statement(name), 100)}
+    return {row[0] for row in await connection.fetch(statement(name), 100, None)}
 
 
 async def test_g9_only_open_claims_past_their_deadline_are_reaped(
@@ -111,6 +111,19 @@ async def test_g5_only_runs_past_their_lease_are_reaped_those_of_a_worker_togeth
         await rival.execute("select ledger.lock_rows('reap_runs', array[''])")
         assert await _locked(ledger.connection, "lock_lapsed_runs") == set()
     await rival.close()
+
+
+async def test_g9_of_named_claims_and_runs_the_oldest_are_found_however_many_others_are_older(
+    ledger: Ledger, noon: datetime
+) -> None:
+    await _started(ledger, noon)
+    for number in (101, 102, 103):
+        over = noon + timedelta(seconds=number - 200)
+        await copy_row(ledger, "claim", fence=number, deadline=over)
+        await copy_row(ledger, "run", run_no=number, worker_no=number, lease_until=over)
+    for name in ("lock_late_claims", "lock_lapsed_runs"):
+        named = await ledger.connection.fetch(statement(name), 1, [102, 103, 104])
+        assert [row[0] for row in named] == [102]
 
 
 async def test_g4_outcomes_reported_by_topic_lock_the_run_of_their_claim_alone(

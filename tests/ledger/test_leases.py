@@ -65,6 +65,22 @@ async def test_g5_batches_that_die_beside_each_other_come_back_smaller_than_each
     assert [row["batch_max"] for row in sizes] == [1]
 
 
+async def test_g5_items_of_a_run_released_by_its_number_are_judged_with_all_that_their_worker_lost(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(64)
+    fence = (await ledger.claim()).fence
+    starts = [await ledger.start(fence, *positions) for positions in ((1, 8), (9, 64))]
+    few, many = (start.run_no or 0 for start in starts)
+    await ledger.end_leases()
+    reaped = await reap_runs(ledger.connection, 100, ledger.worker_no, run_nos={few})
+
+    assert reaped.run_nos == {few}
+    rows = await ledger.connection.fetch("select distinct batch_max from ledger.pending")
+    assert [row["batch_max"] for row in rows] == [64 // 8]  # alone they would be suspects
+    assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).run_nos == {many}
+
+
 async def test_g9_a_suspect_that_dies_in_its_slot_is_parked_at_its_cap_of_attempts(
     ledger: Ledger,
 ) -> None:

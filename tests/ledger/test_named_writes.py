@@ -87,7 +87,7 @@ RUN_WRITES: Final[dict[str, Arguments]] = {
     ),
     "extend_leases": lambda n: (*n.started, n.ledger.worker_no, 600.0, *YEARS),
     "report_overruns": lambda n: (*n.started, [_bits("10")], n.ledger.worker_no, *YEARS),
-    "reap_runs": lambda n: (*n.started, n.ledger.worker_no, *YEARS, *YEARS),
+    "reap_runs": lambda n: (*n.started, [2], n.ledger.worker_no, *YEARS, *YEARS),
 }  # fmt: skip
 
 

@@ -136,7 +136,7 @@ async def test_g5_a_start_that_waits_for_a_claim_that_is_reaped_has_not_locked_i
             " where fence = $1",
             late.id.fence,
         )
-        rows = await ledger.connection.fetch(statement("lock_late_claims"), 10)
+        rows = await ledger.connection.fetch(statement("lock_late_claims"), 10, None)
         assert [row["fence"] for row in rows] == [late.id.fence]
         starting = asyncio.create_task(
             start_runs(

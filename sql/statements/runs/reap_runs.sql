@@ -3,30 +3,31 @@
 -- roles: reconciler, upkeep
 -- $1 run_nos bigint[]
 -- $2 started_ats timestamptz[]
--- $3 actor_no bigint
--- $4 first_started_at timestamptz
--- $5 last_started_at timestamptz
--- $6 first_claimed_at timestamptz
--- $7 last_claimed_at timestamptz
+-- $3 lost_counts bigint[]
+-- $4 actor_no bigint
+-- $5 first_started_at timestamptz
+-- $6 last_started_at timestamptz
+-- $7 first_claimed_at timestamptz
+-- $8 last_claimed_at timestamptz
 -- index: run_pkey, claim_pkey
 -- locks: none (its runs are locked by lock_lapsed_runs, in a statement before); silent_topic rows (topic ascending)
 with locked_default as (select from ledger.due_item_default),
 closed as (
   update ledger.run r
   set closed_at = ledger.now()
-  from unnest($1::bigint[], $2::timestamptz[]) l (run_no, started_at)
-  where r.run_no = l.run_no and r.started_at is not distinct from l.started_at and r.started_at between $4::timestamptz and $5::timestamptz
-    and r.claimed_at between $6::timestamptz and $7::timestamptz and r.closed_at is null
-  returning r.run_no, r.worker_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.ended, r.extended_at, r.isolated_in, r.overran,
-    r.run_until <= ledger.machine_now() as is_over
+  from unnest($1::bigint[], $2::timestamptz[], $3::bigint[]) l (run_no, started_at, lost_count)
+  where r.run_no = l.run_no and r.started_at is not distinct from l.started_at and r.started_at between $5::timestamptz and $6::timestamptz
+    and r.claimed_at between $7::timestamptz and $8::timestamptz and r.closed_at is null
+  returning r.run_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.ended, r.extended_at, r.isolated_in, r.overran,
+    r.run_until <= ledger.machine_now() as is_over, l.lost_count
 ),
 lost as materialized (
   select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, o.overran, c.isolated_in, k.batch_max,
     k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unreported,
-    case when k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
+    case when k.topic_actor_no is not null then 1 else c.lost_count end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence and k.claimed_at is not distinct from c.claimed_at
-    and k.claimed_at between $6::timestamptz and $7::timestamptz
+    and k.claimed_at between $7::timestamptz and $8::timestamptz
   cross join lateral unnest(
     k.item_no[c.from_position:c.to_position], k.effective_date[c.from_position:c.to_position],
     k.attempt[c.from_position:c.to_position], k.starts[c.from_position:c.to_position]
@@ -58,7 +59,7 @@ recorded as materialized (
       select l.*, not l.unreported and (l.overran or l.isolated_in is not distinct from 'slot' or l.topic_actor_no is not null) as blamed
       from lost l) l
   ) u
-  cross join lateral ledger.record_outcomes(u.outcomes, $3::bigint) r
+  cross join lateral ledger.record_outcomes(u.outcomes, $4::bigint) r
 ),
 silent as (
   insert into ledger.silent_topic (topic, topic_actor_no, since)
