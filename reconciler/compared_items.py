@@ -9,6 +9,14 @@ WHOLE_LEDGER: Final = "*"
 """In place of a tenant or kind: of none, or of all."""
 
 
+NOT_SAID: Final = -1
+"""In place of a term: its source does not say it."""
+OutsideTerms = tuple[int, int, int]
+"""What a population may say of an item's terms, or NOT_SAID: the digest of its payload
+(`terms.payload_digest`), `start_by` and `complete_by` (in microseconds since 2000)."""
+NOTHING_SAID: Final[OutsideTerms] = (NOT_SAID, NOT_SAID, NOT_SAID)
+
+
 class ExpectedItem(NamedTuple):
     """One item that the ledger should have.
 
@@ -22,6 +30,7 @@ class ExpectedItem(NamedTuple):
     event owes the item again if another withdrew it before. `terms_digest`: of what the item says
     beside its identity and due time (`item_terms.terms_digest`); None where its source does not.
     `is_asserted`: a population names it. `skipped_for`: why its schedule records it as skipped.
+    `outside_terms`: what a population says of its terms.
     """
 
     id: bytes
@@ -46,6 +55,7 @@ class ExpectedItem(NamedTuple):
     terms_digest: int | None = None
     is_asserted: bool = False
     skipped_for: str | None = None
+    outside_terms: OutsideTerms = NOTHING_SAID
 
 
 ID: Final = ExpectedItem._fields.index("id")
@@ -82,6 +92,7 @@ def expected_row(
     terms_digest: int | None = None,
     is_asserted: bool = False,
     skipped_for: str | None = None,
+    outside_terms: OutsideTerms = NOTHING_SAID,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
     return (
@@ -107,6 +118,7 @@ def expected_row(
         terms_digest,
         is_asserted,
         skipped_for,
+        outside_terms,
     )
 
 
@@ -115,7 +127,8 @@ class ActualItem(NamedTuple):
 
     `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason; no
     person is one whose name is not a person's. `is_repair`: an executed repair did so. `has_run`:
-    its ending names a run. `places`: in how many of `pending` and `review` it is.
+    its ending names a run. `places`: in how many of `pending` and `review` it is. `outside_terms`:
+    what a population may say of it; its payload is NOT_SAID where none of the pass says payloads.
     """
 
     effective_date: date
@@ -139,3 +152,4 @@ class ActualItem(NamedTuple):
     overlap: int | None
     tzdata: str | None
     places: int
+    outside_terms: OutsideTerms = NOTHING_SAID

@@ -304,12 +304,19 @@ def _read_population_values(row: _Row) -> None:
     row["effective_date"] = _date_of(row["effective_date"])
     if isinstance(ended := row.get("ended"), str):
         row["ended"] = _TRUTH.get(ended, ended)
-    due_at = row["due_at"]
-    if isinstance(due_at, str):
-        try:
-            row["due_at"] = datetime.fromisoformat(due_at)
-        except ValueError:
-            row["due_at"] = None
+    if isinstance(due_at := row["due_at"], str):
+        row["due_at"] = _instant_of_text(due_at)
+    for name in ("start_by", "complete_by"):
+        if isinstance(text := row.get(name), str):
+            row[name] = _instant_of_text(text) or text  # one that is none is not usable
+
+
+def _instant_of_text(text: str) -> datetime | None:
+    """Return the instant of a text, or None where it has none."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
 
 
 def _date_of(value: object) -> date | None:

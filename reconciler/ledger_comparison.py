@@ -79,7 +79,10 @@ class LedgerComparison:
         results = dict(cached)
         planned = await self._plan(connection, scope, marks, cached)
         keep = {each.window for each in planned if each.is_kept}
-        windows = read_ahead([each.window for each in planned], partial(read_columns, reader))
+        windows = read_ahead(
+            [each.window for each in planned],
+            partial(read_columns, reader, says_payloads=self._expectation.says_payloads),
+        )
         waiting = sorted(cached, key=_FROM_DAY, reverse=True)
         async with aclosing(windows):
             async for window, columns in windows:

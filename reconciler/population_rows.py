@@ -25,6 +25,8 @@ OPTIONAL_COLUMNS: Final = {
     "payload": (str, "text"),
     "partition_key": (str, "text"),
     "ended": (bool, "true or false"),
+    "start_by": (datetime, "a timestamp with time zone"),
+    "complete_by": (datetime, "a timestamp with time zone"),
 }
 _YEAR_MIN: Final = DUE_MIN.year
 _YEAR_MAX: Final = DUE_END.year - 1
@@ -75,17 +77,15 @@ def population_row(record: ReadRow, columns: AbstractSet[str]) -> PopulationRow 
             return f"{name} is {'null' if value is None else 'not text'}"
         texts[name] = value
     effective: Any = record["effective_date"]
-    due: Any = record["due_at"]
-    if isinstance(due, datetime) and due.year in _INFINITE_YEARS:
-        due = due.replace(tzinfo=UTC)  # it may have none
+    due: Any = _instant(record["due_at"])
     if not isinstance(effective, date) or isinstance(effective, datetime):
         return "effective_date is not a date"
-    if not isinstance(due, datetime) or due.tzinfo is None:
+    if not isinstance(due, datetime) or _has_no_zone(due):
         return "due_at is not a timestamp with time zone"
     optional: dict[str, Any] = {}
     for name, (type_, what) in OPTIONAL_COLUMNS.items():
-        value = record[name] if name in columns else None
-        if value is not None and not isinstance(value, type_):
+        value = _instant(record[name]) if name in columns else None
+        if value is not None and (not isinstance(value, type_) or _has_no_zone(value)):
             return f"{name} is not {what}"
         optional[name] = value
     identity = b""  # such a row fails the source
@@ -108,7 +108,21 @@ def population_row(record: ReadRow, columns: AbstractSet[str]) -> PopulationRow 
         optional["payload"],
         optional["partition_key"],
         bool(optional["ended"]),
+        optional["start_by"],
+        optional["complete_by"],
+        columns,
     )
+
+
+def _has_no_zone(value: object) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is None
+
+
+def _instant(value: object) -> object:
+    """Return the value; of an infinite instant, which may have no time zone, in UTC."""
+    if isinstance(value, datetime) and value.year in _INFINITE_YEARS:
+        return value.replace(tzinfo=UTC)
+    return value
 
 
 def impossible_reason(row: PopulationRow) -> str | None:
@@ -117,8 +131,8 @@ def impossible_reason(row: PopulationRow) -> str | None:
         reason = unusable
     elif not _YEAR_MIN <= row.effective_date.year <= _YEAR_MAX:
         reason = f"effective_date is outside {_YEAR_MIN} to {_YEAR_MAX}"
-    elif not _YEAR_MIN <= row.due_at.astimezone(UTC).year <= _YEAR_MAX:
-        reason = f"due_at is outside {_YEAR_MIN} to {_YEAR_MAX}"
+    elif name := _impossible_instant(row):
+        reason = f"{name} is outside {_YEAR_MIN} to {_YEAR_MAX}"
     elif not 0 < len(row.business_key) <= BUSINESS_KEY_CHARS_MAX:
         reason = f"business_key is empty, or longer than {BUSINESS_KEY_CHARS_MAX} characters"
     elif len(row.cycle) > CYCLE_CHARS_MAX:
@@ -130,6 +144,18 @@ def impossible_reason(row: PopulationRow) -> str | None:
     else:
         return None
     return f"{reason} in the row of {shown_value(row.business_key)}"
+
+
+def _impossible_instant(row: PopulationRow) -> str | None:
+    """Return the name of an instant that the ledger cannot have, or None."""
+    for name, instant in (
+        ("due_at", row.due_at),
+        ("start_by", row.start_by),
+        ("complete_by", row.complete_by),
+    ):
+        if instant is not None and not _YEAR_MIN <= instant.astimezone(UTC).year <= _YEAR_MAX:
+            return name
+    return None
 
 
 @lru_cache(maxsize=1024)

@@ -6,6 +6,7 @@ A source that cannot be read raises `SourceFailed`; a missing answer never means
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final, NamedTuple, Protocol
@@ -78,7 +79,8 @@ class SourceRead:
 class PopulationRow(NamedTuple):
     """One item that a domain says is owed; `ended`: it was, and is not owed any more.
 
-    A tuple: a frozen dataclass costs a microsecond more.
+    `says` are the columns that its source has: without `start_by`, that is not known; with it,
+    None is that there is none. A tuple: a frozen dataclass costs a microsecond more.
     """
 
     id: bytes
@@ -91,6 +93,9 @@ class PopulationRow(NamedTuple):
     payload: str | None = None
     partition_key: str | None = None
     ended: bool = False
+    start_by: datetime | None = None
+    complete_by: datetime | None = None
+    says: AbstractSet[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,11 @@ _Dates = tuple[date, date]
 class SqlPopulation:
     """A query on the domain's database.
 
-    Its rows give tenant, kind, business_key, cycle, effective_date (date), due_at (timestamptz),
-    for items that a repair may emit, payload (JSON as text) and partition_key, and ended, true for
-    an item that is not owed any more. Read once a
-    pass, through a cursor in a read-only transaction. With a `tenant`, each row is of it and of one
-    of the `kinds`, or the source fails.
+    Its rows give tenant, kind, business_key, cycle, effective_date (date) and due_at (timestamptz),
+    and may give payload (JSON as text), start_by and complete_by (timestamptz), which are compared
+    with those of the item, partition_key for items that a repair may emit, and ended, true for an
+    item that is not owed any more. Read once a pass, through a cursor in a read-only transaction.
+    With a `tenant`, each row is of it and of one of the `kinds`, or the source fails.
     """
 
     dsn: str = field(repr=False)

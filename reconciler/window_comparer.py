@@ -94,7 +94,9 @@ class WindowComparer:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
         judged.result.unowned_endings = candidates.unowned_endings
         for chunk in candidates.chunks():
-            outcomes = await read_outcomes(connection, chunk)
+            outcomes = await read_outcomes(
+                connection, chunk, says_payloads=expectation.says_payloads
+            )
             judged.expected.update(
                 (item.id, agreed_row(item, flows[item.flow_no].key))
                 for item in outcomes

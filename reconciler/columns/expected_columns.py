@@ -11,13 +11,14 @@ import numpy as np
 
 from dueledger.ledger.rules.event_issues import microseconds_of
 from dueledger.reconciler.columns.fixed_width import Column, Columns
-from dueledger.reconciler.compared_items import ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import NOT_SAID, ExpectedItem, KindKey
 
 ABSENT: Final = -1
 EPOCH_DAY: Final = date(2000, 1, 1).toordinal()
 EPOCH_MICROSECONDS: Final = microseconds_of(datetime(2000, 1, 1, tzinfo=UTC))
 
 _HALF: Final = 8
+_OUTSIDE_TERMS: Final = ("payload", "start_by", "complete_by")
 _FIELDS: Final = {name: place for place, name in enumerate(ExpectedItem._fields)}
 _SUBJECT: Final = slice(_FIELDS["tenant"], _FIELDS["business_key"] + 1)
 _KIND: Final = slice(_FIELDS["tenant"], _FIELDS["kind"] + 1)
@@ -44,6 +45,7 @@ def expected_columns(
     asserted = np.array(
         [digest is None for digest in fields[_FIELDS["terms_digest"]]], dtype=np.int64
     )
+    outside = np.array(fields[_FIELDS["outside_terms"]], dtype=np.int64).reshape(-1, 3)
     return {
         "high": halves[:, 0].astype(np.int64),
         "low": halves[:, 1].astype(np.int64),
@@ -53,6 +55,7 @@ def expected_columns(
         "terms": _numbers(fields[_FIELDS["terms_digest"]]),
         "definition": _numbers(fields[_FIELDS["definition_no"]]),
         "event": _numbers(fields[_FIELDS["reference"]]),
+        **{name: outside[:, place] for place, name in enumerate(_OUTSIDE_TERMS)},
         "is_asserted": asserted,
         "is_plain": plain.astype(np.int64),
     }
@@ -112,6 +115,7 @@ class PlainWindow:
             **{name: columns[name] for name in ("definition", "event")},
             "day": self.days - EPOCH_DAY,
             "kind": kind_of[places] if count else self.days,
+            **dict.fromkeys(_OUTSIDE_TERMS, np.full(count, NOT_SAID, dtype=np.int64)),
             "is_asserted": np.zeros(count, dtype=np.int64),
             "is_plain": is_plain,
         }

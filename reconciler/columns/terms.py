@@ -8,6 +8,7 @@ import struct
 from typing import Final
 
 import numpy as np
+import orjson
 
 from dueledger.reconciler.columns.fixed_width import Column
 
@@ -20,6 +21,22 @@ _MASK: Final = 2**64 - 1
 _FACTOR: Final = 0x9E37_79B9_7F4A_7C15
 _SHIFT: Final = 29
 _DOUBLE: Final = struct.Struct(">d")
+
+
+def payload_digest(payload: bytes) -> int:
+    """Return a digest of what a payload says, however its text is written.
+
+    What is no JSON here, as texts that are too deep, is digested as it is written.
+    """
+    try:
+        return hash(orjson.dumps(orjson.loads(payload), option=orjson.OPT_SORT_KEYS))
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return hash(payload)
+
+
+def payload_of_terms(terms: bytes) -> bytes:
+    """Return the payload of a text of terms: it is the last of them."""
+    return terms.rpartition(SEPARATOR.encode())[2]
 
 
 def double_bits(number: float) -> int:

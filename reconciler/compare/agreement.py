@@ -13,7 +13,13 @@ from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.schedule.resolution import SkipReason
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.actors import ActorKind
-from dueledger.reconciler.compared_items import ASSERTED, LATER, ActualItem, ExpectedItem
+from dueledger.reconciler.compared_items import (
+    ASSERTED,
+    LATER,
+    NOT_SAID,
+    ActualItem,
+    ExpectedItem,
+)
 
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
@@ -36,6 +42,7 @@ _DUE: Final = ExpectedItem._fields.index("due_microseconds")
 _LIVE: Final = ExpectedItem._fields.index("is_live")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _TERMS: Final = ExpectedItem._fields.index("terms_digest")
+_OUTSIDE_TERMS: Final = ExpectedItem._fields.index("outside_terms")
 
 
 class Excuse(Enum):
@@ -117,13 +124,19 @@ def _is_skipped_by_rule(
     return item.ended_for is not None and item.ended_for == own.skipped_for
 
 
+def says_terms(row: tuple[Any, ...]) -> bool:
+    """Return whether a source says the terms of an item; a population, its payload and SLA."""
+    return row[_TERMS] is not None or NOT_SAID not in row[_OUTSIDE_TERMS]
+
+
 def agrees(item: ActualItem, row: tuple[Any, ...]) -> bool:
     """Return whether an item says what its source does. Of an issue, its own version speaks."""
     due = microseconds_of(item.due_at)
     if due == row[_DUE] and row[_TERMS] == item.terms_digest:
         return (item.definition_no, item.event_no) == (row[_DEFINITION], row[_REFERENCE])
     if row[_TERMS] is None:
-        return due == row[_DUE]
+        terms = zip(row[_OUTSIDE_TERMS], item.outside_terms, strict=True)
+        return due == row[_DUE] and all(said in (NOT_SAID, own) for said, own in terms)
     return any(
         each[_DEFINITION] == item.definition_no
         and each[_DUE] == due

@@ -19,6 +19,7 @@ from dueledger.reconciler.compare.agreement import (
     Excuse,
     agrees,
     find_excuse,
+    says_terms,
 )
 from dueledger.reconciler.compared_items import (
     ASSERTED,
@@ -34,7 +35,6 @@ _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _LIVE: Final = ExpectedItem._fields.index("is_live")
 _MOMENT: Final = ExpectedItem._fields.index("moment")
-_TERMS: Final = ExpectedItem._fields.index("terms_digest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class WindowComparison:
         is_excused = self._judge_ending(item, row, flow)
         if row is not None:
             tally.expected += 1
-            tally.untermed += row[_TERMS] is None
+            tally.untermed += not says_terms(row)
             self._judge(item, row)
             if flow.is_single and item.event not in EXPLAINING:
                 self._note_owed(item, row)

@@ -22,6 +22,7 @@ from dueledger.reconciler.expect.expected_rows import (
     event_rows,
     occurrence_row,
 )
+from dueledger.reconciler.expect.item_terms import outside_terms
 from dueledger.reconciler.expect.plain_events import PlainRules, read_inbox_page
 from dueledger.reconciler.expect.plain_schedules import PlainSchedule, put_plain_schedules
 from dueledger.reconciler.expect.schedules import expected_drafts, schedule_drafts, within
@@ -219,9 +220,11 @@ async def _put_population(
     read, spool = expectation.reads[place], expectation.spool
     savepoint = spool.savepoint()
     kinds: set[KindKey] = set()
+    says_payloads = False
     try:
         async for rows in population.read(read.extract):
             kinds |= {(row.tenant, row.kind) for row in rows}
+            says_payloads |= any(row.payload is not None for row in rows)
             for row in rows:
                 _put_population_row(spool, row, place)
     except SourceFailed as failure:
@@ -233,6 +236,7 @@ async def _put_population(
     if read.failure:
         spool.roll_back(savepoint)
     else:
+        expectation.says_payloads |= says_payloads
         expectation.single |= kinds
         if population.complete:
             expectation.complete |= kinds
@@ -256,6 +260,7 @@ def _put_population_row(spool: Spool, row: PopulationRow, place: int) -> None:
             payload=row.payload,
             partition_key=row.partition_key,
             is_asserted=True,
+            outside_terms=outside_terms(row),
         ),
         payload_chars=len(row.payload or ""),
     )

@@ -68,7 +68,7 @@ _LIVE: Final = ExpectedItem._fields.index("is_live")
 class Expectation:
     """Everything expected, by effective date: `plain` rows, and all others in the `spool`.
 
-    `reads` are its sources, by index.
+    `reads` are its sources, by index. `says_payloads`: a population says payloads of items.
     """
 
     versions: list[DefinitionSpan]
@@ -86,6 +86,7 @@ class Expectation:
     triggered: set[int] = field(default_factory=set[int])
     missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
+    says_payloads: bool = False
     _names: dict[int, str] = field(init=False)
     _keys: dict[int, KindKey] = field(init=False)
 

@@ -1,6 +1,6 @@
 """The terms of a missing item, kept as JSON until a repair emits it."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
@@ -14,8 +14,10 @@ from dueledger.reconciler.columns.terms import (
     SEPARATOR,
     double_bits,
     mixed,
+    payload_digest,
 )
-from dueledger.reconciler.compared_items import ExpectedItem
+from dueledger.reconciler.compared_items import NOT_SAID, ExpectedItem, OutsideTerms
+from dueledger.reconciler.sources import PopulationRow
 
 _NOTHING: Final = "{}"
 _POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -73,6 +75,22 @@ def postgres_microseconds(instant: datetime | None) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
+def instant_of_postgres(microseconds: int) -> datetime | None:
+    """Return an instant as PostgreSQL stores it; None where there is none, or it is not said."""
+    if microseconds in {NO_INSTANT, NOT_SAID}:
+        return None
+    return _POSTGRES_EPOCH + timedelta(microseconds=microseconds)
+
+
+def outside_terms(row: PopulationRow) -> OutsideTerms:
+    """Return what a row of a population says of the terms of its item."""
+    return (
+        NOT_SAID if row.payload is None else payload_digest(row.payload.encode()),
+        postgres_microseconds(row.start_by) if "start_by" in row.says else NOT_SAID,
+        postgres_microseconds(row.complete_by) if "complete_by" in row.says else NOT_SAID,
+    )
+
+
 @lru_cache(maxsize=4_096)
 def stored_labels(labels: str) -> str:
     """Return labels, an object of texts, as PostgreSQL prints them: the shortest names first."""
@@ -126,6 +144,7 @@ def terms_of_draft(
 
 def terms_of_population(expected: ExpectedItem) -> str:
     """Return the terms of an item that a population names."""
+    _, start_by, complete_by = expected.outside_terms
     draft = ItemDraft(
         tenant=expected.tenant,
         kind=expected.kind,
@@ -135,6 +154,8 @@ def terms_of_population(expected: ExpectedItem) -> str:
         due_at=instant_of(expected.due_microseconds),
         payload=expected.payload or _NOTHING,
         partition_key=expected.partition_key,
+        start_by=instant_of_postgres(start_by),
+        complete_by=instant_of_postgres(complete_by),
     )
     return terms_of_draft(draft, None, None)
 

@@ -11,8 +11,14 @@ from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compare.comparison import DifferingItem, FlowRules
+from dueledger.reconciler.compared_items import NOT_SAID, ExpectedItem
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.expect.item_terms import instant_of, stored_labels, stored_overlap
+from dueledger.reconciler.expect.item_terms import (
+    instant_of,
+    instant_of_postgres,
+    stored_labels,
+    stored_overlap,
+)
 from dueledger.reconciler.find import item_findings
 from dueledger.reconciler.find.findings import Finding
 
@@ -73,8 +79,7 @@ def _difference(
             expected = differing.expected
             owner: Terms = {"definition": expected.definition_no, "event": expected.reference}
             return FindingType.WRONG_TERMS, owner, named
-        due_at = instant_of(differing.expected.due_microseconds)
-        candidates: list[Terms] = [{"due_at": due_at}]
+        candidates: list[Terms] = [_terms_of_population(differing.expected)]
     elif not drafts:
         return FindingType.WRONG_TERMS, dict.fromkeys(named), named
     else:
@@ -115,6 +120,18 @@ def _terms_of_row(row: Record) -> Terms:
     names = ("due_at", "start_by", "complete_by", "smear_seconds", "partition_key", "labels")
     names += ("nominal", "zone", "decision", "lane", "overlap", "payload")
     return {name: row[name] for name in names}
+
+
+def _terms_of_population(expected: ExpectedItem) -> Terms:
+    """Return what a population says: its due time, and of payload and SLA what it gives."""
+    payload, start_by, complete_by = expected.outside_terms
+    said: Terms = {"due_at": instant_of(expected.due_microseconds)}
+    if payload != NOT_SAID:
+        said["payload"] = expected.payload
+    for name, instant in (("start_by", start_by), ("complete_by", complete_by)):
+        if instant != NOT_SAID:
+            said[name] = instant_of_postgres(instant)
+    return said
 
 
 def _terms_of_draft(draft: ItemDraft) -> Terms:

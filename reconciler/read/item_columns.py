@@ -2,9 +2,12 @@
 
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.columns.fixed_width import Columns, RowLayout
-from dueledger.reconciler.columns.terms import all_mixed
+from dueledger.reconciler.columns.terms import all_mixed, payload_digest, payload_of_terms
+from dueledger.reconciler.compared_items import NOT_SAID
 from dueledger.reconciler.windows import DateRange
 
 _ITEM: Final = RowLayout(
@@ -33,12 +36,21 @@ class WindowColumns(NamedTuple):
     endings: Columns
 
 
-async def read_columns(connection: Connection, window: DateRange) -> WindowColumns:
-    """Read a window. An item that ends in between seems to have no state: it is read again."""
+async def read_columns(
+    connection: Connection, window: DateRange, *, says_payloads: bool
+) -> WindowColumns:
+    """Read a window. An item that ends in between seems to have no state: it is read again.
+
+    `says_payloads`: a source says payloads alone, so they are digested alone, too.
+    """
     dates = (window.from_date, window.to_date)
-    items = _ITEM.read(await reconciled_rows.copy_item_columns(connection, *dates))
-    start_by, smear = items.pop("start_by"), items.pop("smear")
-    items["terms"] = all_mixed(items["terms"], start_by, items["complete_by"], smear)
+    copied = await reconciled_rows.copy_item_columns(connection, *dates)
+    items, terms = _ITEM.read_texts(copied)
+    digests = np.array(list(map(hash, terms)), dtype=np.int64)
+    items["terms"] = all_mixed(digests, items["start_by"], items["complete_by"], items.pop("smear"))
+    items["payload"] = np.full(len(terms), NOT_SAID, dtype=np.int64)
+    if says_payloads:
+        items["payload"][:] = [payload_digest(payload_of_terms(text)) for text in terms]
     return WindowColumns(
         items, _ENDING.read(await reconciled_rows.copy_ending_columns(connection, *dates))
     )

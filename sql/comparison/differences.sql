@@ -3,9 +3,11 @@
 -- days are numbers of one calendar; what is absent is -9223372036854775808 (an instant) or -1 (a number). The two halves of an
 -- item's id are high and low.
 --
--- expected: high, low, day, kind, due, terms, definition, event, is_asserted (1: a source outside the ledger names it, which has
---           no terms), is_plain (0: what is owed depends on more than this row). One row for each source that names the item.
--- item:     high, low, day, item_no, flow, due, complete_by, emitted, definition, event, key, terms, is_named (1: its id is its row's)
+-- expected: high, low, day, kind, due, terms, definition, event, payload, start_by, complete_by (what a source outside the ledger
+--           says of these alone; -1: it does not), is_asserted (1: such a source names it), is_plain (0: what is owed depends on
+--           more than this row). One row for each source that names the item.
+-- item:     high, low, day, item_no, flow, due, start_by, complete_by, emitted, definition, event, key, terms, payload,
+--           is_named (1: its id is its row's)
 -- ending:   day, item_no, event, ended_at
 -- place:    item_no: once for each place where an item is that has not ended
 -- flow:     flow, kind, grace (microseconds), is_single (1: a source owes one item for a key and day), needs_evidence
@@ -24,7 +26,8 @@ with
       max(case when is_asserted = 0 then due end) as named_due, max(due) as due,
       max(case when is_asserted = 0 then terms end) as terms,
       max(case when is_asserted = 0 then definition end) as definition,
-      max(case when is_asserted = 0 then event end) as event
+      max(case when is_asserted = 0 then event end) as event,
+      max(payload) as payload, max(start_by) as start_by, max(complete_by) as complete_by
     from expected
     group by high, low
   ),
@@ -42,13 +45,14 @@ with
     select coalesce(x.high, i.high) as high, coalesce(x.low, i.low) as low, coalesce(i.day, x.day) as day, i.item_no, i.flow,
       i.key, i.due, x.high as owed_high, x.naming, x.is_plain, coalesce(x.named_due, x.due) as owed_due, x.day as owed_day,
       x.kind as owed_kind, x.terms as owed_terms, x.definition as owed_definition, x.event as owed_event, i.terms, i.definition,
-      i.event, i.emitted, i.complete_by, i.is_named
+      i.event, i.emitted, i.start_by, i.complete_by, i.payload, i.is_named, x.payload as owed_payload, x.start_by as owed_start_by,
+      x.complete_by as owed_complete_by
     from owed x
     full outer join item i on i.high = x.high and i.low = x.low
   )
 select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow, -1) as flow, coalesce(p.key, 0) as key,
   coalesce(p.due, p.owed_due) as due, case when p.owed_high is null then 0 else 1 end as is_owed,
-  case when p.naming > 0 then 1 else 0 end as has_terms, coalesce(e.event, 0) as ending,
+  case when p.naming > 0 or (p.owed_payload <> -1 and p.owed_start_by <> -1 and p.owed_complete_by <> -1) then 1 else 0 end as has_terms, coalesce(e.event, 0) as ending,
   coalesce(e.ended_at, -1) as ended,
   case when p.item_no is null then 1 + case when p.is_plain = 0 or p.naming > 1 then 32 else 0 end
   else
@@ -57,7 +61,13 @@ select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow
         case when p.is_named = 0 or p.owed_day <> p.day or p.owed_kind <> f.kind then 4 else 0 end
         + case when p.owed_due <> p.due then 8 else 0 end
         + case
-            when p.naming = 0 then 0
+            when p.naming = 0 then
+              case
+                when p.owed_payload <> -1 and p.owed_payload <> p.payload then 16
+                when p.owed_start_by <> -1 and p.owed_start_by <> p.start_by then 16
+                when p.owed_complete_by <> -1 and p.owed_complete_by <> p.complete_by then 16
+                else 0
+              end
             when p.owed_terms <> p.terms or p.owed_definition <> p.definition or p.owed_event <> p.event then 16
             else 0
           end

@@ -18,8 +18,10 @@ from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy
 from dueledger.reconciler.columns.terms import NO_INSTANT, all_mixed, double_bits, mixed
 
 TABLES = {
-    "expected": "high low day kind due terms definition event is_asserted is_plain",
-    "item": "high low day item_no flow due complete_by emitted definition event key terms is_named",
+    "expected": "high low day kind due terms definition event payload start_by complete_by"
+    " is_asserted is_plain",
+    "item": "high low day item_no flow due start_by complete_by emitted definition event key terms"
+    " payload is_named",
     "ending": "day item_no event ended_at",
     "place": "item_no",
     "flow": "flow kind grace is_single needs_evidence",
@@ -47,9 +49,14 @@ def right_rows(count: int) -> Rows:
         due = 100 + n % 50 if ended else 2_000 + n
         identity = {"high": n % 5 - 2, "low": n * 7_919 - 10_000, "day": n % 30}
         terms = {"due": due, "terms": n * 31, "definition": n % 3, "event": -1}
-        rows["expected"].append({**identity, **terms, "kind": 1, "is_asserted": 0, "is_plain": 1})
-        place = {"item_no": n, "flow": 7, "key": n % 11}
-        times = {"complete_by": ABSENT, "emitted": 10}
+        outside = {"payload": -1, "start_by": -1, "complete_by": -1, "is_asserted": 0}
+        if n % 3 == 0:  # a population alone names it
+            outside = {"payload": n, "start_by": ABSENT, "complete_by": 9_000, "is_asserted": 1}
+            terms |= {"definition": -1}
+        own = {"kind": 1, "is_plain": 1}
+        rows["expected"].append({**identity, **terms, **outside, **own})
+        place = {"item_no": n, "flow": 7, "key": n % 11, "payload": n, "start_by": ABSENT}
+        times = {"complete_by": ABSENT if n % 3 else 9_000, "emitted": 10}
         rows["item"].append({**identity, **terms, **place, **times, "is_named": 1})
         if ended:
             rows["ending"].append({"day": n % 30, "item_no": n, "event": 5, "ended_at": due + 5})
@@ -146,6 +153,18 @@ def reword(rows: Rows) -> None:
     rows["item"][1]["terms"] += 1
 
 
+def say_otherwise(rows: Rows) -> None:
+    rows["item"][3]["payload"] += 1
+
+
+def start_later(rows: Rows) -> None:
+    rows["item"][3]["start_by"] = 8_000
+
+
+def promise_less(rows: Rows) -> None:
+    rows["expected"][3]["complete_by"] = ABSENT
+
+
 def withdraw(rows: Rows) -> None:
     rows["expected"][1]["is_plain"] = 0
 
@@ -189,10 +208,16 @@ EDITS = [
 ]
 
 
+EDITS_AND_DIFFERENCES = [
+    *zip(EDITS, DIFFERENCES, strict=True),
+    *((edit, 16) for edit in (say_otherwise, start_later, promise_less)),
+]
+
+
 @pytest.mark.parametrize(
     ("edit", "difference"),
-    [*zip(EDITS, DIFFERENCES, strict=True)],
-    ids=[edit.__name__ for edit in EDITS],
+    EDITS_AND_DIFFERENCES,
+    ids=[edit.__name__ for edit, _ in EDITS_AND_DIFFERENCES],
 )
 def test_an_edit_gives_the_difference_that_its_number_names(
     engine: duckdb.DuckDBPyConnection,

@@ -1,9 +1,11 @@
 """Evidence outside the ledger, and sources that cannot be read."""
 
+import csv
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any, Final
 from uuid import UUID
 
 import asyncpg
@@ -19,6 +21,7 @@ from dueledger.reconciler import (
     SqlEvidence,
     SqlPopulation,
 )
+from dueledger.reconciler.csv_sources import CsvPopulation
 from dueledger.reconciler.repair.command_publisher import RepairCommand
 
 from .conftest import NOON, mend, resolutions
@@ -58,6 +61,101 @@ async def test_g11_an_item_that_the_domain_ended_is_withdrawn(
     assert await mend(reconciler) == 1
 
     assert (await reconciler.run_pass()).found == {}
+
+
+ALL_TERMS: Final = (
+    "select tenant, kind, business_key, cycle, effective_date, due_at, payload::jsonb::text as"
+    " payload, due_at + interval '1 h' as start_by, due_at + interval '2 h' as complete_by"
+    " from policy_due"
+)
+"""The texts of its payloads are not those of the ledger's."""
+TERMS_EDITS: Final = (
+    "payload = '{\"premium\":0}'",
+    "start_by = null",
+    "start_by = start_by + interval '1 microsecond'",
+    "complete_by = null",
+    "complete_by = complete_by - interval '1 h'",
+)
+
+
+async def export(domain: asyncpg.Connection, query: str, file: Path) -> None:
+    """Write the rows of a population to a file, with instants in ISO 8601."""
+    rows = await domain.fetch(query)
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(rows[0].keys())
+        writer.writerows(
+            [value.isoformat() if isinstance(value, date) else value for value in row.values()]
+            for row in rows
+        )
+
+
+@pytest.mark.parametrize("origin", ["sql", "csv"])
+async def test_g11_payload_and_sla_of_an_item_are_compared_where_a_population_says_them(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    domain: asyncpg.Connection,
+    policies: SqlPopulation,
+    kind: str,
+    actor_no: int,
+    tmp_path: Path,
+    *,
+    origin: str,
+) -> None:
+    at = NOON + timedelta(hours=1)
+    drafts = make_drafts(8, due_at=at, payload='{"premium":1,"a":[1.5,"ü"]}')
+    await owe(drafts)
+    sla = {"start_by": at + timedelta(hours=1), "complete_by": at + timedelta(hours=2)}
+    await emit_items(frozen, [replace(draft, **sla) for draft in drafts[:7]], actor_no=actor_no)
+    population: SqlPopulation | CsvPopulation = replace(policies, query=ALL_TERMS)
+    if origin == "csv":
+        file = tmp_path / "policies.csv"
+        await export(domain, ALL_TERMS, file)
+        population = CsvPopulation(file, "policies", "acme", frozenset({kind}), complete=True)
+    reconciler = make_reconciler(ReconcilerSources((population,)))
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 1}
+    assert await mend(reconciler) == 1  # with the SLA that it says
+    assert (await reconciler.run_pass()).found == {}
+    (row,) = (await reconciler.report()).accounting
+    assert (row.checks.terms, row.untermed) == (True, 0)
+
+    await frozen.execute("set session_replication_role = replica")
+    for draft, edit in zip(drafts, TERMS_EDITS, strict=False):
+        await frozen.execute(f"update ledger.due_item set {edit} where id = $1", draft.id)  # noqa: S608 - of the test
+    await reconciler.run_pass()
+
+    rows = await findings.list_findings(frozen)
+    assert {(row["type"], row["item_id"], *row["expected"]) for row in rows} == {
+        (FindingType.WRONG_TERMS, draft.id, edit.partition(" ")[0])
+        for draft, edit in zip(drafts, TERMS_EDITS, strict=False)
+    }
+
+
+async def test_g11_of_terms_that_a_population_does_not_say_the_report_says_not_checked(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(4, due_at=NOON + timedelta(hours=1))
+    await owe(drafts)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await frozen.execute("set session_replication_role = replica")
+    await frozen.execute("update ledger.due_item set complete_by = due_at, start_by = due_at")
+
+    for left_out in ("payload", "start_by", "complete_by"):
+        columns = {"payload": "payload", "start_by": "due_at", "complete_by": "due_at"}
+        columns.pop(left_out)
+        said = ", ".join(f"{value} as {name}" for name, value in columns.items())
+        query = f"select tenant, kind, business_key, cycle, effective_date, due_at, {said} from policy_due"  # noqa: E501, S608 - of the test
+        reconciler = make_reconciler(ReconcilerSources((replace(policies, query=query),)))
+        assert (await reconciler.run_pass()).found == {}
+        (row,) = (await reconciler.report()).accounting
+        assert (row.checks.terms, row.untermed) == (False, 4)
 
 
 async def test_g11_a_completed_item_without_evidence_is_escalated_and_closes_when_booked(
