@@ -9,11 +9,13 @@ from dueledger.allocator.publish import Publisher, PublisherOptions
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.ledger.store.actors import ActorKind, incarnation
 from dueledger.ledger.store.cells import lift_sequences
+from dueledger.ledger.store.processes import ProcessRole
 
 _CONNECTIONS_MAX = 8
 
@@ -29,14 +31,18 @@ async def open_allocator(
     """
     client_arguments(settings)
     name = incarnation(ActorKind.ALLOCATOR)
-    async with open_pool(
-        settings.dsn.get_secret_value(),
-        application_name=name,
-        size_max=_CONNECTIONS_MAX,
-        roles=("allocator", "upkeep"),
-        before_use=lift_sequences,
-    ) as pool:
-        allocator_no = await register_process(pool, name, ActorKind.ALLOCATOR)
+    dsn = settings.dsn.get_secret_value()
+    async with (
+        open_pool(
+            dsn,
+            application_name=name,
+            size_max=_CONNECTIONS_MAX,
+            roles=("allocator", "upkeep"),
+            before_use=lift_sequences,
+        ) as pool,
+        open_presence(dsn, name, ProcessRole.ALLOCATOR) as presence,
+    ):
+        allocator_no = presence.process_no
         publishers = {load: Publisher(_options(settings, name), stop=stop) for load in FlowLoad}
         allocator = Allocator(
             pool, publishers, settings, allocator_no=allocator_no, stop=stop, signals=signals

@@ -1,6 +1,7 @@
 """Checks of an installation: each is ok, warn or fail, with what to do."""
 
 import platform
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,6 +19,7 @@ from dueledger.ledger.store import STATEMENT_REFUSED, Connection, is_lost, open_
 from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
 from dueledger.ledger.store.partitions import read_default_partition
+from dueledger.ledger.store.processes import ProcessStatus, list_processes
 from dueledger.ledger.store.server_version import SUPPORTED, read_server_version
 from dueledger.ledger.store.topic_partitions import list_stalled_partitions
 
@@ -27,6 +29,7 @@ _XMIN_WARN: Final = (
 )
 _COUNTED_MAX: Final = 1_000_000
 _SHOWN_MAX: Final = 6
+_PROCESSES_MAX: Final = 1_000
 
 _STRIPE_WARN: Final = 0.8
 _AHEAD_WARN_SECONDS: Final = 60.0  # a burst beyond the clock's rate is soon behind it again
@@ -199,6 +202,28 @@ async def _workers(connection: Connection) -> DoctorCheck:
     return DoctorCheck("workers", Health.OK, "no partition is stalled")
 
 
+async def _processes(connection: Connection) -> DoctorCheck:
+    if await connection.fetchval("select to_regclass('ledger.process')") is None:
+        return DoctorCheck("processes", Health.FAIL, "none", "run `dueledger migrate`")
+    processes = await list_processes(connection, _PROCESSES_MAX)
+    live = Counter(row.role.label for row in processes if row.status is ProcessStatus.LIVE)
+    lives = ", ".join(f"{count} {role}" for role, count in live.items()) or "none"
+    lost = [row for row in processes if row.status is not ProcessStatus.LIVE]
+    if lost:
+        named = ", ".join(
+            f"{row.name} ({row.status}) since {row.seen_at:%Y-%m-%d %H:%M:%S}Z"
+            for row in lost[:_SHOWN_MAX]
+        )
+        return DoctorCheck(
+            "processes",
+            Health.WARN,
+            f"live: {lives}; not live, and not stopped: {named}"
+            + (", …" if len(lost) > _SHOWN_MAX else ""),
+            "gone: killed or cut off, start it again; silent: see whether it is stopped or hangs",
+        )
+    return DoctorCheck("processes", Health.OK, f"live: {lives}")
+
+
 _OF_THE_LEDGER: Final = (
     _postgres,
     _schema,
@@ -206,6 +231,7 @@ _OF_THE_LEDGER: Final = (
     _snapshots,
     _partitions,
     _sequences,
+    _processes,
     _workers,
 )
 

@@ -158,10 +158,24 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
     if available_at > now:
         return _explain_delay(item, available_at, now, snoozed=blockers.get("snoozed", True))
     held_back = _explain_limits(item, blockers) if blockers else None
-    return held_back or Explanation(
-        "NOT_CLAIMED",
-        f"It is due since {_at(item['due_at'])}, and no allocator has claimed it.",
-        "Check that an allocator runs: `dueledger allocate`.",
+    return held_back or _explain_unclaimed(item, blockers)
+
+
+def _explain_unclaimed(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation:
+    is_direct = blockers.get("dispatch") == "direct"
+    claimer = "worker in direct mode" if is_direct else "allocator"
+    command = "dueledger work --direct module:handlers" if is_direct else "dueledger allocate"
+    due = f"It is due since {_at(item['due_at'])}"
+    if blockers.get("claimers"):
+        return Explanation(
+            "NOT_CLAIMED",
+            f"{due}, and no {claimer} has claimed it; {blockers['claimers']} of them live.",
+            "Look in their logs for `tick.failed` and `claim.refused`.",
+        )
+    seen_at = blockers.get("claimer_seen_at")
+    last = f"the last one was seen at {_at(seen_at)}" if seen_at else "none was seen in a week"
+    return Explanation(
+        "NO_CLAIMER", f"{due}, and no {claimer} runs: {last}.", f"Start one: `{command}`."
     )
 
 

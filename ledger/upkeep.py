@@ -26,6 +26,7 @@ from dueledger.ledger.store.flow_limits import flag_streaks, prune_outcomes, upd
 from dueledger.ledger.store.flows import reapply_pauses
 from dueledger.ledger.store.held_keys import free_ended_keys, release_keys
 from dueledger.ledger.store.partitions import make_partitions, split_default_partition
+from dueledger.ledger.store.processes import prune_processes
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
 
@@ -34,6 +35,7 @@ SPLIT_DOUBLINGS_MAX: Final = 6
 """While a transaction holds the default partition, the time between tries grows to a minute."""
 PRUNE_SECONDS: Final = 600.0
 EVENT_KEYS_MAX: Final = 5000
+PROCESSES_MAX: Final = 1000
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
 HELD_KEYS_MAX: Final = 500
@@ -166,6 +168,7 @@ class Upkeep:
         if now >= self._prune_at:
             await prune_credits(connection)
             await prune_outcomes(connection)
+            await prune_processes(connection, PROCESSES_MAX)
             self._prune_at = now + PRUNE_SECONDS
 
     async def _forget_event_keys(self, connection: Connection, counts: Counter[str]) -> None:

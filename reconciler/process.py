@@ -8,6 +8,7 @@ from pathlib import Path
 from time import process_time
 from typing import Literal
 
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, open_pool
@@ -15,8 +16,8 @@ from dueledger.ledger.store.actors import (
     ActorKind,
     find_person,
     incarnation,
-    register_process,
 )
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.ledger_record import LedgerRecord
 from dueledger.reconciler.partition_cache import PartitionCache
@@ -236,16 +237,18 @@ async def open_reconciler(
     Repairs are proposed in the name of the person `proposer`, if the login may name one.
     """
     wanted = mode or settings.reconcile_repair
-    async with open_pool(
-        settings.dsn.get_secret_value(),
-        application_name="dueledger-reconciler",
-        size_max=3,
-        roles=("reconciler",),
-        profile=PlanProfile.ANALYTIC,
-    ) as pool:
-        actor_no = await register_process(
-            pool, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER
-        )
+    dsn = settings.dsn.get_secret_value()
+    async with (
+        open_pool(
+            dsn,
+            application_name="dueledger-reconciler",
+            size_max=3,
+            roles=("reconciler",),
+            profile=PlanProfile.ANALYTIC,
+        ) as pool,
+        open_presence(dsn, incarnation(ActorKind.RECONCILER), ProcessRole.RECONCILER) as presence,
+    ):
+        actor_no = presence.process_no
         kafka = KafkaCheck.of(settings)
         reconciler = Reconciler(
             pool,

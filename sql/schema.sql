@@ -1286,6 +1286,15 @@ CREATE FUNCTION ledger.partition_end(day date) RETURNS date
 
 COMMENT ON FUNCTION ledger.partition_end(day date) IS 'First day after the table partition that holds a date.';
 
+CREATE FUNCTION ledger.process_key(process_no bigint, OUT class integer, OUT key integer) RETURNS record
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    BEGIN ATOMIC
+ SELECT 1684828269,
+     ((process_no & (2147483647)::bigint))::integer AS int4;
+END;
+
+COMMENT ON FUNCTION ledger.process_key(process_no bigint, OUT class integer, OUT key integer) IS 'The two numbers of the advisory lock of a process.';
+
 CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) RETURNS TABLE(id uuid, opened_count integer, resolution text, first_seen_at timestamp with time zone, created boolean)
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2415,6 +2424,58 @@ ALTER TABLE ledger.population ALTER COLUMN population_no ADD GENERATED ALWAYS AS
     CACHE 1
 );
 
+CREATE TABLE ledger.process (
+    process_no bigint NOT NULL,
+    role text NOT NULL,
+    host text NOT NULL,
+    version text NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    seen_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    locked_on timestamp with time zone,
+    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text])))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.process IS 'Processes: one row an incarnation. Upkeep deletes rows that have not been renewed for a week.';
+
+COMMENT ON COLUMN ledger.process.process_no IS 'Actor number of the process.';
+
+COMMENT ON COLUMN ledger.process.host IS 'Name of its machine or container.';
+
+COMMENT ON COLUMN ledger.process.version IS 'Version of dueledger that it runs.';
+
+COMMENT ON COLUMN ledger.process.seen_at IS 'When it last renewed the row: each five seconds while it lives.';
+
+COMMENT ON COLUMN ledger.process.ended_at IS 'When it stopped in order; null while it lives, and if it was killed.';
+
+COMMENT ON COLUMN ledger.process.locked_on IS 'Start time of the server on which it has its lock (see process_status); null where it has none, as behind a pooler.';
+
+CREATE VIEW ledger.process_status AS
+ SELECT p.process_no,
+    a.name,
+    p.role,
+    p.host,
+    p.version,
+    p.started_at,
+    p.seen_at,
+    p.ended_at,
+        CASE
+            WHEN (p.ended_at IS NOT NULL) THEN 'ended'::text
+            WHEN ((p.locked_on = pg_postmaster_start_time()) AND (l.pid IS NULL)) THEN 'gone'::text
+            WHEN (p.seen_at >= (ledger.machine_now() - '00:00:15'::interval)) THEN 'live'::text
+            WHEN (l.pid IS NOT NULL) THEN 'silent'::text
+            ELSE 'gone'::text
+        END AS status
+   FROM (((ledger.process p
+     JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
+     CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
+     LEFT JOIN pg_locks l ON (((l.locktype = 'advisory'::text) AND ((l.classid)::bigint = k.class) AND ((l.objid)::bigint = k.key) AND (l.objsubid = 2) AND l.granted AND (l.database = ( SELECT d.oid
+           FROM pg_database d
+          WHERE (d.datname = current_database()))))));
+
+COMMENT ON VIEW ledger.process_status IS 'Processes with their status. live: it renews its row; silent: it holds its lock and has not renewed its row for 15 s, as a stopped process or one whose network is cut; gone: it was killed or lost its connection; ended: it stopped.';
+
 CREATE TABLE ledger.reconciliation (
     reconciliation_no bigint NOT NULL,
     started_at timestamp with time zone NOT NULL,
@@ -2827,6 +2888,9 @@ ALTER TABLE ONLY ledger.permitted_transition
 ALTER TABLE ONLY ledger.population
     ADD CONSTRAINT population_pkey PRIMARY KEY (population_no);
 
+ALTER TABLE ONLY ledger.process
+    ADD CONSTRAINT process_pkey PRIMARY KEY (process_no);
+
 ALTER TABLE ONLY ledger.reconciliation
     ADD CONSTRAINT reconciliation_pkey PRIMARY KEY (reconciliation_no);
 
@@ -3043,6 +3107,9 @@ ALTER TABLE ONLY ledger.permitted_transition
 
 ALTER TABLE ONLY ledger.population
     ADD CONSTRAINT population_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
+
+ALTER TABLE ONLY ledger.process
+    ADD CONSTRAINT process_process_no_fkey FOREIGN KEY (process_no) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.reconciliation
     ADD CONSTRAINT reconciliation_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -3676,6 +3743,39 @@ GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;
+
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_allocator;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_intake;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.process TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_upkeep;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_worker;
+
+GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;

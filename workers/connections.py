@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.ledger.store.actors import ActorKind, incarnation
 from dueledger.ledger.store.cells import lift_sequences
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
 from dueledger.workers.run.own_transaction import open_transactions
 
@@ -56,8 +58,9 @@ async def open_connections(
             )
         )
         transactions = await stack.enter_async_context(open_transactions(dsn, handlers, name))
-        worker_no = await register_process(pool, name, ActorKind.WORKER)
-        yield WorkerConnections(name, worker_no, pool, transactions)
+        role = ProcessRole.DIRECT_WORKER if "upkeep" in roles else ProcessRole.WORKER
+        presence = await stack.enter_async_context(open_presence(dsn, name, role))
+        yield WorkerConnections(name, presence.process_no, pool, transactions)
 
 
 @contextmanager

@@ -8,10 +8,12 @@ from dueledger.ledger.intake.event_recorder import EventRecorder
 from dueledger.ledger.intake.settings import EventIntakeSettings
 from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.kafka.topic_reader import ReaderOptions, open_reader
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.ledger.store.actors import ActorKind, incarnation
+from dueledger.ledger.store.processes import ProcessRole
 
 _PAUSE_SECONDS: Final = 0.01  # each poll waits for events itself
 
@@ -31,9 +33,10 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicInta
         poll_seconds=settings.intake_poll_seconds,
         records_max=settings.intake_batch_events,
     )
+    dsn = settings.dsn.get_secret_value()
     async with (
         open_pool(
-            settings.dsn.get_secret_value(),
+            dsn,
             application_name=name,
             size_max=2,
             roles=("intake",),
@@ -41,9 +44,10 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicInta
             # recording 2,000 events takes 550 ms with them and 60 without.
             profile=PlanProfile.ANALYTIC,
         ) as pool,
+        open_presence(dsn, name, ProcessRole.INTAKE) as presence,
         open_reader(settings, options, client=name.replace(":", "-")) as reader,
     ):
-        actor_no = await register_process(pool, name, ActorKind.INTAKE)
+        actor_no = presence.process_no
         log = get_logger("intake")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         recorder = EventRecorder(pool, actor_no=actor_no)

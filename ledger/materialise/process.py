@@ -5,24 +5,30 @@ from contextlib import asynccontextmanager
 
 from dueledger.ledger.materialise.materialiser import Materialiser
 from dueledger.ledger.materialise.settings import MaterialiserSettings
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.ledger.store.actors import ActorKind, incarnation
+from dueledger.ledger.store.processes import ProcessRole
 
 
 @asynccontextmanager
 async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Materialiser]:
     """Open a materialiser with its own actor. Raises Unavailable if Postgres cannot be reached."""
     name = incarnation(ActorKind.MATERIALISER)
-    async with open_pool(
-        settings.dsn.get_secret_value(),
-        application_name=name,
-        size_max=1,
-        roles=("materialiser",),
-        profile=PlanProfile.ANALYTIC,
-    ) as pool:
-        actor_no = await register_process(pool, name, ActorKind.MATERIALISER)
+    dsn = settings.dsn.get_secret_value()
+    async with (
+        open_pool(
+            dsn,
+            application_name=name,
+            size_max=1,
+            roles=("materialiser",),
+            profile=PlanProfile.ANALYTIC,
+        ) as pool,
+        open_presence(dsn, name, ProcessRole.MATERIALISER) as presence,
+    ):
+        actor_no = presence.process_no
         log = get_logger("materialiser")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         yield Materialiser(pool, settings, actor_no=actor_no)

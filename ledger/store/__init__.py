@@ -8,6 +8,7 @@ function's name.
 from dueledger.ledger.store.connection import (
     Connection,
     LentConnection,
+    OwnConnection,
     PlanProfile,
     Pool,
     ReconnectingConnection,
@@ -17,12 +18,19 @@ from dueledger.ledger.store.connection import (
     open_pool,
 )
 from dueledger.ledger.store.error_mapping import mapped_errors
-from dueledger.ledger.store.lost_connections import STATEMENT_REFUSED, is_lost
+from dueledger.ledger.store.lost_connections import (
+    CONNECTION_ERRORS,
+    STATEMENT_REFUSED,
+    is_lost,
+    mapped_loss,
+)
 
 __all__ = [
+    "CONNECTION_ERRORS",
     "STATEMENT_REFUSED",
     "Connection",
     "LentConnection",
+    "OwnConnection",
     "PlanProfile",
     "Pool",
     "ReconnectingConnection",
@@ -30,6 +38,7 @@ __all__ = [
     "connect",
     "is_lost",
     "mapped_errors",
+    "mapped_loss",
     "open_connection",
     "open_pool",
 ]

@@ -40,9 +40,3 @@ async def find_person(pool: Pool, name: str) -> int | None:
             return await register_actor(connection, name, ActorKind.PERSON)
         except asyncpg.InsufficientPrivilegeError:
             return None
-
-
-async def register_process(pool: Pool, name: str, kind: ActorKind) -> int:
-    """Register the actor of a process that is starting. Raises Unavailable without Postgres."""
-    async with pool.acquire() as connection:
-        return await register_actor(connection, name, kind)

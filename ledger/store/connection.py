@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
 
 Record: TypeAlias = asyncpg.Record
-Connection: TypeAlias = "asyncpg.Connection[Record] | PoolConnectionProxy[Record]"
+OwnConnection: TypeAlias = "asyncpg.Connection[Record]"
+"""One outside a pool."""
+Connection: TypeAlias = "OwnConnection | PoolConnectionProxy[Record]"
 
 CONNECT_SECONDS: Final = 15.0
 RELEASE_SECONDS: Final = 2.0
@@ -311,14 +313,24 @@ class ReconnectingConnection:
 
 
 async def connect(
-    dsn: str, *, application_name: str, profile: PlanProfile = PlanProfile.HOT
-) -> "asyncpg.Connection[Record]":
-    """Open one connection outside a pool. The caller closes it."""
+    dsn: str,
+    *,
+    application_name: str,
+    profile: PlanProfile = PlanProfile.HOT,
+    is_durable: bool = True,
+) -> OwnConnection:
+    """Open one connection outside a pool. The caller closes it.
+
+    Without `is_durable`, a crash of the server may lose the writes of the last second.
+    """
+    settings = _settings(application_name, profile)
+    if not is_durable:
+        settings["synchronous_commit"] = "off"
     with mapped_connecting():
         connection = await asyncpg.connect(
             dsn,
             connection_class=_TypeCachingConnection,
-            server_settings=_settings(application_name, profile),
+            server_settings=settings,
             timeout=CONNECT_SECONDS,
             command_timeout=_COMMAND_SECONDS[PlanProfile.ANALYTIC],
         )

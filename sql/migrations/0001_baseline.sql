@@ -10,6 +10,7 @@
 \ir ../schema/tables/lock_row.sql
 \ir ../schema/tables/state.sql
 \ir ../schema/tables/actor.sql
+\ir ../schema/tables/process.sql
 \ir ../schema/tables/emitter_tenant.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
@@ -69,6 +70,7 @@
 \ir ../schema/functions/accept_disagreements.sql
 
 \ir ../schema/views/open_item.sql
+\ir ../schema/views/process_status.sql
 \ir ../schema/functions/accounting.sql
 
 \ir ../schema/roles/allocator.sql

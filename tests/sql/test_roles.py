@@ -141,6 +141,7 @@ async def test_each_statement_runs_under_each_role_that_it_names(
 ENDS = {"outcome_intake", "reconciler", "upkeep", "worker"}
 """Who records that a run's item ended without being done."""
 WITHDRAWS = {"intake", "reconciler"}
+PROCESSES = {"allocator", "intake", "materialiser", "outcome_intake", "reconciler", "worker"}
 WRITERS: dict[str, dict[str, set[str]]] = {
     # The journal, and what is append-only beside it.
     "calendar": {"insert": {"operator"}},
@@ -163,6 +164,12 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "run": {"insert": {"allocator", "outcome_intake", "worker"}, "update": {"operator", *ENDS}},
     "credit": {"insert": {"worker"}, "update": {"worker"}, "delete": {"upkeep", "worker"}},
     "held_key": {"insert": {"allocator"}, "delete": {"reconciler", "upkeep"}},
+    # Who lives.
+    "process": {
+        "insert": PROCESSES,
+        "update": PROCESSES | {"upkeep"},
+        "delete": {"upkeep"},
+    },
     "pending": {
         "insert": {"allocator", "operator", *ENDS},
         "update": {"allocator", "materialiser", "operator", "upkeep", *WITHDRAWS},

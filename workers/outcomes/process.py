@@ -8,12 +8,14 @@ from typing import Final, final
 from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.kafka.topic_reader import ReaderOptions, TopicReader, open_reader
 from dueledger.ledger.kafka.topics import make_topics
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import Pool, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
+from dueledger.ledger.store.actors import ActorKind, incarnation
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.kinds import list_outcome_topics
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.workers.outcomes.record import OutcomeRecorder
 from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 
@@ -78,9 +80,10 @@ async def _open(
             roles=("outcome_intake",),
             before_use=lift_sequences,
         ) as pool,
+        open_presence(dsn, name, ProcessRole.OUTCOME_INTAKE) as presence,
         open_reader(settings, options, client=client) as reader,
     ):
-        actor_no = await register_process(pool, name, ActorKind.WORKER)
+        actor_no = presence.process_no
         log = get_logger("outcomes")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         topics = OutcomeTopics(settings, pool, reader, client=client)

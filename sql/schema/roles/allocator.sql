@@ -3,16 +3,17 @@ select ledger.make_role('ledger_allocator');
 
 grant usage on schema ledger to ledger_allocator;
 grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.flow,
-  ledger.flow_outcome, ledger.held_key, ledger.kind, ledger.pending, ledger.run, ledger.silent_topic,
-  ledger.withdrawal to ledger_allocator;
+  ledger.flow_outcome, ledger.held_key, ledger.kind, ledger.pending, ledger.process, ledger.run,
+  ledger.silent_topic, ledger.withdrawal to ledger_allocator;
 grant select (allocator_no, attempt, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, lease_seconds, published_at, queue_seconds, run_seconds, size, started, starts,
   topic, topic_actor_no) on ledger.claim to ledger_allocator;
-grant insert on ledger.claim, ledger.held_key, ledger.pending, ledger.run, ledger.transition,
+grant insert on ledger.claim, ledger.held_key, ledger.pending, ledger.process, ledger.run, ledger.transition,
   ledger.withdrawal to ledger_allocator;
 grant update (base_offset, closed_at, deadline, published_at, started) on ledger.claim to ledger_allocator;
 grant update (tokens, tokens_at) on ledger.flow to ledger_allocator;
 grant update (available_at) on ledger.pending to ledger_allocator;
+grant update (ended_at, locked_on, seen_at) on ledger.process to ledger_allocator;
 grant delete on ledger.pending, ledger.withdrawal to ledger_allocator;
 grant usage on sequence ledger.fence, ledger.run_run_no_seq to ledger_allocator;
 grant execute on function ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,

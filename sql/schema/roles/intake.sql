@@ -2,11 +2,13 @@
 select ledger.make_role('ledger_intake');
 
 grant usage on schema ledger to ledger_intake;
-grant select on ledger.calendar, ledger.definition, ledger.due_item, ledger.due_item_default,
-  ledger.event, ledger.event_key, ledger.event_other_key, ledger.flow, ledger.kind, ledger.partition_span, ledger.pending, ledger.review,
-  ledger.transition, ledger.withdrawal to ledger_intake;
-grant insert on ledger.event, ledger.event_key, ledger.event_other_key, ledger.transition, ledger.withdrawal to ledger_intake;
+grant select on ledger.calendar, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event,
+  ledger.event_key, ledger.event_other_key, ledger.flow, ledger.kind, ledger.partition_span, ledger.pending,
+  ledger.process, ledger.review, ledger.transition, ledger.withdrawal to ledger_intake;
+grant insert on ledger.event, ledger.event_key, ledger.event_other_key, ledger.process, ledger.transition,
+  ledger.withdrawal to ledger_intake;
 grant update (batch_max) on ledger.pending to ledger_intake;  -- to lock rows
+grant update (ended_at, locked_on, seen_at) on ledger.process to ledger_intake;
 grant update (reason) on ledger.review to ledger_intake;  -- to lock rows
 grant delete on ledger.pending, ledger.review, ledger.withdrawal to ledger_intake;
 grant execute on function ledger.emit_items, ledger.lock_rows, ledger.make_partition,

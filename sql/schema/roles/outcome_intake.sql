@@ -3,15 +3,16 @@ select ledger.make_role('ledger_outcome_intake');
 
 grant usage on schema ledger to ledger_outcome_intake;
 grant select on ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak,
-  ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.run, ledger.silent_topic,
-  ledger.transition to ledger_outcome_intake;
+  ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.process, ledger.run,
+  ledger.silent_topic, ledger.transition to ledger_outcome_intake;
 grant select (attempt, batch_max, claimed_at, closed_at, effective_date, fence, flow_no, item_no,
   lease_seconds, published_at, run_seconds, size, started, starts, token, topic_actor_no) on ledger.claim
   to ledger_outcome_intake;
-grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.pending, ledger.rejected_write,
-  ledger.review, ledger.run, ledger.transition to ledger_outcome_intake;
+grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.pending, ledger.process,
+  ledger.rejected_write, ledger.review, ledger.run, ledger.transition to ledger_outcome_intake;
 grant update (closed_at, started) on ledger.claim to ledger_outcome_intake;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_outcome_intake;
+grant update (ended_at, locked_on, seen_at) on ledger.process to ledger_outcome_intake;
 grant update (closed_at, ended, extended_at, lease_seconds, lease_until) on ledger.run to ledger_outcome_intake;
 grant update (since) on ledger.silent_topic to ledger_outcome_intake;  -- to lock rows
 grant delete on ledger.silent_topic to ledger_outcome_intake;

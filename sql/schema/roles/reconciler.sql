@@ -3,23 +3,25 @@ select ledger.make_role('ledger_reconciler');
 
 grant usage on schema ledger to ledger_reconciler;
 grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell, ledger.definition,
-  ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key, ledger.event_other_key, ledger.expedited, ledger.failure_streak,
-  ledger.finding, ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.materialised,
-  ledger.missed_range, ledger.open_item, ledger.partition_backoff, ledger.partition_span, ledger.pause,
-  ledger.pending, ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair,
-  ledger.retired_key, ledger.review, ledger.run, ledger.transition, ledger.triggered, ledger.watermark,
-  ledger.withdrawal, ledger.witnessed to ledger_reconciler;
+  ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key, ledger.event_other_key,
+  ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.following, ledger.held_key,
+  ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.partition_backoff,
+  ledger.partition_span, ledger.pause, ledger.pending, ledger.population, ledger.process,
+  ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review, ledger.run,
+  ledger.transition, ledger.triggered, ledger.watermark, ledger.withdrawal, ledger.witnessed to
+  ledger_reconciler;
 grant select (attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   item_no, partition, published_at, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
-  ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.review,
-  ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal,
-  ledger.witnessed to ledger_reconciler;
+  ledger.population, ledger.process, ledger.reconciliation, ledger.rejected_write, ledger.repair,
+  ledger.review, ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal, ledger.witnessed
+  to ledger_reconciler;
 grant update (closed_at) on ledger.claim to ledger_reconciler;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_reconciler;
 grant update (closed_at, reason, resolution) on ledger.finding to ledger_reconciler;
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_reconciler;
 grant update (batch_max) on ledger.pending to ledger_reconciler;  -- to lock rows
+grant update (ended_at, locked_on, seen_at) on ledger.process to ledger_reconciler;
 grant update (counts, finished_at, witness_credit_seconds) on ledger.reconciliation to ledger_reconciler;
 grant update (executed_at, executed_by, held_because, outcome, status) on ledger.repair to ledger_reconciler;
 grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows

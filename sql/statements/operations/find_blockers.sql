@@ -1,4 +1,4 @@
--- Find what blocks a pending item besides its time: its flow's limits and circuit, its topic's credit or silent topic, its key's holder.
+-- Find what blocks a pending item besides its time: its flow's limits and circuit, its topic's credit or silent topic, its key's holder, and which processes could claim it.
 -- returns: zero or one
 -- roles: auditor, operator
 -- $1 item_no bigint
@@ -21,7 +21,8 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
     where t.item_no = p.item_no and t.effective_date = p.effective_date
       and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
     order by t.at desc limit 1), 0) = 8 /* snoozed */ as snoozed,
-  f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since
+  f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since,
+  claimers.live as claimers, claimers.seen_at as claimer_seen_at
 from ledger.pending p
 join ledger.flow f on f.flow_no = p.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
@@ -33,4 +34,9 @@ cross join lateral (
   select coalesce(sum(bit_length(r.ended) - bit_count(r.ended)), 0)::bigint as items
   from ledger.run r where r.flow_no = f.flow_no and r.closed_at is null
 ) running
+cross join lateral (
+  select count(*) filter (where s.status = 'live') as live, max(s.seen_at) as seen_at
+  from ledger.process_status s
+  where s.role = case k.dispatch when 'direct' then 'direct_worker' else 'allocator' end
+) claimers
 where p.item_no = $1::bigint

@@ -1,0 +1,99 @@
+"""Processes: the row and the lock of each, and which of them live."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+
+class ProcessRole(StrEnum):
+    """What a process does."""
+
+    ALLOCATOR = "allocator"
+    WORKER = "worker"
+    DIRECT_WORKER = "direct_worker"
+    OUTCOME_INTAKE = "outcome_intake"
+    INTAKE = "intake"
+    MATERIALISER = "materialiser"
+    RECONCILER = "reconciler"
+
+    @property
+    def label(self) -> str:
+        """Return the role in words."""
+        return self.value.replace("_", " ")
+
+
+class ProcessStatus(StrEnum):
+    """Whether a process lives; the view `process_status` has the rules."""
+
+    LIVE = "live"
+    SILENT = "silent"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """A process that did not stop in order, as the ledger knows it."""
+
+    process_no: int
+    name: str
+    role: ProcessRole
+    host: str
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    status: ProcessStatus
+
+
+class ProcessLock(NamedTuple):
+    """Whether a connection leads to the server itself, and whether it has its process's lock.
+
+    One through a pooler has none: the pooler keeps its sessions when its clients end.
+    """
+
+    is_direct: bool
+    is_locked: bool
+
+
+async def register_process(
+    connection: Connection, process_no: int, role: ProcessRole, *, host: str, version: str
+) -> ProcessLock:
+    """Insert or renew the row of a process, and take its lock on this connection if it is free."""
+    pid = connection.get_server_pid()
+    (row,) = await connection.fetch(
+        statement("register_process"), process_no, role, host, version, pid
+    )
+    return ProcessLock(**row)
+
+
+async def renew_process(connection: Connection, process_no: int) -> None:
+    """Record that a process lives, unless that was recorded in the last five seconds."""
+    await connection.execute(statement("renew_process"), process_no)
+
+
+async def end_process(connection: Connection, process_no: int) -> None:
+    """Record that a process stopped in order."""
+    await connection.execute(statement("end_process"), process_no)
+
+
+async def prune_processes(connection: Connection, limit: int) -> int:
+    """Delete rows of processes that have not been renewed for a week; return how many."""
+    return len(await connection.fetch(statement("prune_processes"), limit))
+
+
+async def list_processes(connection: Connection, limit: int) -> Sequence[ProcessRow]:
+    """List processes that live, are silent, or are gone since an hour, the latest first by role."""
+    return [
+        ProcessRow(
+            **{
+                **row,
+                "role": ProcessRole(row["role"]),
+                "status": ProcessStatus(row["status"]),
+            }
+        )
+        for row in await connection.fetch(statement("list_processes"), limit)
+    ]

@@ -1,0 +1,25 @@
+create table ledger.process (
+  process_no bigint primary key references ledger.actor,
+  role text not null,
+  host text not null,
+  version text not null,
+  started_at timestamptz not null,
+  seen_at timestamptz not null,
+  ended_at timestamptz,
+  locked_on timestamptz,
+  constraint process_role_known check (role in (
+    'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler'))
+) with (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
+);
+
+comment on table ledger.process is
+  'Processes: one row an incarnation. Upkeep deletes rows that have not been renewed for a week.';
+comment on column ledger.process.process_no is 'Actor number of the process.';
+comment on column ledger.process.host is 'Name of its machine or container.';
+comment on column ledger.process.version is 'Version of dueledger that it runs.';
+comment on column ledger.process.seen_at is 'When it last renewed the row: each five seconds while it lives.';
+comment on column ledger.process.ended_at is 'When it stopped in order; null while it lives, and if it was killed.';
+comment on column ledger.process.locked_on is
+  'Start time of the server on which it has its lock (see process_status); null where it has none, as behind a pooler.';

@@ -1,0 +1,10 @@
+-- Record that a process stopped in order.
+-- returns: zero or one
+-- roles: allocator, intake, materialiser, outcome_intake, reconciler, worker
+-- $1 process_no bigint
+-- index: process_pkey
+-- locks: process row (for update)
+update ledger.process p
+set ended_at = ledger.machine_now(), seen_at = ledger.machine_now()
+where p.process_no = $1::bigint and p.ended_at is null
+returning p.process_no

@@ -1,0 +1,11 @@
+-- List the processes that live, are silent or are gone without an end since an hour, the latest of each role first.
+-- returns: zero or more
+-- roles: auditor, operator
+-- $1 limit integer
+-- index: none
+-- locks: none
+select s.process_no, s.name, s.role, s.host, s.version, s.started_at, s.seen_at, s.status
+from ledger.process_status s
+where s.status in ('live', 'silent') or (s.status = 'gone' and s.seen_at > ledger.machine_now() - interval '1 hour')
+order by s.role, s.seen_at desc, s.process_no
+limit $1::integer

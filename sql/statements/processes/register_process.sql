@@ -1,0 +1,23 @@
+-- Insert or renew the row of a process, and take its lock if the connection leads to the server itself.
+-- returns: one
+-- roles: allocator, intake, materialiser, outcome_intake, reconciler, worker
+-- $1 process_no bigint
+-- $2 role text
+-- $3 host text
+-- $4 version text
+-- $5 server_pid integer
+-- index: process_pkey
+-- locks: the process's own (see process_key; not waited for); process row (for update)
+with lock as materialized (
+  -- A pooler gives its clients other process numbers, and keeps the sessions, with their locks, when clients leave.
+  select d.is_direct, case when d.is_direct then pg_try_advisory_lock(k.class, k.key) else false end as is_held
+  from ledger.process_key($1::bigint) k
+  cross join lateral (select pg_backend_pid() = $5::integer as is_direct) d
+)
+insert into ledger.process as p (process_no, role, host, version, started_at, seen_at, locked_on)
+select $1::bigint, $2::text, $3::text, $4::text, ledger.machine_now(), ledger.machine_now(),
+  case when l.is_held then pg_postmaster_start_time() end
+from lock l
+on conflict (process_no) do update
+set seen_at = excluded.seen_at, ended_at = null, locked_on = excluded.locked_on
+returning pg_backend_pid() = $5::integer as is_direct, p.locked_on is not null as is_locked

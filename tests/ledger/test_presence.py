@@ -1,0 +1,247 @@
+"""Which processes live: each has a row, renewed while it lives, and a lock that ends with it."""
+
+import asyncio
+import struct
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+from pydantic import SecretStr
+
+from dueledger import Handlers
+from dueledger.allocator import AllocatorSettings, open_allocator
+from dueledger.doctor import Health, run_checks
+from dueledger.ledger.intake.process import open_intake
+from dueledger.ledger.intake.settings import EventIntakeSettings
+from dueledger.ledger.materialise.process import open_materialiser
+from dueledger.ledger.materialise.settings import MaterialiserSettings
+from dueledger.ledger.presence import Presence, open_presence
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.runtime.settings import Settings
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.flows import find_blockers
+from dueledger.ledger.store.items import emit_items, show_item
+from dueledger.ledger.store.processes import ProcessRole, list_processes, prune_processes
+from dueledger.reconciler.process import open_reconciler
+from dueledger.reconciler.settings import ReconcilerSettings
+from dueledger.reconciler.sources_file import ReconcilerSources
+from dueledger.why import Explanation, explain
+from dueledger.workers.connections import open_connections
+from dueledger.workers.outcomes.process import open_outcome_intake
+from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
+from dueledger.workers.process import DIRECT_WORKER_ROLES, WORKER_ROLES
+from dueledger.workers.settings import WorkerSettings
+from tests.logins import with_login
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+Opening = Callable[[SecretStr, str], AbstractAsyncContextManager[object]]
+
+OPENINGS: Final[dict[str, Opening]] = {
+    "allocator": lambda dsn, kafka: open_allocator(
+        AllocatorSettings(dsn=dsn, bootstrap_servers=kafka), stop=Stop()
+    ),
+    "worker": lambda dsn, kafka: open_connections(
+        WorkerSettings(dsn=dsn, bootstrap_servers=kafka), Handlers(), WORKER_ROLES
+    ),
+    "direct_worker": lambda dsn, kafka: open_connections(
+        WorkerSettings(dsn=dsn, bootstrap_servers=kafka), Handlers(), DIRECT_WORKER_ROLES
+    ),
+    "outcome_intake": lambda dsn, kafka: open_outcome_intake(
+        OutcomeIntakeSettings(dsn=dsn, bootstrap_servers=kafka)
+    ),
+    "intake": lambda dsn, kafka: open_intake(EventIntakeSettings(dsn=dsn, bootstrap_servers=kafka)),
+    "materialiser": lambda dsn, _: open_materialiser(MaterialiserSettings(dsn=dsn)),
+    "reconciler": lambda dsn, kafka: open_reconciler(
+        ReconcilerSettings(dsn=dsn, bootstrap_servers=kafka), ReconcilerSources()
+    ),
+}
+STATUS: Final = "select status from ledger.process_status where process_no = $1"
+KILL: Final = """
+    select count(pg_terminate_backend(a.pid, 5000)) from pg_stat_activity a
+    where a.datname = current_database() and a.application_name = $1
+"""
+NAME: Final = "worker:host:1:abcd"
+
+
+async def status_of(connection: Connection, presence: Presence) -> str:
+    return await connection.fetchval(STATUS, presence.process_no)
+
+
+@pytest.mark.parametrize("role", OPENINGS)
+async def test_each_process_is_live_while_it_runs_and_ended_after(
+    connection: Connection, database: str, bootstrap_servers: str, role: str
+) -> None:
+    async with OPENINGS[role](SecretStr(with_login(database, role)), bootstrap_servers):
+        [row] = await list_processes(connection, 10)
+        locked = await connection.fetchval("select locked_on from ledger.process")
+    ended = await connection.fetch("select role, status from ledger.process_status")
+    assert (row.role, row.status) == (role, "live")
+    assert locked == await connection.fetchval("select pg_postmaster_start_time()")
+    assert [tuple(each) for each in ended] == [(role, "ended")]
+    assert await list_processes(connection, 10) == []
+
+
+async def test_a_process_whose_connection_ended_is_gone_until_it_takes_its_lock_again(
+    connection: Connection, database: str
+) -> None:
+    presence = Presence(database, NAME, ProcessRole.WORKER)
+    await presence.open()
+    before = await status_of(connection, presence)
+    await connection.fetchval(KILL, NAME)
+    lost = await status_of(connection, presence)
+    with suppress(Exception):  # the first use of the lost connection may be the one that fails
+        await presence.tick()
+    await presence.tick()
+    again = await status_of(connection, presence)
+    await presence.close()
+    assert (before, lost, again) == ("live", "gone", "live")
+
+
+async def test_a_process_that_holds_its_lock_and_renews_nothing_is_silent(
+    connection: Connection, database: str
+) -> None:
+    presence = Presence(database, NAME, ProcessRole.WORKER)
+    await presence.open()
+    await connection.execute("update ledger.process set seen_at = seen_at - interval '20 seconds'")
+    silent = await status_of(connection, presence)
+    await presence.tick()
+    renewed = await status_of(connection, presence)
+    await presence.close()
+    assert (silent, renewed) == ("silent", "live")
+
+
+async def test_after_a_restart_of_the_server_a_missing_lock_proves_nothing(
+    connection: Connection, database: str
+) -> None:
+    presence = Presence(database, NAME, ProcessRole.WORKER)
+    await presence.open()
+    await connection.execute("update ledger.process set locked_on = locked_on - interval '1 day'")
+    await connection.fetchval(KILL, NAME)
+    recently_seen = await status_of(connection, presence)
+    await connection.execute("update ledger.process set seen_at = seen_at - interval '20 seconds'")
+    assert (recently_seen, await status_of(connection, presence)) == ("live", "gone")
+    await presence.close()
+
+
+async def test_a_lock_that_another_session_holds_is_taken_once_it_is_free(
+    connection: Connection, database: str
+) -> None:
+    first = Presence(database, NAME, ProcessRole.WORKER)
+    await first.open()
+    second = Presence(database, NAME, ProcessRole.WORKER)  # as the same process, anew
+    await second.open()
+    waiting = await connection.fetchval("select locked_on from ledger.process")
+    await first.close()
+    await second.tick()
+    assert waiting is None
+    assert await connection.fetchval("select locked_on from ledger.process") is not None
+    assert await status_of(connection, second) == "live"
+    await second.close()
+
+
+KEY_DATA: Final = b"K\x00\x00\x00\x0c"
+"""How the message begins in which a server of PostgreSQL 16 to 18 gives its process number."""
+
+
+@asynccontextmanager
+async def open_pooler(dsn: str) -> AsyncGenerator[str]:
+    """A relay that gives its clients other process numbers than the server does, as poolers do."""
+    parts = urlsplit(dsn)
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(1 << 16):
+            head, found, tail = chunk.partition(KEY_DATA)
+            if found and len(tail) >= 8:
+                (pid,) = struct.unpack("!i", tail[:4])
+                chunk = head + found + struct.pack("!i", pid + 1) + tail[4:]
+            writer.write(chunk)
+            await writer.drain()
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream = await asyncio.open_connection(parts.hostname, parts.port)
+
+        async def request() -> None:
+            while chunk := await reader.read(1 << 16):
+                upstream[1].write(chunk)
+            upstream[1].close()
+
+        with suppress(OSError):
+            await asyncio.gather(request(), forward(upstream[0], writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    where = f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{port}".removeprefix("@")
+    yield urlunsplit(parts._replace(netloc=where))
+    server.close()
+
+
+async def test_a_process_behind_a_pooler_has_no_lock_and_is_live_by_its_row(
+    connection: Connection, database: str
+) -> None:
+    async with (
+        open_pooler(database) as dsn,
+        open_presence(dsn, NAME, ProcessRole.WORKER) as presence,
+    ):
+        locks = await connection.fetchval("select count(*) from pg_locks where objsubid = 2")
+        locked_on = await connection.fetchval("select locked_on from ledger.process")
+        assert (locks, locked_on) == (0, None)
+        assert await status_of(connection, presence) == "live"
+
+
+async def test_upkeep_forgets_processes_that_were_not_renewed_for_a_week(
+    connection: Connection, database: str
+) -> None:
+    for role in (ProcessRole.WORKER, ProcessRole.ALLOCATOR):
+        async with open_presence(database, f"{role}:host:1:abcd", role):
+            pass
+    await connection.execute(
+        "update ledger.process set seen_at = seen_at - interval '8 days' where role = 'worker'"
+    )
+    assert await prune_processes(connection, 10) == 1
+    assert await connection.fetchval("select array_agg(role) from ledger.process") == ["allocator"]
+
+
+async def test_the_doctor_names_processes_that_are_gone(
+    connection: Connection, database: str
+) -> None:
+    presence = Presence(database, NAME, ProcessRole.WORKER)
+    await presence.open()
+
+    async def check() -> tuple[Health, str]:
+        settings = Settings(dsn=SecretStr(database), bootstrap_servers="127.0.0.1:1")
+        [found] = [each async for each in run_checks(settings) if each.name == "processes"]
+        return found.health, found.text
+
+    live = await check()
+    await connection.fetchval(KILL, NAME)
+    health, text = await check()
+    await presence.close()
+    assert live == (Health.OK, "live: 1 worker")
+    assert health is Health.WARN
+    assert f"{NAME} (gone)" in text
+
+
+async def test_why_says_whether_an_allocator_lives(
+    connection: Connection, database: str, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    [emitted] = await emit_items(connection, make_drafts(), actor_no=actor_no)
+
+    async def why() -> Explanation:
+        shown = await show_item(connection, emitted.id)
+        assert shown is not None
+        blockers = dict(await find_blockers(connection, shown["item_no"]) or {})
+        return explain(shown, blockers | {"granted": 1})
+
+    none = await why()
+    async with open_presence(database, "allocator:host:1:abcd", ProcessRole.ALLOCATOR):
+        one = await why()
+    stopped = await why()
+    assert none.code == stopped.code == "NO_CLAIMER"
+    assert "none was seen" in none.sentence
+    assert "the last one was seen at 2" in stopped.sentence
+    assert one.code == "NOT_CLAIMED"
+    assert "1 of them live" in one.sentence
