@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.connection import Connection
+    from dueledger.workers.embedded import worker
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.item import DueItem
     from dueledger.workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
@@ -25,12 +26,14 @@ __all__ = [
     "Snooze",
     "Verdict",
     "__version__",
+    "worker",
 ]
 
 _NOT_VERDICTS: Final = {
     "Connection": "dueledger.ledger.store.connection",
     "DueItem": "dueledger.workers.item",
     "Handlers": "dueledger.workers.handlers",
+    "worker": "dueledger.workers.embedded",
 }
 
 

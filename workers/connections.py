@@ -65,14 +65,22 @@ async def open_connections(
 
 @contextmanager
 def log_lifecycle(
-    name: str, handlers: Handlers, counts: WorkerCounts, settings: WorkerSettings
+    name: str,
+    handlers: Handlers,
+    counts: WorkerCounts,
+    settings: WorkerSettings,
+    *,
+    may_exit: bool,
 ) -> Generator[None]:
-    """Log the worker's start and end, and run the event loop watchdog in between."""
+    """Log the worker's start and end, and run the event loop watchdog in between.
+
+    Only where the worker `may_exit` does a loop that is blocked for too long end the process.
+    """
     log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
     watchdog = EventLoopWatchdog(
         counts,
         block_seconds=settings.worker_loop_block_seconds,
-        stuck_seconds=settings.worker_stuck_seconds,
+        stuck_seconds=settings.worker_stuck_seconds if may_exit else 0.0,
     )
     try:
         with watchdog:

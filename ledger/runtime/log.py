@@ -6,10 +6,10 @@ a DSN or a secret.
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from time import monotonic
-from typing import Final
+from typing import Any, Final, cast
 
 import structlog
 
@@ -167,5 +167,36 @@ def _show_text(
 
 
 def get_logger(role: str) -> structlog.typing.FilteringBoundLogger:
-    """Return a logger whose lines name the role. `configure` may be called later."""
-    return structlog.get_logger(role=role)
+    """Return a logger whose lines name the role.
+
+    They go where structlog is configured to write, by `configure` or by the program; it may be
+    configured later. Where it is not, as in most programs with a worker inside, they are records of
+    the standard library's logger ``dueledger.<role>``, and nothing is written to stdout.
+    """
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        None, wrapper_class=cast("type", _bound), role=role
+    )
+    return logger
+
+
+_StandardLogger: Final = structlog.make_filtering_bound_logger(logging.INFO)
+
+
+def _bound(
+    logger: object, processors: Iterable[structlog.typing.Processor], context: dict[str, Any]
+) -> object:
+    """Make a bound logger for each line, as structlog does with its `wrapper_class`."""
+    if structlog.is_configured():
+        configured: Callable[..., object] = structlog.get_config()["wrapper_class"]
+        return configured(logger, processors=processors, context=context)
+    standard = logging.getLogger(f"dueledger.{context['role']}")
+    return _StandardLogger(standard, processors=[_as_record], context=context)
+
+
+def _as_record(
+    _: structlog.typing.WrappedLogger, __: str, event: structlog.typing.EventDict
+) -> tuple[tuple[str], dict[str, Any]]:
+    """Return the arguments of a standard logger's method: one line, and `fields` on the record."""
+    name = str(event.pop("event"))
+    line = " ".join([name, *(f"{field}={value!r}" for field, value in event.items())])
+    return (visible(line),), {"extra": {"event": name, "fields": event}}

@@ -45,11 +45,20 @@ class Stop:
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
-        self.has_started = False
+        self._started = asyncio.Event()
 
     def mark_started(self) -> None:
         """Record that the process has started work: from now on a stop drains it."""
-        self.has_started = True
+        self._started.set()
+
+    @property
+    def has_started(self) -> bool:
+        """Return whether the process has started work."""
+        return self._started.is_set()
+
+    async def wait_started(self) -> None:
+        """Wait until the process has started work."""
+        await self._started.wait()
 
     def request(self) -> None:
         """Request a stop. Repeating it changes nothing."""

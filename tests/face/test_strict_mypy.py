@@ -26,10 +26,15 @@ def test_strict_mypy_accepts_documented_handlers_and_refuses_the_same_mistakes_a
     documented, tests = re.findall(
         r"```python\n(.*?)```", (ROOT / "docs/handlers.md").read_text("utf-8"), re.DOTALL
     )
+    program, application = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/embedding.md").read_text("utf-8"), re.DOTALL
+    )
     usage = (ROOT / "tests/typed_usage/handlers.py").read_text("utf-8")
     files = {
         "readme_handler.py": handler,
         "reminders.py": documented,
+        "program.py": program,
+        "application.py": application,
         "test_reminders.py": tests,
         "usage.py": usage,
         "mypy.ini": CONFIG,
