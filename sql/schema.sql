@@ -1070,6 +1070,132 @@ end $$;
 
 COMMENT ON FUNCTION ledger.make_role(name text) IS 'Make a role without login, with the caller''s rights, unless there is one.';
 
+CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(tenant text, kind text, lane text, topic text, count_max integer, due integer, available_since timestamp with time zone, waiting integer, blocked integer, retrying integer, claimed integer, running integer, parked integer)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+  with locked_default as (select from ledger.due_item_default),
+  bounds as materialized (
+    select least(greatest(up_to, 1), greatest(200000 / greatest(count(*), 1), 100))::integer as count_max,
+      100000 as open_max, ledger.now() as now
+    from ledger.flow
+  ),
+  open_items as materialized (
+    select o.item_no, o.effective_date, o.is_running
+    from (
+      select u.item_no, u.effective_date, false as is_running
+      from ledger.claim c
+      cross join lateral unnest(c.item_no[c.started + 1:], c.effective_date[c.started + 1:]) u (item_no, effective_date)
+      where c.closed_at is null and c.deadline > '-infinity' and c.flow_no is null
+      union all
+      select u.item_no, u.effective_date, true
+      from ledger.run r
+      join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
+      cross join lateral unnest(
+        c.item_no[r.from_position:r.to_position], c.effective_date[r.from_position:r.to_position]
+      ) with ordinality u (item_no, effective_date, n)
+      where r.closed_at is null and r.lease_until > '-infinity' and r.flow_no is null
+        and get_bit(r.ended, u.n::integer - 1) = 0
+    ) o
+    limit (select open_max + 1 from bounds)
+  ),
+  in_flight as materialized (
+    select o.flow_no, sum(o.claimed)::integer as claimed, sum(o.running)::integer as running
+    from (
+      select i.flow_no, (not o.is_running)::integer as claimed, o.is_running::integer as running
+      from open_items o join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
+      where (select count(*) from open_items) <= (select open_max from bounds)
+      union all
+      select c.flow_no, c.size - c.started, 0
+      from ledger.claim c
+      where c.closed_at is null and c.flow_no is not null
+      union all
+      select r.flow_no, 0, bit_length(r.ended) - bit_count(r.ended)::integer
+      from ledger.run r
+      where r.closed_at is null and r.flow_no is not null
+    ) o
+    group by o.flow_no
+  )
+  select k.tenant, k.name, f.lane, k.topic, b.count_max,
+    due.items, due.since, later.items, blocked.items, least(due.retries + later.retries, b.count_max),
+    case when open.items <= b.open_max then coalesce(h.claimed, 0) end,
+    case when open.items <= b.open_max then coalesce(h.running, 0) end,
+    parked.items
+  from bounds b
+  cross join ledger.flow f
+  join ledger.kind k on k.kind_no = f.kind_no
+  left join in_flight h on h.flow_no = f.flow_no
+  cross join (select count(*) as items from open_items) open
+  cross join lateral (
+    select least(count(*), b.count_max)::integer as items, min(p.available_at) as since,
+      least(count(*) filter (where p.is_retry), b.count_max)::integer as retries
+    from (
+      (select p.available_at, false from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at <= b.now
+       order by p.available_at limit b.count_max)
+      union all
+      (select p.available_at, true from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null and p.available_at <= b.now
+       order by p.available_at limit b.count_max)
+      union all
+      (select p.available_at, false from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null and p.available_at <= b.now
+       order by p.available_at limit b.count_max)
+      union all
+      (select p.available_at, true from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null and p.available_at <= b.now
+       order by p.available_at limit b.count_max)
+    ) p (available_at, is_retry)
+  ) due
+  cross join lateral (
+    select least(count(*), b.count_max)::integer as items,
+      least(count(*) filter (where p.is_retry), b.count_max)::integer as retries
+    from (
+      (select false from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > b.now
+       limit b.count_max)
+      union all
+      (select true from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null and p.available_at > b.now
+       limit b.count_max)
+      union all
+      (select false from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+         and p.available_at > b.now and p.available_at < 'infinity'
+       limit b.count_max)
+      union all
+      (select true from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+         and p.available_at > b.now and p.available_at < 'infinity'
+       limit b.count_max)
+    ) p (is_retry)
+  ) later
+  cross join lateral (
+    select least(count(*), b.count_max)::integer as items
+    from (
+      (select from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null and p.available_at = 'infinity'
+       limit b.count_max)
+      union all
+      (select from ledger.pending p
+       where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+         and p.available_at = 'infinity'
+       limit b.count_max)
+    ) p
+  ) blocked
+  cross join lateral (
+    select count(*)::integer as items
+    from (select from ledger.review r where r.flow_no = f.flow_no limit b.count_max) r
+  ) parked
+$$;
+
+COMMENT ON FUNCTION ledger.measure_depth(up_to integer) IS 'Counts of the items of each flow that have not ended, read from indexes. A count equal to count_max means that many or more. count_max is up_to, or less in a ledger of many flows: 200,000 divided by their number, at least 100. claimed and running are null while more than 100,000 items of flows without a limit are in flight.';
+
 CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1837,6 +1963,42 @@ ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS
     MAXVALUE 8796093022207
     CACHE 1
 );
+
+CREATE VIEW ledger.depth AS
+ SELECT tenant,
+    kind,
+    lane,
+    topic,
+    count_max,
+    due,
+    available_since,
+    waiting,
+    blocked,
+    retrying,
+    claimed,
+    running,
+    parked
+   FROM ledger.measure_depth() measure_depth(tenant, kind, lane, topic, count_max, due, available_since, waiting, blocked, retrying, claimed, running, parked);
+
+COMMENT ON VIEW ledger.depth IS 'How much is due, waits, is in flight and is parked, of each flow. A count equal to count_max means that many or more.';
+
+COMMENT ON COLUMN ledger.depth.count_max IS 'The most that due, waiting, blocked, retrying and parked count.';
+
+COMMENT ON COLUMN ledger.depth.due IS 'Items that may be claimed now, retries included.';
+
+COMMENT ON COLUMN ledger.depth.available_since IS 'Since when the first of the due items may be claimed.';
+
+COMMENT ON COLUMN ledger.depth.waiting IS 'Items that may be claimed later, retries included.';
+
+COMMENT ON COLUMN ledger.depth.blocked IS 'Items that wait for another one of their key.';
+
+COMMENT ON COLUMN ledger.depth.retrying IS 'Those of the due and the waiting items whose last attempt failed.';
+
+COMMENT ON COLUMN ledger.depth.claimed IS 'Items that are handed out and not started; null while more are in flight than are counted.';
+
+COMMENT ON COLUMN ledger.depth.running IS 'Items that a worker or a consumer has started; null while more are in flight than are counted.';
+
+COMMENT ON COLUMN ledger.depth.parked IS 'Items that wait for a person.';
 
 CREATE TABLE ledger.due_item_default (
     effective_date date CONSTRAINT due_item_effective_date_not_null NOT NULL,
@@ -3020,6 +3182,8 @@ CREATE INDEX repair_finding_idx ON ledger.repair USING btree (finding_id);
 
 CREATE INDEX repair_proposed_idx ON ledger.repair USING btree (proposed_at, id) WHERE (status = 'proposed'::text);
 
+CREATE INDEX review_flow_idx ON ledger.review USING btree (flow_no);
+
 CREATE INDEX review_parked_idx ON ledger.review USING btree (parked_at);
 
 CREATE INDEX run_fence_idx ON ONLY ledger.run USING btree (fence);
@@ -3150,6 +3314,7 @@ GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
 GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
 GRANT USAGE ON SCHEMA ledger TO ledger_intake;
 GRANT USAGE ON SCHEMA ledger TO ledger_materialiser;
+GRANT USAGE ON SCHEMA ledger TO ledger_monitor;
 GRANT USAGE ON SCHEMA ledger TO ledger_operator;
 GRANT USAGE ON SCHEMA ledger TO ledger_outcome_intake;
 GRANT USAGE ON SCHEMA ledger TO ledger_reconciler;
@@ -3227,6 +3392,9 @@ REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max int
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_intake;
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_materialiser;
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_upkeep;
+
+REVOKE ALL ON FUNCTION ledger.measure_depth(up_to integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_monitor;
 
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_operator;
@@ -3488,6 +3656,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE ledger.credit TO ledger_worker;
 GRANT UPDATE(items) ON TABLE ledger.credit TO ledger_worker;
 
 GRANT UPDATE(granted_until) ON TABLE ledger.credit TO ledger_worker;
+
+GRANT SELECT ON TABLE ledger.depth TO ledger_monitor;
 
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_auditor;
@@ -3871,6 +4041,7 @@ GRANT UPDATE(items) ON TABLE ledger.tz_change_version TO ledger_operator;
 GRANT UPDATE(superseded) ON TABLE ledger.tz_change_version TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.watermark TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.watermark TO ledger_monitor;
 GRANT SELECT,INSERT ON TABLE ledger.watermark TO ledger_reconciler;
 
 GRANT UPDATE(complete_before) ON TABLE ledger.watermark TO ledger_reconciler;

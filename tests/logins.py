@@ -13,6 +13,7 @@ LOGINS: Final = {
     "emitter": ("emitter",),
     "intake": ("intake",),
     "materialiser": ("materialiser",),
+    "monitor": ("monitor",),
     "operator": ("operator",),
     "outcome_intake": ("outcome_intake",),
     "reconciler": ("reconciler",),

@@ -12,8 +12,8 @@ from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 ROLES: Final = (
-    *("allocator", "approver", "auditor", "emitter", "intake", "materialiser", "operator"),
-    *("outcome_intake", "reconciler", "simulator", "upkeep", "worker"),
+    *("allocator", "approver", "auditor", "emitter", "intake", "materialiser", "monitor"),
+    *("operator", "outcome_intake", "reconciler", "simulator", "upkeep", "worker"),
 )
 """Each is `ledger_…` in Postgres; docs/security.md says what each may do."""
 

@@ -72,6 +72,8 @@
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/process_status.sql
 \ir ../schema/functions/accounting.sql
+\ir ../schema/functions/measure_depth.sql
+\ir ../schema/views/depth.sql
 
 \ir ../schema/roles/allocator.sql
 \ir ../schema/roles/approver.sql
@@ -79,6 +81,7 @@
 \ir ../schema/roles/emitter.sql
 \ir ../schema/roles/intake.sql
 \ir ../schema/roles/materialiser.sql
+\ir ../schema/roles/monitor.sql
 \ir ../schema/roles/operator.sql
 \ir ../schema/roles/outcome_intake.sql
 \ir ../schema/roles/reconciler.sql

@@ -15,7 +15,16 @@ from tests.sql.statement_callers import statements_by_role
 
 STATEMENTS = {path.stem: parse_statement(path) for path in statement_paths()}
 PATHS = {path.stem: path for path in statement_paths()}
-WITHOUT_STATEMENTS = {"emitter": {Privilege("execute", "emit")}, "simulator": set[Privilege]()}
+WITHOUT_STATEMENTS = {
+    "emitter": {Privilege("execute", "emit")},
+    "monitor": {
+        Privilege("execute", "measure_depth"),
+        Privilege("select", "ledger.depth"),
+        Privilege("select", "ledger.watermark"),
+    },
+    "simulator": set[Privilege](),
+}
+"""Roles of programs that are not Dueledger's: what they call and read is public."""
 BY_COLUMN = {("select", "ledger.claim")}
 """A claim's token is a secret: a login that reads it can end the claim's items."""
 
@@ -275,9 +284,10 @@ CALLERS = {
     "lock_rows": {"intake"},
     "try_lock_rows": {"allocator", "reconciler", "upkeep"},
     "make_partition": {"intake", "materialiser", "upkeep"},
+    "measure_depth": {"monitor"},
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
-    "register_actor": set(ROLES) - {"auditor", "emitter", "simulator", "upkeep"},
+    "register_actor": set(ROLES) - {"auditor", "emitter", "monitor", "simulator", "upkeep"},
     "revise_items": {"intake", "materialiser"},
 }
 
