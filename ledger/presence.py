@@ -7,9 +7,9 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
 from typing import Final, final
 
-from dueledger import __version__
 from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.ledger.store import (
     CONNECTION_ERRORS,
@@ -107,7 +107,7 @@ class Presence:
             self.process_no,
             self._role,
             host=socket.gethostname(),
-            version=__version__,
+            version=version("dueledger"),
         )
 
     async def _connect(self) -> OwnConnection:
