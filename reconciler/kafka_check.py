@@ -147,9 +147,9 @@ class _Comparing:
     async def run(
         self, totals: SourceTotals, as_of: datetime, records_max: int
     ) -> set[tuple[str, str]]:
-        """Read records, then claims, then again what differs; return the kinds of the topics.
+        """Read records, then claims, then again what differs.
 
-        Raises Unavailable.
+        Return the kinds of the topics of which all records were read. Raises Unavailable.
         """
         topics: dict[str, set[tuple[str, str]]] = {}
         for row in await list_work_topics(self._connection, as_of - CLAIMED_SINCE):
@@ -171,7 +171,9 @@ class _Comparing:
         totals.skipped.update(comparison.left_out)
         self._records.covers_until = read_at
         self._records.covers_since = self._covered_since(comparison, read_at)
-        return {kind for topic, _ in bounds for kind in topics[topic]}
+        parts = self._records.partitions.values()
+        unread = {part.topic for part in parts if part.retained < part.first}
+        return {kind for topic, _ in bounds if topic not in unread for kind in topics[topic]}
 
     async def _read_records(self, bounds: dict[TopicPlace, LogBounds], records_max: int) -> None:
         """Read what is new; leave out partitions and records that are not there any more."""
@@ -187,6 +189,7 @@ class _Comparing:
                 part = PartitionRecords(*place, first=from_offset, end=from_offset)
                 part.is_whole = from_offset == 0
                 kept[place] = part
+            part.retained = first
             part.forget_before(from_offset)
             async for found in self._slices(place, part.end, end):
                 part.add(found)

@@ -18,6 +18,7 @@ from dueledger.reconciler.read.published_records import (
     TopicPlace,
 )
 
+_DELETED: Final = "claims of which Kafka has deleted the records"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -103,7 +104,8 @@ class ClaimComparison:
     ) -> list[ToVerify]:
         after = base_offset + claim.size
         if after <= part.first:
-            self.left_out["claims of which Kafka has deleted the records"] += 1
+            is_deleted = after <= part.retained
+            self.left_out[_DELETED if is_deleted else "claims of which no record was read"] += 1
             return []
         at = max(base_offset, part.first)
         claimed_at = (claim.claimed_at - _EPOCH) // _MICROSECOND
@@ -145,7 +147,7 @@ class ClaimComparison:
         for fence, found in list(self.missing.items()):
             if found.offset < first[found.claim.topic, found.claim.partition]:
                 del self.missing[fence]
-                self.left_out["claims of which Kafka has deleted the records"] += 1
+                self.left_out[_DELETED] += 1
         for fence, claim in list(self.unread.items()):
             place = claim.topic, claim.partition
             if (claim.base_offset or 0) + claim.size > log_end[place]:

@@ -57,13 +57,15 @@ class PublishedSlice(NamedTuple):
 class PartitionRecords:
     """The slices of a partition by ascending offset, in columns, and the keys of their items.
 
-    Offsets from `first` to `end` were read. `is_whole` if no record was deleted before them.
+    Offsets from `first` to `end` were read. `is_whole` if no record was deleted before them;
+    `retained` is the first offset that Kafka has, before `first` where not all were read.
     """
 
     topic: str
     partition: int
     first: int
     end: int
+    retained: int = 0
     is_whole: bool = False
     offsets: array[int] = field(default_factory=lambda: array("q"))
     sizes: array[int] = field(default_factory=lambda: array("i"))

@@ -354,6 +354,28 @@ async def test_what_retention_deleted_is_counted_and_no_finding(
         assert states.count(SightingState.SEEN) == 2 * ITEMS - first["size"]
 
 
+async def test_claims_of_records_beyond_the_greatest_number_read_are_said_to_be_unread(
+    reconciler: Reconciler, publish: Publish, frozen: Connection, bootstrap_servers: str
+) -> None:
+    await publish()
+    await publish(prefix="later")
+    settings = KafkaSettings(bootstrap_servers=bootstrap_servers)
+    reconciler.kafka = KafkaCheck(settings, records_max=1)
+
+    result = await reconciler.run_pass()
+
+    claims = await _claims(frozen)
+    assert result.sources[-1].extract.skipped == {"claims of which no record was read": len(claims)}
+    [row] = (await reconciler.report()).accounting
+    assert not row.checks.kafka
+    # Where all of a topic was read, none is said to be unread.
+    reconciler.kafka = KafkaCheck(settings, records_max=2 * ITEMS)
+    result = await reconciler.run_pass()
+    assert result.sources[-1].extract.skipped == {}
+    [row] = (await reconciler.report()).accounting
+    assert row.checks.kafka
+
+
 async def test_what_is_left_of_a_claim_is_compared_by_item(
     reconciler: Reconciler, publish: Publish, frozen: Connection, bootstrap_servers: str
 ) -> None:

@@ -48,6 +48,18 @@ def test_records_that_kafka_deleted_since_they_were_read_are_not_missing() -> No
     assert comparison.left_out.total() == 1
 
 
+def test_claims_before_what_was_read_are_deleted_only_where_kafka_does_not_retain_them() -> None:
+    for retained, reason in (
+        (10, "claims of which Kafka has deleted the records"),
+        (9, "claims of which no record was read"),
+    ):
+        records = _records()
+        records.partitions[PLACE].retained = retained
+        comparison = ClaimComparison(records)
+        assert comparison.add([CLAIM._replace(base_offset=8)]) == []
+        assert comparison.left_out == {reason: 1}
+
+
 def test_records_published_since_the_end_was_read_are_not_missing() -> None:
     for log_end, missing in ((12, set[int]()), (11, {7})):
         comparison = ClaimComparison(_records(end=10))
