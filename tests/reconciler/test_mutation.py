@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 import pytest
@@ -48,6 +49,18 @@ CASES: Final = {edit.name: (edit,) for edit in EDITS} | {
     "three removed and three added": THREE_REMOVED_AND_ADDED
 }
 MADE_BY_DEFINITIONS: Final = ("Statement", "Reminder", "Rebate", "Sweep", "Renewal", "Valuation")
+BOOK: Final = """
+create table if not exists public.effect (item_id uuid);
+insert into public.effect
+select i.id
+from ledger.transition t
+join ledger.due_item i on i.item_no = t.item_no and i.effective_date = t.effective_date
+where t.event = 5 /* completed */ and t.at >= '{since}'
+"""
+"""What a domain does that books each item that it works, whatever it booked before."""
+REPEATED: Final = "select item_id from public.effect group by item_id having count(*) > 1"
+LATER: Final = NOW + timedelta(days=40)
+"""When all items are due."""
 POLICIES: Final = (
     "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
 )
@@ -169,6 +182,7 @@ def _differences(found: Expected, expected: dict[str, Expected]) -> dict[str, Ex
 
 
 async def _check(case: Case, edits: Sequence[Edit], seed: str) -> None:
+    await case.connection.execute(BOOK.format(since="-infinity"))
     damaged = DamagedLedger(case.connection, seed)
     await damaged.apply(edits)
     read = await case.read_only()
@@ -196,6 +210,16 @@ async def _check(case: Case, edits: Sequence[Edit], seed: str) -> None:
     await case.assert_complete(
         StatementVerdict.COMPLETE_WITH_EXPLAINED if mended else StatementVerdict.COMPLETE
     )
+    await _work_the_rest(case)
+
+
+async def _work_the_rest(case: Case) -> None:
+    """Work what waits, as repairs left it: no item has an effect twice."""
+    await CleanLedger(case.connection, case.dsn, "", "").work_what_is_due_at(LATER)
+    await case.connection.execute(BOOK.format(since=LATER))
+    assert await case.connection.fetch(REPEATED) == []
+    waiting = "select count(*) from ledger.pending where available_at <= $1"
+    assert await case.connection.fetchval(waiting, LATER) == 0
 
 
 async def test_g11_a_clean_ledger_has_no_finding_and_edits_of_all_kinds_are_found_by_item(

@@ -306,6 +306,14 @@ class CleanLedger:
         while await self.settle_some(serial=False):
             pass
 
+    async def work_what_is_due_at(self, instant: datetime) -> None:
+        """Work everything that is due at an instant, to its end, retries too."""
+        for kind in ActorKind:
+            self.actors[kind] = await register_actor(self.connection, f"{kind}:clean", kind)
+        await self.set_time(instant)
+        while await self.settle_some(serial=True) + await self.settle_some(serial=False):
+            await self.set_time(instant := instant + HOUR)
+
     async def claim_some(self, *, serial: bool) -> list[Claim]:
         """Claim what is due and serial, or not."""
         connection, worker_no = self.connection, self.actors[ActorKind.WORKER]

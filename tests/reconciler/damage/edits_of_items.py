@@ -185,6 +185,12 @@ EDITS_OF_ITEMS: Final = (
         finds=((FindingType.MISSING, ITEM), (FindingType.UNBALANCED, ENDING)),
     ),
     edit(
+        "a completed item removed with its ending",
+        PREMIUMS,
+        ("delete from ledger.transition where item_no = $1", DELETE_ITEM),
+        FindingType.MISSING,
+    ),
+    edit(
         "the row of an item that waits removed",
         "kind = 'Notice' and state = 'waiting'",
         DELETE_ITEM,
