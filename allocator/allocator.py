@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping
+from math import inf
 from time import monotonic
 from typing import Final, final
 
@@ -20,8 +21,10 @@ from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.item_check import ItemCheck
+from dueledger.ledger.presence import Presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
+from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Pool
 from dueledger.ledger.upkeep import Upkeep
 
@@ -42,10 +45,11 @@ class Allocator:
         publishers: Mapping[FlowLoad, Publisher],
         settings: AllocatorSettings,
         *,
-        allocator_no: int,
+        presence: Presence,
         stop: Stop,
         signals: Signals | None = None,
     ) -> None:
+        allocator_no = presence.process_no
         self._pool = pool
         self._settings = settings
         self._stop = stop
@@ -82,6 +86,9 @@ class Allocator:
             limit=settings.allocator_reap_runs_max,
         )
         self._idle_passes = 0
+        self._sleep = Sleep(presence, None)
+        self._woken = asyncio.Event()
+        presence.on_woken(self._on_woken)
 
     async def tick(self) -> Counter[str]:
         """Run the upkeep once, then claim and publish due items. Returns after every send ended.
@@ -113,6 +120,7 @@ class Allocator:
             raise
         if any(counts.values()):
             self._idle_passes = 0
+            await self._sleep.worked()
             self._log.debug(LogEvent.TICK_COMPLETED, **counts)
         return counts
 
@@ -124,11 +132,43 @@ class Allocator:
         """
         self._idle_passes = min(self._idle_passes + 1, _IDLE_DOUBLINGS_MAX)
         now = monotonic()
-        growing = max(
-            _IDLE_FIRST_SECONDS * 2**self._idle_passes, self._poller.poll_interval_seconds
+        growing = (
+            inf
+            if self._sleep.is_asleep
+            else max(_IDLE_FIRST_SECONDS * 2**self._idle_passes, self._poller.poll_interval_seconds)
         )
         next_poll_at = now + min(self._settings.allocator_idle_seconds, growing)
         return max(0.0, min(next_poll_at, self._poller.next_event_at) - now)
+
+    async def wait_for_items(self) -> float:
+        """Wait after a pass that did nothing, at most for `idle_seconds`; return 0.
+
+        A notification ends the wait: an item may be claimed earlier than was known.
+        """
+        wanted = await self.idle_seconds()
+        if not self._woken.is_set():
+            seconds = await self._sleep.pause_seconds(wanted)
+            if seconds < wanted:
+                self._poller.invalidate()
+            began = monotonic()
+            await self._pause(seconds)
+            self._sleep.rested(monotonic() - began)
+        self._woken.clear()
+        return 0.0
+
+    def _on_woken(self) -> None:
+        self._poller.invalidate()
+        self._woken.set()
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for a stop or a notification, at most so long."""
+        waits = {
+            asyncio.create_task(self._stop.wait()),
+            asyncio.create_task(self._woken.wait()),
+        }
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
 
     async def drain(self) -> None:
         """Write the results of finished sends to the ledger; the process may end after this."""
@@ -148,6 +188,8 @@ class Allocator:
                 # While heavy flows are claimed the pass goes on, for light flows as well.
                 while steps > 0 or self._heavy_task is not None:
                     steps -= 1
+                    if any(counts.values()):
+                        await self._sleep.worked()
                     await self._poller.poll(connection, heavy_active=self._heavy_task is not None)
                     if self._stop.is_requested:
                         break
@@ -184,7 +226,8 @@ class Allocator:
             return True
         if not has_ready and self._poller.polled_at >= began:
             return False
-        await self._stop.wait(min(pause, max(0.0, self._poller.next_poll_at - monotonic())))
+        await self._pause(min(pause, max(0.0, self._poller.next_poll_at - monotonic())))
+        self._woken.clear()
         return True
 
     async def _claim_heavy(self, counts: Counter[str]) -> None:

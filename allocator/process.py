@@ -45,7 +45,7 @@ async def open_allocator(
         allocator_no = presence.process_no
         publishers = {load: Publisher(_options(settings, name), stop=stop) for load in FlowLoad}
         allocator = Allocator(
-            pool, publishers, settings, allocator_no=allocator_no, stop=stop, signals=signals
+            pool, publishers, settings, presence=presence, stop=stop, signals=signals
         )
         log = get_logger("allocator")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=allocator_no)
@@ -70,7 +70,7 @@ async def _run(settings: AllocatorSettings, stop: Stop) -> None:
         stop.mark_started()
         await asyncio.gather(
             run_service(
-                "allocator", allocator.serve, stop=stop, idle_seconds=allocator.idle_seconds
+                "allocator", allocator.serve, stop=stop, idle_seconds=allocator.wait_for_items
             ),
             run_service(
                 "allocator.upkeep",

@@ -126,15 +126,29 @@ def lag(
     ways: Annotated[
         list[str] | None, typer.Option("--way", help="kafka or direct; default both.")
     ] = None,
+    rates_for_now: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--rate-for-now",
+            min=1,
+            max=5_000,
+            help="Items/s emitted when they are due; may be repeated; default 2, 100 and 1000.",
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure start − due at rates spread evenly, through Kafka and direct."""
+    """Measure start − due at rates spread evenly, and of items emitted for now."""
     from bench.lag import PROCESSES_OF_WAY, LagOptions, bench_lag
 
     _require_known(ways, list(PROCESSES_OF_WAY))
     default = LagOptions()
     options = LagOptions(
-        seconds, warm_seconds, tuple(rates or default.rates), tuple(ways or default.ways)
+        seconds,
+        warm_seconds,
+        # Who names rates of one type wants no others.
+        tuple(rates or (() if rates_for_now else default.rates)),
+        tuple(ways or default.ways),
+        tuple(rates_for_now or (() if rates else default.rates_for_now)),
     )
     _measure("lag", bench_lag, options, json=json)
 

@@ -1,6 +1,7 @@
 """A ledger under measurement: emitting into it, waiting for it, and reading what it recorded."""
 
 import asyncio
+from asyncio import Semaphore, TaskGroup
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from time import monotonic, perf_counter
@@ -10,6 +11,7 @@ from bench.measurements import (
     BenchLoad,
     StepTimes,
     count_ended,
+    emit_now,
     flush_counters,
     load_items,
     measure_steps,
@@ -18,13 +20,14 @@ from bench.measurements import (
 )
 from bench.workload import PAYLOAD, make_batches
 from dueledger.ledger.errors import DueledgerError, Unbalanced
-from dueledger.ledger.store import Connection
+from dueledger.ledger.store import Connection, open_pool
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.items import emit_items
 
 POLL_SECONDS: Final = 0.1
 LOAD_BATCH: Final = 20_000
 STUCK_SECONDS: Final = 120.0
+EMITTERS: Final = 4
 
 
 class MeasurementFailed(DueledgerError):
@@ -116,6 +119,26 @@ class Ledger:
                 count=min(LOAD_BATCH, items - first),
                 actor_no=self.actor_no,
             )
+        self._emitted += items
+
+    async def emit_for_now(
+        self, rate: float, seconds: float, *, flows: Sequence[tuple[str, str, str]], prefix: str
+    ) -> None:
+        """Emit items that are due when they are emitted, each in a transaction of its own."""
+        self._say(f"emitting {rate:g} items/s for now, {seconds:g} s")
+        began, items = monotonic(), round(rate * seconds)
+        async with open_pool(self.dsn, application_name="service:bench", size_max=EMITTERS) as pool:
+            emitting = Semaphore(EMITTERS)
+
+            async def emit_one(number: int) -> None:
+                tenant, kind, _ = flows[number % len(flows)]
+                async with emitting, pool.acquire() as connection:
+                    await emit_now(connection, tenant, kind, f"{prefix}{number:09}", PAYLOAD)
+
+            async with TaskGroup() as tasks:
+                for number in range(items):
+                    await asyncio.sleep(max(0.0, began + number / rate - monotonic()))
+                    tasks.create_task(emit_one(number))
         self._emitted += items
 
     async def now(self) -> datetime:

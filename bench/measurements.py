@@ -51,6 +51,14 @@ class Lag:
     early: int
 
 
+async def emit_now(
+    connection: Connection, tenant: str, kind: str, business_key: str, payload: str
+) -> None:
+    """Emit one item that is due now."""
+    day = date(2027, 3, 1)
+    await connection.fetchval(_statement("emit_now"), tenant, kind, business_key, day, payload)
+
+
 @dataclass(frozen=True, slots=True)
 class TableGrowth:
     """One hot table, its partitions summed."""

@@ -5,7 +5,7 @@ Both are on a connection of the process's own, so that the lock ends when the pr
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Final, final
@@ -24,7 +24,10 @@ from dueledger.ledger.store.processes import (
     ProcessLock,
     ProcessRole,
     end_process,
+    end_sleep,
+    is_seen_by_all,
     register_process,
+    register_sleep,
     renew_process,
 )
 
@@ -59,23 +62,65 @@ class Presence:
         self._role = role
         self._connection: OwnConnection | None = None
         self._lock = ProcessLock(is_direct=True, is_locked=False)
+        self._session_no = 0
+        self._in_use = asyncio.Lock()
+        self._on_woken: Callable[[], None] | None = None
 
     async def open(self) -> None:
         """Register the process. Raises Unavailable without Postgres."""
-        self._connection = connection = await self._connect()
-        with mapped_loss(connection):
+        connection = await self._connect()
+        async with self._answered(connection):
             self.process_no = await register_actor(connection, self._name, _ACTOR_KINDS[self._role])
             await self._register(connection)
 
     async def tick(self) -> dict[str, int]:
         """Renew the row, and take the lock if the process lacks it."""
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await self._renew()
-        except BaseException:
-            self._disconnect()
-            raise
+        async with self._in_use:
+            is_new = (connection := self._usable()) is None
+            connection = connection or await self._connect()
+            async with self._answered(connection):
+                if is_new or (self._lock.is_direct and not self._lock.is_locked):
+                    await self._register(connection)
+                else:
+                    await renew_process(connection, self.process_no)
         return {}
+
+    # Sleeping.
+
+    @property
+    def session_no(self) -> int | None:
+        """Number of the session in which the process has its lock; None without one."""
+        return self._session_no if self._usable() and self._lock.is_locked else None
+
+    def on_woken(self, call: Callable[[], None]) -> None:
+        """Set what is called when an item may be claimed before the registered sleep ends.
+
+        It is also called when the connection is lost, because then nobody notifies.
+        """
+        self._on_woken = call
+
+    async def register_sleep(self, seconds: float, kinds: Sequence[str] | None) -> int | None:
+        """Register a sleep as `ledger.store.processes.register_sleep` does."""
+        async with self._in_use:
+            if (connection := self._usable()) is None or not self._lock.is_locked:
+                return None
+            async with self._answered(connection):
+                return await register_sleep(connection, self.process_no, seconds, kinds)
+
+    async def is_seen_by_all(self, transaction_no: int) -> bool:
+        """Return whether all who write see what that transaction did; False if unknown."""
+        async with self._in_use:
+            if (connection := self._usable()) is None:
+                return False
+            async with self._answered(connection):
+                return await is_seen_by_all(connection, transaction_no)
+
+    async def end_sleep(self) -> None:
+        """Register that the process is awake."""
+        async with self._in_use:
+            if (connection := self._usable()) is not None:
+                async with self._answered(connection):
+                    await end_sleep(connection, self.process_no)
 
     async def close(self) -> None:
         """Record the end of the process and release its lock."""
@@ -88,18 +133,20 @@ class Presence:
                 await connection.close()
         connection.terminate()
 
-    async def _renew(self) -> None:
+    def _usable(self) -> "OwnConnection | None":
         connection = self._connection
-        if connection is None or is_lost(connection):
-            self._connection = connection = await self._connect()
+        return None if connection is None or is_lost(connection) else connection
+
+    @asynccontextmanager
+    async def _answered(self, connection: OwnConnection) -> AsyncGenerator[None]:
+        """Close the connection after an error, or if the server does not answer in time."""
+        try:
             with mapped_loss(connection):
-                await self._register(connection)
-            return
-        with mapped_loss(connection):
-            if self._lock.is_direct and not self._lock.is_locked:
-                await self._register(connection)
-            else:
-                await renew_process(connection, self.process_no)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    yield
+        except BaseException:
+            connection.terminate()
+            raise
 
     async def _register(self, connection: Connection) -> None:
         self._lock = await register_process(
@@ -109,14 +156,23 @@ class Presence:
             host=socket.gethostname(),
             version=version("dueledger"),
         )
+        if self._lock.is_locked:
+            await connection.add_listener(f"ledger_process_{self.process_no}", self._wake)
 
     async def _connect(self) -> OwnConnection:
-        return await connect(self._dsn, application_name=self._name, is_durable=False)
+        self._connection = connection = await connect(
+            self._dsn,
+            application_name=self._name,
+            is_durable=False,
+            connect_seconds=ANSWER_SECONDS,
+        )
+        self._session_no += 1
+        connection.add_termination_listener(self._wake)
+        return connection
 
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.terminate()
+    def _wake(self, *_: object) -> None:
+        if self._on_woken is not None:
+            self._on_woken()
 
 
 @asynccontextmanager

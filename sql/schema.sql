@@ -1798,6 +1798,29 @@ CREATE FUNCTION ledger.version_digest(version ledger.definition) RETURNS text
 
 COMMENT ON FUNCTION ledger.version_digest(version ledger.definition) IS 'SHA-256 of a version, of all its columns, in hex.';
 
+CREATE FUNCTION ledger.wake_sleepers() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  -- Each query here sees what is committed now, also where the statement began before a process registered its sleep.
+  if exists (select from ledger.process p where p.sleeps_until is not null) then
+    perform pg_notify('ledger_process_' || s.process_no, '')
+    from ledger.process s
+    where s.sleeps_until >= ledger.now()
+      and coalesce(current_setting('ledger.wakes', true), '') <> 'off'
+      and exists (
+        select from written w
+        join ledger.flow f on f.flow_no = w.flow_no
+        join ledger.kind k on k.kind_no = f.kind_no
+        where w.available_at <= s.sleeps_until
+          and case when s.kinds is null then k.dispatch <> 'direct' else k.name = any (s.kinds) end);
+  end if;
+  return null;
+end $$;
+
+COMMENT ON FUNCTION ledger.wake_sleepers() IS 'Notify each process that sleeps beyond the time from which a written item may be claimed. A transaction that is to be prepared (two-phase commit) may not notify: it sets ledger.wakes to off, and the next poll finds its items.';
+
 CREATE TABLE ledger.actor (
     actor_no bigint NOT NULL,
     name text NOT NULL,
@@ -2595,11 +2618,13 @@ CREATE TABLE ledger.process (
     seen_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
     locked_on timestamp with time zone,
+    kinds text[],
+    sleeps_until timestamp with time zone,
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE ledger.process IS 'Processes: one row an incarnation. Upkeep deletes rows that have not been renewed for a week.';
+COMMENT ON TABLE ledger.process IS 'Processes: one row an incarnation. Upkeep deletes rows of those that ended an hour ago or were not seen for a week.';
 
 COMMENT ON COLUMN ledger.process.process_no IS 'Actor number of the process.';
 
@@ -2612,6 +2637,10 @@ COMMENT ON COLUMN ledger.process.seen_at IS 'When it last renewed the row: each 
 COMMENT ON COLUMN ledger.process.ended_at IS 'When it stopped in order; null while it lives, and if it was killed.';
 
 COMMENT ON COLUMN ledger.process.locked_on IS 'Start time of the server on which it has its lock (see process_status); null where it has none, as behind a pooler.';
+
+COMMENT ON COLUMN ledger.process.kinds IS 'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
+
+COMMENT ON COLUMN ledger.process.sleeps_until IS 'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
@@ -3216,6 +3245,10 @@ CREATE TRIGGER definition_has_digest BEFORE INSERT ON ledger.definition FOR EACH
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
+CREATE TRIGGER pending_rewakes_sleepers AFTER UPDATE ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_sleepers();
+
+CREATE TRIGGER pending_wakes_sleepers AFTER INSERT ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_sleepers();
+
 CREATE TRIGGER transition_finishes_items AFTER INSERT ON ledger.transition REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.finish_items();
 
 ALTER TABLE ONLY ledger.calendar
@@ -3490,6 +3523,8 @@ GRANT SELECT ON TABLE ledger.definition TO ledger_intake;
 GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
 GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
+
+REVOKE ALL ON FUNCTION ledger.wake_sleepers() FROM PUBLIC;
 
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
@@ -3943,6 +3978,20 @@ GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;

@@ -17,6 +17,7 @@ from dueledger.workers.run.own_transaction import open_transactions
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Sequence
 
+    from dueledger.ledger.presence import Presence
     from dueledger.ledger.store import Pool
     from dueledger.workers.counts import WorkerCounts
     from dueledger.workers.handlers import Handlers
@@ -29,12 +30,13 @@ log = get_logger("worker")
 
 
 class WorkerConnections(NamedTuple):
-    """A worker's actor name and number, and its connection pools."""
+    """A worker's actor name and number, its connection pools, and its presence."""
 
     name: str
     worker_no: int
     pool: Pool
     transactions: Pool | None
+    presence: Presence
 
 
 @asynccontextmanager
@@ -60,7 +62,7 @@ async def open_connections(
         transactions = await stack.enter_async_context(open_transactions(dsn, handlers, name))
         role = ProcessRole.DIRECT_WORKER if "upkeep" in roles else ProcessRole.WORKER
         presence = await stack.enter_async_context(open_presence(dsn, name, role))
-        yield WorkerConnections(name, presence.process_no, pool, transactions)
+        yield WorkerConnections(name, presence.process_no, pool, transactions, presence)
 
 
 @contextmanager

@@ -50,6 +50,7 @@ class DueFlowPoller:
         self._limits_poll_at = float("-inf")
         self._heavy_active = False
         self.polled_at = float("-inf")
+        self._is_invalid = False
 
     @property
     def next_poll_at(self) -> float:
@@ -82,8 +83,9 @@ class DueFlowPoller:
         return min(times)
 
     def invalidate(self) -> None:
-        """List due flows at the next poll: the queue may be wrong."""
+        """List due flows at the next poll: the queue may be wrong, also after a list that runs."""
         self.polled_at = float("-inf")
+        self._is_invalid = True
 
     async def poll(self, connection: Connection, *, heavy_active: bool) -> None:
         """Run the polls that are due; list flows less often while heavy flows are claimed.
@@ -110,6 +112,7 @@ class DueFlowPoller:
 
     async def _poll_due_flows(self, connection: Connection) -> None:
         began = monotonic()
+        self._is_invalid = False
         horizon = max(HORIZON_SECONDS, 2 * self.poll_interval_seconds)
         flows = await list_due_flows(connection, FLOWS_LISTED_MAX, horizon_seconds=horizon)
         self._poll_seconds = monotonic() - began
@@ -117,7 +120,8 @@ class DueFlowPoller:
             self._flow_queue.update(flows[start : start + FLOWS_PER_YIELD], asked_at=began)
             await asyncio.sleep(0)  # 10,000 flows take 30 ms: claims go on meanwhile
         self._flow_queue.remove_unlisted(asked_at=began)
-        self.polled_at = monotonic()
+        if not self._is_invalid:
+            self.polled_at = monotonic()
 
     async def _poll_limited_flows(self, connection: Connection) -> None:
         """Estimate the allowances of limited flows, without locks since they may be many."""

@@ -318,6 +318,7 @@ async def connect(
     application_name: str,
     profile: PlanProfile = PlanProfile.HOT,
     is_durable: bool = True,
+    connect_seconds: float = CONNECT_SECONDS,
 ) -> OwnConnection:
     """Open one connection outside a pool. The caller closes it.
 
@@ -331,7 +332,7 @@ async def connect(
             dsn,
             connection_class=_TypeCachingConnection,
             server_settings=settings,
-            timeout=CONNECT_SECONDS,
+            timeout=connect_seconds,
             command_timeout=_COMMAND_SECONDS[PlanProfile.ANALYTIC],
         )
     with mapped_loss(connection):

@@ -80,8 +80,32 @@ async def end_process(connection: Connection, process_no: int) -> None:
     await connection.execute(statement("end_process"), process_no)
 
 
+async def register_sleep(
+    connection: Connection, process_no: int, seconds: float, kinds: Sequence[str] | None
+) -> int | None:
+    """Record that a process sleeps; return the number of the transaction that did.
+
+    It is notified if an item of its kinds (of an allocator, None) may be claimed within `seconds`.
+    None if it has no lock, so that it cannot be notified.
+    """
+    return await connection.fetchval(statement("register_sleep"), process_no, seconds, kinds)
+
+
+async def end_sleep(connection: Connection, process_no: int) -> None:
+    """Record that a process is awake."""
+    await connection.execute(statement("end_sleep"), process_no)
+
+
+async def is_seen_by_all(connection: Connection, transaction_no: int) -> bool:
+    """Return whether each transaction that writes from now on sees what that one did.
+
+    Transactions that were open when it ended may not; they have ended.
+    """
+    return await connection.fetchval(statement("is_seen_by_all"), transaction_no)
+
+
 async def prune_processes(connection: Connection, limit: int) -> int:
-    """Delete rows of processes that have not been renewed for a week; return how many."""
+    """Delete rows of processes that ended or were not seen for long; return how many."""
     return len(await connection.fetch(statement("prune_processes"), limit))
 
 

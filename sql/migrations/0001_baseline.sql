@@ -57,6 +57,7 @@
 \ir ../schema/functions/emit.sql
 \ir ../schema/functions/emit_follower.sql
 \ir ../schema/functions/finish_items.sql
+\ir ../schema/functions/wake_sleepers.sql
 \ir ../schema/functions/revise_items.sql
 \ir ../schema/functions/move_items.sql
 \ir ../schema/functions/not_before.sql

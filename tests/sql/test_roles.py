@@ -289,6 +289,7 @@ CALLERS = {
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES) - {"auditor", "emitter", "monitor", "simulator", "upkeep"},
     "revise_items": {"intake", "materialiser"},
+    "wake_sleepers": set[str](),  # a trigger
 }
 
 DEFINERS = """

@@ -9,11 +9,13 @@ import pytest
 
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.presence import Presence
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.credits import read_credits
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.workers.connections import WorkerConnections
 from dueledger.workers.kafka_source import KafkaSource
 from dueledger.workers.poll.credit_grants import CreditGrants, DrainRate
@@ -67,7 +69,13 @@ async def test_a_worker_grants_nothing_before_it_reads_from_kafka(site: Site, po
     Worker(
         site.settings,
         completing(site.kind),
-        WorkerConnections(name, worker_no, pool, None),
+        WorkerConnections(
+            name,
+            worker_no,
+            pool,
+            None,
+            Presence(site.settings.dsn.get_secret_value(), name, ProcessRole.WORKER),
+        ),
         make_source,
     )
     assert source is not None

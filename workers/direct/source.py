@@ -14,6 +14,7 @@ from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
+from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store.claims import list_due_flows, release_claims
 from dueledger.ledger.store.direct_claims import list_open_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
@@ -96,6 +97,9 @@ class DirectSource(WorkSource):
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
         self._wake = asyncio.Event()
+        self._sleep = Sleep(worker.connections.presence, self._kinds)
+        self._has_news = False
+        worker.connections.presence.on_woken(self._on_woken)
         self._flow_of_run: dict[int, int] = {}
         self._polled_at = float("-inf")
         self._poll_at = self._list_at = float("-inf")
@@ -158,11 +162,14 @@ class DirectSource(WorkSource):
         taken = await self._take()
         if self._can_take_suspects():
             self._poll_at = monotonic()
-        return {"taken": suspects + taken.get("taken", 0)}
+        count = suspects + taken.get("taken", 0)
+        if count:
+            await self._sleep.worked()
+        return {"taken": count}
 
     async def _wait_for_next_poll(self) -> None:
         if not self._wake.is_set():
-            await wait_for_event(self._wake, max(0.0, self._poll_at - monotonic()))
+            await self._pause(max(0.0, self._poll_at - monotonic()))
         # Items that end now and items that are due in a moment are served together.
         early = self._polled_at + self._settings.direct_batch_wait_seconds - monotonic()
         if early > 0 and not self._is_closed:
@@ -170,12 +177,24 @@ class DirectSource(WorkSource):
         self._wake.clear()
         self._polled_at = monotonic()
 
+    async def _pause(self, wanted: float) -> None:
+        seconds = await self._sleep.pause_seconds(wanted)
+        self._has_news |= seconds < wanted
+        began = monotonic()
+        await wait_for_event(self._wake, seconds)
+        self._sleep.rested(monotonic() - began)
+
+    def _on_woken(self) -> None:
+        """List at once: an item was emitted, or failed, and may be claimed soon."""
+        self._has_news = True
+        self._wake.set()
+
     async def _take(self) -> dict[str, int]:
         capacities = self._capacities()
         unsettled = sum(run.unsent_count for run in self._worker.runs.values())
         if not capacities or unsettled >= self._settings.worker_settle_items_max:
             return self._wait_for_calls()
-        if self._polled_at >= self._list_at:
+        if self._has_news or self._polled_at >= self._list_at:
             await self._poll_due_flows()
         shares = self._choose(capacities)
         try:
@@ -235,6 +254,7 @@ class DirectSource(WorkSource):
         claim, and at growing intervals while nothing is claimed.
         """
         began = monotonic()
+        self._has_news = False
         async with self._pool.acquire() as connection:
             flows = await list_due_flows(
                 connection,
@@ -251,7 +271,10 @@ class DirectSource(WorkSource):
         self._idle_lists = min(self._idle_lists + 1, IDLE_DOUBLINGS_MAX)
 
     def _list_pause(self) -> float:
-        pause = min(self._settings.direct_idle_seconds, LIST_SECONDS * 2**self._idle_lists)
+        growing = LIST_SECONDS * 2**self._idle_lists
+        pause = self._settings.direct_idle_seconds
+        if not self._sleep.is_asleep:
+            pause = min(pause, growing)
         return max(pause, LIST_SHARE * self._list_seconds)
 
     # Suspects.

@@ -7,6 +7,8 @@ create table ledger.process (
   seen_at timestamptz not null,
   ended_at timestamptz,
   locked_on timestamptz,
+  kinds text[],
+  sleeps_until timestamptz,
   constraint process_role_known check (role in (
     'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler'))
 ) with (
@@ -15,11 +17,15 @@ create table ledger.process (
 );
 
 comment on table ledger.process is
-  'Processes: one row an incarnation. Upkeep deletes rows that have not been renewed for a week.';
+  'Processes: one row an incarnation. Upkeep deletes rows of those that ended an hour ago or were not seen for a week.';
 comment on column ledger.process.process_no is 'Actor number of the process.';
 comment on column ledger.process.host is 'Name of its machine or container.';
 comment on column ledger.process.version is 'Version of dueledger that it runs.';
 comment on column ledger.process.seen_at is 'When it last renewed the row: each five seconds while it lives.';
 comment on column ledger.process.ended_at is 'When it stopped in order; null while it lives, and if it was killed.';
+comment on column ledger.process.kinds is
+  'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
+comment on column ledger.process.sleeps_until is
+  'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 comment on column ledger.process.locked_on is
   'Start time of the server on which it has its lock (see process_status); null where it has none, as behind a pooler.';

@@ -5,6 +5,6 @@
 -- index: process_pkey
 -- locks: process row (for update)
 update ledger.process p
-set ended_at = ledger.machine_now(), seen_at = ledger.machine_now()
+set ended_at = ledger.machine_now(), seen_at = ledger.machine_now(), sleeps_until = null
 where p.process_no = $1::bigint and p.ended_at is null
 returning p.process_no

@@ -1,4 +1,4 @@
--- Delete the rows of processes that have not been renewed for a week.
+-- Delete the rows of processes that ended an hour ago, or have not been renewed for a week.
 -- returns: zero or more
 -- roles: upkeep
 -- $1 limit integer
@@ -7,7 +7,7 @@
 with old as materialized (
   select p.process_no
   from ledger.process p
-  where p.seen_at < ledger.machine_now() - interval '7 days'
+  where p.seen_at < ledger.machine_now() - case when p.ended_at is null then interval '7 days' else interval '1 hour' end
   order by p.process_no
   limit $1::integer
   for update skip locked

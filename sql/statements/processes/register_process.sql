@@ -19,5 +19,5 @@ select $1::bigint, $2::text, $3::text, $4::text, ledger.machine_now(), ledger.ma
   case when l.is_held then pg_postmaster_start_time() end
 from lock l
 on conflict (process_no) do update
-set seen_at = excluded.seen_at, ended_at = null, locked_on = excluded.locked_on
+set seen_at = excluded.seen_at, ended_at = null, locked_on = excluded.locked_on, sleeps_until = null
 returning pg_backend_pid() = $5::integer as is_direct, p.locked_on is not null as is_locked

@@ -18,6 +18,7 @@ import pytest
 from pydantic import SecretStr
 
 from dueledger import Handlers
+from dueledger.ledger.presence import Presence
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import CRASH_VARIABLE, Stop
 from dueledger.ledger.store import Connection, Pool, Record
@@ -25,6 +26,7 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.claims import ReapedRuns, reap_claims, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.workers.connections import WorkerConnections
 from dueledger.workers.direct import DirectSettings
 from dueledger.workers.direct.source import DirectSource
@@ -115,7 +117,13 @@ class Estate:
         return DirectWorker(
             self.settings.model_copy(update=changed),
             handlers,
-            WorkerConnections(name, worker_no, pool or self.pool, None),
+            WorkerConnections(
+                name,
+                worker_no,
+                pool or self.pool,
+                None,
+                Presence(self.dsn, name, ProcessRole.DIRECT_WORKER),
+            ),
         )
 
     async def work(self, handlers: Handlers, **changed: object) -> Stop:

@@ -1,0 +1,108 @@
+"""The sleep of a process that claims: it is woken when an item may be claimed before it would poll.
+
+While it sleeps its row says so, and who writes an item that is available before notifies it. While
+it is awake nobody notifies: at high rates a notification for each commit halves their number.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from time import monotonic
+from typing import Final, final
+
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.presence import Presence
+
+SLEEP_SECONDS: Final = 10.0
+RENEW_SECONDS: Final = 5.0
+"""A sleep is renewed so early that it never ends while the process sleeps."""
+PAUSE_SECONDS_MIN: Final = 0.003
+"""For a shorter pause it is not worth to register."""
+AWAKE_SECONDS: Final = 0.02
+"""A process that is woken without pause for longer is awake."""
+_REPEAT_SECONDS: Final = 0.002
+_REPEAT_DOUBLINGS_MAX: Final = 8
+
+
+class _State(Enum):
+    AWAKE = auto()
+    REGISTERED = auto()
+    ASLEEP = auto()
+
+
+@final
+class Sleep:
+    """Decides how long a process pauses after a poll that found nothing.
+
+    A transaction that wrote before the sleep was registered, and commits after the last poll, would
+    wake nobody. So the process polls until all transactions that were open then have ended, and
+    once more. Those that write later see that it sleeps.
+    """
+
+    def __init__(self, presence: Presence, kinds: Sequence[str] | None) -> None:
+        """Sleep as the process of `presence`, which claims `kinds`; of an allocator, None."""
+        self._presence = presence
+        self._kinds = kinds
+        self._state = _State.AWAKE
+        self._transaction_no = 0
+        self._renew_at = float("-inf")
+        self._repeats = 0
+        self._session_no: int | None = None
+        self._busy_since: float | None = None
+
+    @property
+    def is_asleep(self) -> bool:
+        """Return whether the process is notified of items that others emit from now on."""
+        return self._state is _State.ASLEEP and self._session_no == self._presence.session_no
+
+    async def pause_seconds(self, wanted: float) -> float:
+        """Return how long to pause after a poll that found nothing: at most `wanted` seconds.
+
+        If it is less, the process polls afresh after the pause.
+        """
+        if wanted < PAUSE_SECONDS_MIN:
+            return wanted
+        try:
+            await self._register()
+            if self._state is not _State.REGISTERED:
+                return wanted
+            if await self._presence.is_seen_by_all(self._transaction_no):
+                self._state = _State.ASLEEP
+                return 0.0
+        except Unavailable:  # the next poll says so
+            self._state = _State.AWAKE
+            return wanted
+        self._repeats = min(self._repeats + 1, _REPEAT_DOUBLINGS_MAX)
+        return min(wanted, _REPEAT_SECONDS * 2**self._repeats)
+
+    async def _register(self) -> None:
+        """Register the sleep, or renew it: while it lasts, all see it already."""
+        now, session_no = monotonic(), self._presence.session_no
+        is_over = now >= self._renew_at + SLEEP_SECONDS - RENEW_SECONDS
+        if session_no is None or session_no != self._session_no or is_over:
+            self._state = _State.AWAKE
+        if session_no is None or (self._state is not _State.AWAKE and now < self._renew_at):
+            return
+        transaction_no = await self._presence.register_sleep(SLEEP_SECONDS, self._kinds)
+        if transaction_no is None:
+            self._state = _State.AWAKE
+            return
+        self._renew_at = now + RENEW_SECONDS
+        if self._state is _State.AWAKE:
+            self._state, self._transaction_no, self._repeats = _State.REGISTERED, transaction_no, 0
+            self._session_no = session_no
+
+    def rested(self, seconds: float) -> None:
+        """Take note of a pause that took so long."""
+        if seconds >= PAUSE_SECONDS_MIN:
+            self._busy_since = None
+
+    async def worked(self) -> None:
+        """Take note of a poll that found items: after some time of that, the process is awake."""
+        now = monotonic()
+        if self._busy_since is None:
+            self._busy_since = now
+        if self._state is not _State.AWAKE and now - self._busy_since > AWAKE_SECONDS:
+            self._state = _State.AWAKE
+            with suppress(Unavailable):
+                await self._presence.end_sleep()

@@ -1,0 +1,190 @@
+"""A process that sleeps is woken by what it could claim earlier, and nobody else is notified."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Final
+
+import pytest
+
+from dueledger.ledger.presence import Presence
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.sleep import Sleep
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.processes import ProcessRole
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+NAME: Final = "allocator:host:1:abcd"
+KILL: Final = """
+    select count(pg_terminate_backend(a.pid, 5000)) from pg_stat_activity a
+    where a.datname = current_database() and a.application_name = $1
+"""
+LONG: Final = 3600.0
+LATER: Final = datetime(2190, 1, 1, tzinfo=UTC)
+
+
+class Sleeper:
+    """A process that sleeps as an allocator does, and how often it was woken."""
+
+    def __init__(self, presence: Presence, kinds: list[str] | None) -> None:
+        self.presence = presence
+        self.sleep = Sleep(presence, kinds)
+        self.woken = asyncio.Event()
+        self.count = 0
+        presence.on_woken(self._on_woken)
+
+    def _on_woken(self) -> None:
+        self.count += 1
+        self.woken.set()
+
+    async def fall_asleep(self) -> None:
+        while not self.sleep.is_asleep:
+            await self.sleep.pause_seconds(LONG)
+
+    async def heard(self) -> int:
+        """Return how often it was woken, after all notifications that were sent have arrived."""
+        await self.presence.is_seen_by_all(0)
+        return self.count
+
+
+@asynccontextmanager
+async def open_sleeper(dsn: str, *kinds: str) -> AsyncGenerator[Sleeper]:
+    role = ProcessRole.DIRECT_WORKER if kinds else ProcessRole.ALLOCATOR
+    presence = Presence(dsn, NAME, role)
+    await presence.open()
+    yield Sleeper(presence, list(kinds) or None)
+    await presence.close()
+
+
+@pytest.fixture
+async def sleeper(database: str) -> AsyncGenerator[Sleeper]:
+    async with open_sleeper(database) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(database: str) -> AsyncGenerator[Connection]:
+    opened = await connect(database, application_name="other")
+    yield opened
+    await opened.close()
+
+
+async def test_g9_an_item_that_an_open_transaction_emitted_before_the_sleep_is_polled_for(
+    sleeper: Sleeper,
+    connection: Connection,
+    other: Connection,
+    actor_no: int,
+    make_drafts: MakeDrafts,
+) -> None:
+    transaction = other.transaction()
+    await transaction.start()
+    await emit_items(other, make_drafts(), actor_no=actor_no)  # while the allocator is awake
+    pauses = [await sleeper.sleep.pause_seconds(LONG) for _ in range(4)]
+    unseen = await list_due_flows(connection, 10)
+    asleep_before = sleeper.sleep.is_asleep
+    await transaction.commit()
+    after = await sleeper.sleep.pause_seconds(LONG)
+    assert 0 < max(pauses) < 1  # it polls
+    assert (unseen, asleep_before) == ([], False)
+    assert after == 0  # it polls once more, and finds the item
+    assert len(await list_due_flows(connection, 10)) == 1
+    assert sleeper.sleep.is_asleep
+    assert await sleeper.sleep.pause_seconds(LONG) == LONG
+
+
+async def test_g9_a_transaction_that_began_before_the_sleep_and_emits_in_it_wakes(
+    sleeper: Sleeper, other: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    async with other.transaction():
+        assert await other.fetchval("select pg_current_xact_id_if_assigned()") is None
+        await sleeper.fall_asleep()
+        await emit_items(other, make_drafts(), actor_no=actor_no)
+        early = await sleeper.heard()
+    await sleeper.woken.wait()
+    assert early == 0
+
+
+async def test_only_items_available_within_the_sleep_wake_and_one_statement_wakes_once(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    await emit_items(connection, make_drafts(due_at=LATER), actor_no=actor_no)
+    later = await sleeper.heard()
+    await emit_items(connection, make_drafts(20, prefix="due"), actor_no=actor_no)
+    assert (later, await sleeper.heard()) == (0, 1)
+
+
+async def test_a_retry_that_is_available_within_the_sleep_wakes(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await emit_items(connection, make_drafts(due_at=LATER), actor_no=actor_no)
+    await sleeper.fall_asleep()
+    await connection.execute("update ledger.pending set state = 4, available_at = ledger.now()")
+    assert await sleeper.heard() == 1
+
+
+async def test_nobody_notifies_a_process_that_is_awake(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await emit_items(connection, make_drafts(), actor_no=actor_no)
+    before = await sleeper.heard()
+    await sleeper.fall_asleep()
+    await sleeper.sleep.worked()
+    async with asyncio.timeout(60):
+        while sleeper.sleep.is_asleep:
+            await sleeper.sleep.worked()
+    await emit_items(connection, make_drafts(prefix="again"), actor_no=actor_no)
+    assert (before, await sleeper.heard()) == (0, 0)
+
+
+async def test_a_direct_worker_is_woken_by_its_own_kinds_only(
+    database: str, connection: Connection, actor_no: int, kind: str, make_drafts: MakeDrafts
+) -> None:
+    async with open_sleeper(database, kind) as worker:
+        await worker.fall_asleep()
+        await emit_items(connection, make_drafts(kind="Other"), actor_no=actor_no)
+        others = await worker.heard()
+        await emit_items(connection, make_drafts(), actor_no=actor_no)
+        assert (others, await worker.heard()) == (0, 1)
+
+
+async def test_g9_a_process_whose_connection_is_lost_in_its_sleep_is_awake(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    await connection.fetchval(KILL, NAME)
+    await sleeper.woken.wait()
+    assert not sleeper.sleep.is_asleep
+    with suppress(Exception):  # the first use of the lost connection may be the one that fails
+        await sleeper.presence.tick()
+    await sleeper.presence.tick()
+    await sleeper.fall_asleep()
+    before = sleeper.count
+    await emit_items(connection, make_drafts(), actor_no=actor_no)
+    assert await sleeper.heard() == before + 1
+
+
+async def test_a_transaction_that_will_be_prepared_can_leave_the_notification_out(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    async with connection.transaction():
+        await connection.execute("set local ledger.wakes = off")
+        await emit_items(connection, make_drafts(), actor_no=actor_no)
+    assert await sleeper.heard() == 0
+
+
+async def test_a_sleep_ends_by_itself(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    sleeps_until = await connection.fetchval("select sleeps_until from ledger.process")
+    ended = "update ledger.process set sleeps_until = ledger.now() - interval '1 second'"
+    await connection.execute(ended)
+    await emit_items(connection, make_drafts(), actor_no=actor_no)
+    assert sleeps_until is not None
+    assert await sleeper.heard() == 0
