@@ -462,7 +462,7 @@ begin
       select from ledger.emitter_tenant e where e.login = session_user and e.tenant = emitting_actor.tenant)
   then
     raise exception using
-      errcode = '42501',
+      errcode = '42501', column = 'tenant',
       message = format('%s may not emit for tenant %L', session_user, emitting_actor.tenant),
       hint = 'it emits for the tenants named by `dueledger grant emitter TO … --tenant …` only';
   end if;

@@ -81,6 +81,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "work": "Run the handlers of due items.",
             "intake": "Emit items from domain events in Kafka.",
             "materialise": "Emit items from schedules, ahead of time.",
+            "relay": "Carry items from a service's outbox.",
         },
     ),
     "Proof": {

@@ -1,4 +1,4 @@
-"""Commands that run a process: allocate, work, intake, materialise."""
+"""Commands that run a process: allocate, work, intake, materialise, relay."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -8,7 +8,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, OnceOption
-from dueledger.cli.output import print_document
+from dueledger.cli.output import print_document, print_text
 
 if TYPE_CHECKING:
     from dueledger.ledger.runtime.service import Counts, Stop
@@ -209,6 +209,28 @@ def _materialise(dsn: str | None, *, once: bool) -> None:
         lambda _: open_materialiser(settings),
         once=once,
     )
+
+
+@app.command()
+def relay(
+    schema: Annotated[
+        bool,
+        typer.Option("--schema", help="Print the SQL that makes the outbox, and end."),
+    ] = False,
+    once: OnceOption = False,
+    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
+    dsn: DsnOption = None,
+) -> None:
+    """Carry items from a service's outbox (DUELEDGER_OUTBOX_DSN). Any number of relays may run."""
+    from dueledger.ledger.outbox import RelaySettings, open_relay, run_relay
+    from dueledger.ledger.runtime.setting_problems import read_settings
+    from dueledger.ledger.store.outbox import outbox_schema
+
+    if schema:
+        print_text(outbox_schema())
+        return
+    settings = read_settings(RelaySettings, dsn=dsn)
+    _run_passes(lambda stop: run_relay(settings, stop), lambda _: open_relay(settings), once=once)
 
 
 def _run_passes(

@@ -16,7 +16,6 @@ from tests.sql.statement_callers import statements_by_role
 STATEMENTS = {path.stem: parse_statement(path) for path in statement_paths()}
 PATHS = {path.stem: path for path in statement_paths()}
 WITHOUT_STATEMENTS = {
-    "emitter": {Privilege("execute", "emit")},
     "monitor": {
         Privilege("execute", "measure_depth"),
         Privilege("select", "ledger.depth"),

@@ -1,0 +1,72 @@
+"""The relay: reads an outbox, emits, and deletes what the ledger has.
+
+There is no cursor. A row is carried once it is committed, whichever number it has, and deleted
+after the ledger's commit. What is carried twice, after a crash or by two relays, is one item: its
+business key decides. A relay carries rows in the order written, so of several with one key the
+ledger keeps the first.
+"""
+
+from typing import Final, NamedTuple, final
+
+from dueledger.ledger.errors import InvalidItem
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.outbox import (
+    OutboxItem,
+    emit_as_service,
+    end_outbox_items,
+    list_outbox_items,
+)
+
+REASON_CHARS_MAX: Final = 1_000
+
+
+class Carried(NamedTuple):
+    """The results of a batch: whether each item is new, and the reasons of those refused."""
+
+    created: dict[int, bool]
+    refusals: dict[int, str]
+
+
+@final
+class Relay:
+    """One relay between an outbox and a ledger. Any number may run."""
+
+    def __init__(self, outbox: Pool, ledger: Pool, *, batch_items_max: int) -> None:
+        self._outbox = outbox
+        self._ledger = ledger
+        self._batch_items_max = batch_items_max
+
+    async def tick(self) -> dict[str, int]:
+        """Carry one batch; return how many items are new, known already, and refused."""
+        async with self._outbox.acquire() as outbox:
+            items = await list_outbox_items(outbox, self._batch_items_max)
+        if not items:
+            return {}
+        carried = Carried({}, {})
+        async with self._ledger.acquire() as ledger:
+            await _emit(ledger, items, carried)
+        crash_point("relay.emitted")
+        async with self._outbox.acquire() as outbox:
+            await end_outbox_items(outbox, list(carried.created), carried.refusals)
+        emitted = sum(carried.created.values())
+        return {
+            "emitted": emitted,
+            "known": len(carried.created) - emitted,
+            "refused": len(carried.refusals),
+        }
+
+
+async def _emit(ledger: Connection, items: list[OutboxItem], carried: Carried) -> None:
+    """Emit items in their order. Those with one that is refused are halved until it is alone."""
+    try:
+        created = await emit_as_service(ledger, items)
+    except InvalidItem as error:
+        if len(items) > 1:
+            middle = len(items) // 2
+            await _emit(ledger, items[:middle], carried)
+            await _emit(ledger, items[middle:], carried)
+        else:
+            carried.refusals[items[0].outbox_no] = error.message[:REASON_CHARS_MAX]
+    else:
+        carried.created.update(zip((item.outbox_no for item in items), created, strict=True))
