@@ -129,9 +129,14 @@ async def list_stuck_claims(
     return await connection.fetch(statement("list_stuck_claims"), margin_seconds, row_max)
 
 
-async def list_overlong_runs(connection: Connection, run_max: int) -> list[Record]:
-    """List open runs that reach beyond the end of their claim."""
-    return await connection.fetch(statement("list_overlong_runs"), run_max)
+async def list_unfit_runs(connection: Connection, run_max: int) -> list[Record]:
+    """List open runs beyond the end of their claim, with too long a lease, or of no worker."""
+    return await connection.fetch(statement("list_unfit_runs"), run_max)
+
+
+async def list_unfit_watermarks(connection: Connection, watermark_max: int) -> list[Record]:
+    """List watermarks of materialisation that do not fit their version, or have none."""
+    return await connection.fetch(statement("list_unfit_watermarks"), watermark_max)
 
 
 async def list_unfit_keys(connection: Connection) -> AsyncGenerator[list[Record]]:

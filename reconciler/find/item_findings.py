@@ -138,7 +138,7 @@ _CONTRADICTIONS: Final = {
     "no_run": "but in no run: no worker had it",
     "not_held": "but that run did not have it",
     "worker": "but the run is of another worker",
-    "attempt": "but the run had it for another attempt",
+    "attempt": "but at an attempt that its run did not have, or that no run had",
     "time": "but the run began later, or was over",
     "emission": "but it was emitted later",
 }

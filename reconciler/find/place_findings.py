@@ -32,8 +32,12 @@ async def find_beside_items(
     recorder.add(map(stuck_run, runs))
     claims = await reconciled_rows.list_stuck_claims(connection, stuck_seconds, row_max)
     recorder.add(map(stuck_claim, claims))
-    runs = await reconciled_rows.list_overlong_runs(connection, row_max)
-    recorder.add(map(overlong_run, runs))
+    runs = await reconciled_rows.list_unfit_runs(connection, row_max)
+    recorder.note_list(runs, FindingType.UNBALANCED, FindingType.STUCK)
+    recorder.add(map(unfit_run, runs))
+    watermarks = await reconciled_rows.list_unfit_watermarks(connection, row_max)
+    recorder.note_list(watermarks, FindingType.TAMPERED)
+    recorder.add(map(unfit_watermark, watermarks))
     decisions = await reconciled_rows.list_unfounded_decisions(connection, row_max)
     recorder.note_list(decisions, FindingType.UNBALANCED, FindingType.TAMPERED)
     rules = await flows.meet(connection, (row["flow_no"] for row in decisions))
@@ -120,16 +124,57 @@ def _unowned(row: Record) -> Finding:
     )
 
 
-def overlong_run(row: Record) -> Finding:
-    """Return the finding about a row of `list_overlong_runs`."""
+def unfit_run(row: Record) -> Finding:
+    """Return the finding about a row of `list_unfit_runs`."""
     run_no, size, to_position = row["run_no"], row["size"], row["to_position"]
+    subject = FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"run:{run_no}")
+    if row["fault"] == "worker":
+        return Finding(
+            FindingType.STUCK,
+            subject,
+            f"Run {run_no} is open and of worker {row['worker_no']}, which nobody registered as: "
+            "nobody can settle it.",
+            expected={"registered": True},
+            actual={"worker_no": row["worker_no"], "registered": False},
+        )
+    if row["fault"] == "lease":
+        return Finding(
+            FindingType.STUCK,
+            subject,
+            f"Run {run_no} is open, and its lease until {row['lease_until']:%Y-%m-%d %H:%M} UTC is "
+            "longer than its worker can have asked for: nobody releases its items before.",
+            expected={"possible": True},
+            actual={"lease_until": row["lease_until"].isoformat(), "possible": False},
+        )
     return Finding(
         FindingType.UNBALANCED,
-        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"run:{run_no}"),
+        subject,
         f"Run {run_no} is open up to position {to_position} of claim {row['fence']}, which has "
         f"{size} items.",
         expected={"items": size},
         actual={"to_position": to_position},
+    )
+
+
+_WATERMARK_FAULTS: Final = {
+    "no_version": "it is of no version of a definition",
+    "no_watermark": "there is none, so nothing of the version is materialised",
+    "end": "it ends at another time than its version is in force",
+}
+
+
+def unfit_watermark(row: Record) -> Finding:
+    """Return the finding about a row of `list_unfit_watermarks`."""
+    is_known = row["name"] is not None
+    name = f"{row['name']}, version {row['version']}" if is_known else f"{row['definition_no']}"
+    return Finding(
+        FindingType.TAMPERED,
+        FindingSubject(
+            row["tenant"] or WHOLE_LEDGER, row["kind"] or WHOLE_LEDGER, f"watermark:{name}"
+        ),
+        f"The watermark of materialisation of {name} cannot be: {_WATERMARK_FAULTS[row['fault']]}.",
+        expected={"fits": True},
+        actual={"fits": False, "fault": row["fault"]},
     )
 
 

@@ -295,6 +295,26 @@ async def test_g11_a_changed_offset_is_one_finding_that_names_both_places(
     assert await resolutions(frozen, FindingType.RECORD_MISSING) == ["explained"]
 
 
+@pytest.mark.parametrize(
+    ("edit", "found"),
+    [
+        ("partition = (partition + 1) % 4", FindingType.RECORD_MISSING),
+        ("topic = topic || '-other'", FindingType.ORPHAN_RECORD),
+    ],
+)
+async def test_g11_a_changed_topic_or_partition_is_found(
+    reconciler: Reconciler, publish: Publish, frozen: Connection, edit: str, found: FindingType
+) -> None:
+    await publish()
+    claim = (await _claims(frozen))[0]
+    await frozen.execute(
+        f"update ledger.claim set {edit} where fence = $1",  # noqa: S608 - of the test
+        claim["fence"],
+    )
+
+    assert set((await reconciler.run_pass()).found) == {found}
+
+
 async def test_g11_a_claim_marked_as_published_that_was_never_sent_lacks_its_records(
     reconciler: Reconciler, publish: Publish, frozen: Connection
 ) -> None:

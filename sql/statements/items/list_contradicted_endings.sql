@@ -35,15 +35,27 @@ judged as materialized (
   where e.item_no is not null and (
     h.run_no is null or e.at < h.started_at or e.at > h.closed_at and e.at <= ledger.now() or e.attempt <> h.attempt
     or e.event = 5 /* completed */ and h.worker_no <> e.actor_no)
+),
+-- Outside of a run none is counted: an attempt is one that a run had, or that a claim would have had which nobody started.
+uncounted as materialized (
+  select e.effective_date, e.item_no, e.event
+  from ended e
+  where e.run_no is null and e.attempt > 0 and not exists (
+    select from ledger.transition t
+    where t.effective_date = e.effective_date and t.item_no = e.item_no and t.run_no is not null
+      and t.attempt >= e.attempt - case when e.event = 9 /* parked */ then 1 else 0 end)
+    and not (e.event = 9 /* parked */ and e.attempt = 1)
 )
 select uuid_send(i.id) as id, i.flow_no, i.business_key, i.effective_date, i.due_at, e.event, e.run_no, e.at,
-  case when e.fault = 'no_run' and e.event <> 5 /* completed */ then 'emission' else e.fault end as fault, a.name as actor
+  case when e.fault <> 'no_run' or e.event = 5 /* completed */ then e.fault when e.at < i.emitted_at then 'emission' else 'attempt' end
+    as fault, a.name as actor
 from judged e
 left join ledger.actor a on a.actor_no = e.actor_no
 join ledger.due_item i on i.effective_date = e.effective_date and i.item_no = e.item_no
 where case
   when e.run_no is not null then true
-  when e.event <> 5 /* completed */ then e.at < i.emitted_at
+  when e.event <> 5 /* completed */ then e.at < i.emitted_at or (e.effective_date, e.item_no, e.event) in (
+    select u.effective_date, u.item_no, u.event from uncounted u)
   else not exists (
     select from ledger.repair p
     where p.id = case when e.repair ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then e.repair::uuid end
