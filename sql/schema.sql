@@ -356,6 +356,7 @@ CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_l
     AS $$
 declare
   made boolean;
+  retired boolean;
 begin
   if exists (
     select from unnest(effective_dates) d
@@ -371,7 +372,7 @@ begin
   -- What a session knows is as old as its newest lock. Asking for the size takes and releases a lock of the month's
   -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
   for attempt in 1..2 loop
-    select bool_and(pg_relation_size(p.leaf, 'init') is not null) into made
+    select bool_and(pg_relation_size(p.leaf, 'init') is not null), coalesce(bool_or(p.has_retired), false) into made, retired
     from (
       select distinct ledger.partition_start(u.d) as starts_on
       from (select distinct d from unnest(effective_dates) d) u
@@ -414,7 +415,7 @@ begin
       n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor,
       n.serial, n.how
     from input n
-    where made or not exists (select from ledger.retired_key r where r.id = n.id)
+    where (made and not retired) or not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at,
@@ -624,7 +625,7 @@ begin
     select d.effective_date
     from (select distinct ledger.effective_date_of(u.id) as effective_date from unnest(ids) u (id)) d
     left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = ledger.partition_start(d.effective_date)
-    where pg_relation_size(p.leaf, 'init') is null
+    where p.has_retired or pg_relation_size(p.leaf, 'init') is null
   )
   select r.id
   from gone g
@@ -632,7 +633,7 @@ begin
   cross join lateral (select k.id from ledger.retired_key k where k.id = u.id offset 0) r;
 end $$;
 
-COMMENT ON FUNCTION ledger.find_retired(ids uuid[]) IS 'Which of these ids are of items whose partition was dropped. It asks only for dates that have no partition.';
+COMMENT ON FUNCTION ledger.find_retired(ids uuid[]) IS 'Which of these ids are of items whose partition was dropped. It asks only for dates that have no partition, or one that was made again.';
 
 CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no bigint, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql STABLE
@@ -812,6 +813,12 @@ CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle 
     RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit((substr(int4send((effective_date - '1970-01-01'::date)), 2) || substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 13)), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
 
 COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) of three bytes of the effective date, then bytes of a SHA-256, so that the index by id grows where its dates are. docs/identity.md has vectors.';
+
+CREATE FUNCTION ledger.least_id(effective_date date) RETURNS uuid
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN (encode((substr(int4send((effective_date - '1970-01-01'::date)), 2) || decode(repeat('00'::text, 13), 'hex'::text)), 'hex'::text))::uuid;
+
+COMMENT ON FUNCTION ledger.least_id(effective_date date) IS 'An id before those of all items of an effective date, and after those of the dates before.';
 
 CREATE FUNCTION ledger.lift_sequence(name text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1037,9 +1044,13 @@ begin
       'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
       name, name || suffix, first_day, next_day);
   end loop;
-  insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf)
-  values (make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass)
-  on conflict on constraint partition_span_pkey do update set leaf = excluded.leaf, made_at = excluded.made_at;
+  insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf, has_retired)
+  values (
+    make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass,
+    parent = 'due_item' and exists (
+      select from ledger.retired_key r where r.id >= ledger.least_id(first_day) and r.id < ledger.least_id(next_day)))
+  on conflict on constraint partition_span_pkey do update
+  set leaf = excluded.leaf, made_at = excluded.made_at, has_retired = excluded.has_retired;
   return true;
 exception when lock_not_available then
   if parent <> 'due_item' or rows_max is null then
@@ -2487,7 +2498,8 @@ CREATE TABLE ledger.partition_span (
     leaf regclass,
     made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     checked_at timestamp with time zone,
-    finished_at timestamp with time zone
+    finished_at timestamp with time zone,
+    has_retired boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON TABLE ledger.partition_span IS 'Table partitions that exist: a month each from 2020 to 2049, a year each before and after, so that scattered dates cannot make more than some hundreds of them.';
@@ -2499,6 +2511,8 @@ COMMENT ON COLUMN ledger.partition_span.leaf IS 'The table partition; null where
 COMMENT ON COLUMN ledger.partition_span.checked_at IS 'When the items of the month were last counted.';
 
 COMMENT ON COLUMN ledger.partition_span.finished_at IS 'Of claims and runs: when the month was over and had no open row. None opens in it again.';
+
+COMMENT ON COLUMN ledger.partition_span.has_retired IS 'Of items: whether the month was dropped before and made again, so that its retired keys are asked for.';
 
 CREATE TABLE ledger.pause (
     pause_no integer NOT NULL,

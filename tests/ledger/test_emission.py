@@ -20,6 +20,7 @@ from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.error_mapping import ClockRefused, mapped_errors
 from dueledger.ledger.store.items import (
     emit_items,
+    find_known_ids,
     item_timeline,
     read_accounting,
     show_item,
@@ -92,6 +93,28 @@ async def test_g10_a_key_whose_partition_was_dropped_long_ago_is_not_new(
     answers = await emit_items(connection, [draft, other], actor_no=actor_no)
     assert [answer.created for answer in answers] == [False, True]
     assert await connection.fetchval("select count(*) from ledger.pending") == 1
+
+
+async def test_g10_a_key_whose_dropped_month_was_made_again_is_not_new(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    draft, other = make_drafts(2)
+    await set_clock(connection, draft.due_at.replace(2027, 3), 0)
+    await make_partitions(connection, ahead=timedelta(0))
+    await connection.execute("insert into ledger.retired_key values ($1, now())", draft.id)
+    await connection.execute(
+        "drop table ledger.due_item_202703, ledger.transition_202703;"
+        "delete from ledger.partition_span where parent = 'due_item' and starts_on = '2027-03-01'"
+    )
+    await make_partitions(connection, ahead=timedelta(0))  # as upkeep does
+
+    answers = await emit_items(connection, [draft, other], actor_no=actor_no)
+
+    assert [answer.created for answer in answers] == [False, True]
+    assert await find_known_ids(connection, [draft.id, other.id]) == {
+        draft.id.bytes,
+        other.id.bytes,
+    }
 
 
 async def test_only_emission_into_a_month_without_a_partition_asks_for_retired_keys(

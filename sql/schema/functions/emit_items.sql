@@ -15,6 +15,7 @@ create function ledger.emit_items(
 as $$
 declare
   made boolean;
+  retired boolean;
 begin
   if exists (
     select from unnest(effective_dates) d
@@ -30,7 +31,7 @@ begin
   -- What a session knows is as old as its newest lock. Asking for the size takes and releases a lock of the month's
   -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
   for attempt in 1..2 loop
-    select bool_and(pg_relation_size(p.leaf, 'init') is not null) into made
+    select bool_and(pg_relation_size(p.leaf, 'init') is not null), coalesce(bool_or(p.has_retired), false) into made, retired
     from (
       select distinct ledger.partition_start(u.d) as starts_on
       from (select distinct d from unnest(effective_dates) d) u
@@ -73,7 +74,7 @@ begin
       n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor,
       n.serial, n.how
     from input n
-    where made or not exists (select from ledger.retired_key r where r.id = n.id)
+    where (made and not retired) or not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at,

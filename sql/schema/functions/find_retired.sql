@@ -8,7 +8,7 @@ begin
     select d.effective_date
     from (select distinct ledger.effective_date_of(u.id) as effective_date from unnest(ids) u (id)) d
     left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = ledger.partition_start(d.effective_date)
-    where pg_relation_size(p.leaf, 'init') is null
+    where p.has_retired or pg_relation_size(p.leaf, 'init') is null
   )
   select r.id
   from gone g
@@ -17,4 +17,5 @@ begin
 end $$;
 
 comment on function ledger.find_retired is
-  'Which of these ids are of items whose partition was dropped. It asks only for dates that have no partition.';
+  'Which of these ids are of items whose partition was dropped. It asks only for dates that have no partition, or '
+  'one that was made again.';

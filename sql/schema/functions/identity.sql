@@ -21,6 +21,12 @@ create function ledger.effective_date_of(id uuid) returns date
 comment on function ledger.effective_date_of is
   'The effective date in an item''s id: a look-up by id reads the one partition of due_item that may have it.';
 
+create function ledger.least_id(effective_date date) returns uuid
+  language sql immutable parallel safe
+  return encode(substr(int4send(effective_date - date '1970-01-01'), 2) || decode(repeat('00', 13), 'hex'), 'hex')::uuid;
+
+comment on function ledger.least_id is 'An id before those of all items of an effective date, and after those of the dates before.';
+
 create function ledger.serial_of(kind_no integer, key text) returns bigint
   language sql immutable parallel safe
   return hashtextextended(key, kind_no);

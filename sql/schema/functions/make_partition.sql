@@ -101,9 +101,13 @@ begin
       'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
       name, name || suffix, first_day, next_day);
   end loop;
-  insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf)
-  values (make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass)
-  on conflict on constraint partition_span_pkey do update set leaf = excluded.leaf, made_at = excluded.made_at;
+  insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf, has_retired)
+  values (
+    make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass,
+    parent = 'due_item' and exists (
+      select from ledger.retired_key r where r.id >= ledger.least_id(first_day) and r.id < ledger.least_id(next_day)))
+  on conflict on constraint partition_span_pkey do update
+  set leaf = excluded.leaf, made_at = excluded.made_at, has_retired = excluded.has_retired;
   return true;
 exception when lock_not_available then
   if parent <> 'due_item' or rows_max is null then

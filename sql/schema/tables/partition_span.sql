@@ -6,6 +6,7 @@ create table ledger.partition_span (
   made_at timestamptz not null default clock_timestamp(),
   checked_at timestamptz,
   finished_at timestamptz,
+  has_retired boolean not null default false,
   primary key (parent, starts_on)
 );
 
@@ -15,6 +16,8 @@ comment on table ledger.partition_span is
 comment on column ledger.partition_span.parent is 'The partitioned table. The row of due_item covers transition, too.';
 comment on column ledger.partition_span.leaf is
   'The table partition; null where it is not made, because the default partition has too many rows to move at once.';
+comment on column ledger.partition_span.has_retired is
+  'Of items: whether the month was dropped before and made again, so that its retired keys are asked for.';
 comment on column ledger.partition_span.checked_at is 'When the items of the month were last counted.';
 comment on column ledger.partition_span.finished_at is
   'Of claims and runs: when the month was over and had no open row. None opens in it again.';
