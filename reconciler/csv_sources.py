@@ -29,7 +29,7 @@ from dueledger.reconciler.evidence_rows import (
 from dueledger.reconciler.population_rows import POPULATION_COLUMNS, usable_rows
 from dueledger.reconciler.sources import (
     BYTES_MAX,
-    ROWS_MAX,
+    DeclaredPopulation,
     EvidenceQuery,
     ListedEffect,
     PopulationBounds,
@@ -50,7 +50,7 @@ _Row = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class CsvPopulation:
+class CsvPopulation(DeclaredPopulation):
     """A file that says what is owed; its columns are those of a query for a population.
 
     An empty field is null, of `cycle` the empty text. Instants have an offset.
@@ -58,12 +58,6 @@ class CsvPopulation:
 
     path: Path
     name: str
-    tenant: str
-    kinds: frozenset[str]
-    complete: bool = False
-    rows_max: int = ROWS_MAX
-    bytes_max: int = BYTES_MAX
-    bounds: PopulationBounds = field(default_factory=PopulationBounds)
 
     @property
     def origin(self) -> str:
@@ -74,11 +68,6 @@ class CsvPopulation:
     def digest(self) -> None:
         """Return None: the digest of what was read is in its totals."""
         return
-
-    @property
-    def named_kinds(self) -> frozenset[tuple[str, str]]:
-        """Return the tenants and kinds that its rows may have."""
-        return frozenset((self.tenant, kind) for kind in self.kinds)
 
     async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
         """Yield the rows in chunks. Raises SourceFailed, also after the last of them."""

@@ -131,6 +131,29 @@ class PopulationBounds:
         return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredPopulation:
+    """What is declared of a population, wherever its rows are.
+
+    If it is `complete`, it names all items of its kinds. With a `tenant`, each row is of it and of
+    one of the `kinds`, or the source fails; so it does with more rows or bytes.
+    """
+
+    complete: bool = False
+    tenant: str | None = None
+    kinds: frozenset[str] = frozenset()
+    rows_max: int = ROWS_MAX
+    bytes_max: int = BYTES_MAX
+    bounds: PopulationBounds = field(default_factory=PopulationBounds)
+
+    @property
+    def named_kinds(self) -> frozenset[tuple[str, str]] | None:
+        """Return the tenants and kinds that its rows may have; None if it does not say."""
+        if self.tenant is None:
+            return None
+        return frozenset((self.tenant, kind) for kind in self.kinds)
+
+
 class PopulationReader(Protocol):
     """What a domain says is owed, read from outside the ledger.
 

@@ -2,6 +2,7 @@
 
 import os
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final, Self
 
@@ -131,26 +132,17 @@ class PopulationSource(_OutsideSource):
     def reader(self, folder: Path) -> PopulationReader:
         """Return what reads it. Raises InvalidSetting if it has no address."""
         if self.csv is not None:
-            return CsvPopulation(
-                folder / self.csv,
-                self.population,
-                self.tenant,
-                frozenset(self.kinds),
-                self.complete,
-                self.rows_max,
-                self.bytes_max,
-                self.bounds(),
-            )
-        return SqlPopulation(
-            self.address(),
-            self.query or "",
-            self.population,
-            self.complete,
-            self.rows_max,
-            self.bytes_max,
-            self.tenant,
-            frozenset(self.kinds),
-            self.bounds(),
+            made = partial(CsvPopulation, folder / self.csv)
+        else:
+            made = partial(SqlPopulation, self.address(), self.query or "")
+        return made(
+            name=self.population,
+            complete=self.complete,
+            tenant=self.tenant,
+            kinds=frozenset(self.kinds),
+            rows_max=self.rows_max,
+            bytes_max=self.bytes_max,
+            bounds=self.bounds(),
         )
 
 

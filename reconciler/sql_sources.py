@@ -30,6 +30,7 @@ from dueledger.reconciler.population_rows import (
 from dueledger.reconciler.sources import (
     BYTES_MAX,
     ROWS_MAX,
+    DeclaredPopulation,
     EvidenceQuery,
     ListedEffect,
     PopulationBounds,
@@ -55,25 +56,18 @@ _Dates = tuple[date, date]
 
 
 @dataclass(frozen=True, slots=True)
-class SqlPopulation:
+class SqlPopulation(DeclaredPopulation):
     """A query on the domain's database.
 
     Its rows give tenant, kind, business_key, cycle, effective_date (date) and due_at (timestamptz),
     and may give payload (JSON as text), start_by and complete_by (timestamptz), which are compared
     with those of the item, partition_key for items that a repair may emit, and ended, true for an
     item that is not owed any more. Read once a pass, through a cursor in a read-only transaction.
-    With a `tenant`, each row is of it and of one of the `kinds`, or the source fails.
     """
 
     dsn: str = field(repr=False)
     query: str
     name: str = "population"
-    complete: bool = False
-    rows_max: int = ROWS_MAX
-    bytes_max: int = BYTES_MAX
-    tenant: str | None = None
-    kinds: frozenset[str] = frozenset()
-    bounds: PopulationBounds = field(default_factory=PopulationBounds)
 
     @property
     def origin(self) -> str:
@@ -84,13 +78,6 @@ class SqlPopulation:
     def digest(self) -> str:
         """Return the SHA-256 of the query."""
         return _digest(self.query)
-
-    @property
-    def named_kinds(self) -> frozenset[tuple[str, str]] | None:
-        """Return the tenants and kinds that its rows may have; None if it does not say."""
-        if self.tenant is None:
-            return None
-        return frozenset((self.tenant, kind) for kind in self.kinds)
 
     async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
         """Yield the rows in chunks, counting what is read and what had to be skipped and why.

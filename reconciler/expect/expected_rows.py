@@ -20,18 +20,11 @@ def occurrence_row(
     definition_no: int, draft: ItemDraft, reason: str | None, *, is_live: bool
 ) -> tuple[Any, ...]:
     """Return the row of an occurrence of a schedule, which it skips for a reason."""
-    return expected_row(
-        id=draft.id.bytes,
-        tenant=draft.tenant,
-        kind=draft.kind,
-        business_key=draft.business_key,
-        cycle=draft.cycle,
-        day=draft.effective_date.toordinal(),
-        due_microseconds=microseconds_of(draft.due_at),
+    return _row_of_draft(
+        draft,
         source=DEFINITIONS,
-        is_live=is_live,
         definition_no=definition_no,
-        terms_digest=terms_digest(draft),
+        is_live=is_live,
         skipped_for=reason and reason.partition(" ")[0],
     )
 
@@ -60,14 +53,8 @@ def event_rows(event: Record, effects: Sequence[RuleEffect]) -> Iterator[tuple[A
     for definition_no, _, draft, reinstates in effects:
         if draft is None:
             continue
-        yield expected_row(
-            id=draft.id.bytes,
-            tenant=draft.tenant,
-            kind=draft.kind,
-            business_key=draft.business_key,
-            cycle=draft.cycle,
-            day=draft.effective_date.toordinal(),
-            due_microseconds=microseconds_of(draft.due_at),
+        yield _row_of_draft(
+            draft,
             source=EVENTS,
             definition_no=definition_no,
             reference=event["event_no"],
@@ -75,5 +62,19 @@ def event_rows(event: Record, effects: Sequence[RuleEffect]) -> Iterator[tuple[A
             received=microseconds_of(received_at),
             is_missed=draft.is_too_late(received_at),
             reinstates=reinstates,
-            terms_digest=terms_digest(draft),
         )
+
+
+def _row_of_draft(draft: ItemDraft, **facts: Any) -> tuple[Any, ...]:  # noqa: ANN401 - of any type
+    """Return the row of an item as its draft has it, with what its source says beside."""
+    return expected_row(
+        id=draft.id.bytes,
+        tenant=draft.tenant,
+        kind=draft.kind,
+        business_key=draft.business_key,
+        cycle=draft.cycle,
+        day=draft.effective_date.toordinal(),
+        due_microseconds=microseconds_of(draft.due_at),
+        terms_digest=terms_digest(draft),
+        **facts,
+    )

@@ -134,8 +134,8 @@ async def test_g11_a_file_that_is_broken_fails_its_source_and_nothing_is_conclud
     whole = CsvPopulation(
         tmp_path / "whole.csv",
         "whole",
-        "acme",
-        frozenset({"K"}),
+        tenant="acme",
+        kinds=frozenset({"K"}),
         rows_max=5,
         bounds=PopulationBounds(rows_min=1, skipped_max=0),
     )
@@ -164,7 +164,7 @@ async def test_g11_a_file_that_is_broken_fails_its_source_and_nothing_is_conclud
 async def test_a_file_says_which_items_have_ended(tmp_path: Path) -> None:
     file = tmp_path / "policies.csv"
     header, row = HEADER.replace(b"note", b"ended"), ROW.replace(b",\r", b",%s\r")
-    population = CsvPopulation(file, "policies", "acme", frozenset({"K"}))
+    population = CsvPopulation(file, "policies", tenant="acme", kinds=frozenset({"K"}))
     values = (b"true", b"false", b"", b"yes")
     file.write_bytes(header + b"".join(row % each for each in enumerate(values, 1)))
     extract = SourceTotals()
@@ -177,7 +177,7 @@ async def test_a_file_says_which_items_have_ended(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["append", "replace"])
 async def test_g11_a_file_that_changes_while_it_is_read_fails(tmp_path: Path, change: str) -> None:
-    population = CsvPopulation(tmp_path / "p.csv", "p", "acme", frozenset({"K"}))
+    population = CsvPopulation(tmp_path / "p.csv", "p", tenant="acme", kinds=frozenset({"K"}))
     population.path.write_bytes(HEADER + ROWS)
     reading = aiter(population.read(SourceTotals()))
     assert len(await anext(reading)) == 3

@@ -113,7 +113,9 @@ async def test_g11_payload_and_sla_of_an_item_are_compared_where_a_population_sa
     if origin == "csv":
         file = tmp_path / "policies.csv"
         await export(domain, ALL_TERMS, file)
-        population = CsvPopulation(file, "policies", "acme", frozenset({kind}), complete=True)
+        population = CsvPopulation(
+            file, "policies", tenant="acme", kinds=frozenset({kind}), complete=True
+        )
     reconciler = make_reconciler(ReconcilerSources((population,)))
     assert (await reconciler.run_pass()).found == {FindingType.MISSING: 1}
     assert await mend(reconciler) == 1  # with the SLA that it says

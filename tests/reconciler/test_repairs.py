@@ -49,7 +49,7 @@ from dueledger.reconciler import ReconcilerSettings, ReconcilerSources, SqlPopul
 from dueledger.reconciler import reconcile_once
 from tests.forks import ForkServer
 dsn, query, servers = sys.argv[1:]
-sources = ReconcilerSources((SqlPopulation(dsn, query, "policies", True),))
+sources = ReconcilerSources((SqlPopulation(dsn, query, "policies", complete=True),))
 settings = ReconcilerSettings(dsn=dsn, bootstrap_servers=servers)
 asyncio.run(reconcile_once(settings, sources, mode="execute"))
 """
