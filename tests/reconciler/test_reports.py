@@ -14,7 +14,7 @@ import pytest
 
 from dueledger.ledger.finding_types import FindingType, RepairStatus, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.store import Connection
+from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import (
     PassLimits,
@@ -122,6 +122,38 @@ async def test_g11_a_pass_over_some_dates_is_complete_for_these_alone(
     assert report.totals.expected == 1
     assert report.statement.sentence.startswith("Complete for effective dates before 2027-05-01: ")
     assert "items effective before 2027-05-01" in render_page(report)
+
+
+async def test_g11_nothing_is_green_of_kinds_whose_source_failed(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(2, due_at=NOON + timedelta(hours=1))
+    await owe(drafts)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await frozen.execute("drop table policy_due")
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
+    (failed,) = await findings.list_findings(frozen, type_=FindingType.SOURCE_FAILED)
+    await findings.resolve_findings(
+        frozen,
+        [failed["id"]],
+        resolution=Resolution.EXPLAINED,
+        reason="moved",
+        actor_no=actor_no,
+    )
+
+    page = render_page(await reconciler.report())
+
+    assert '<div class="statement warn">' in page  # although nothing is open
+    for section in ("Accounting", "Checks"):
+        shown = page.partition(f"<h2>{section}</h2>")[2].partition("</section>")[0]
+        assert "✓" not in shown
+        assert "not checked" in shown
 
 
 async def test_g11_as_many_missing_as_unexpected_items_are_no_green_zero(
