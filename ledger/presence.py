@@ -8,8 +8,10 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
+from time import monotonic
 from typing import Final, final
 
+from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.ledger.store import (
     CONNECTION_ERRORS,
@@ -32,9 +34,13 @@ from dueledger.ledger.store.processes import (
 )
 
 CHECK_SECONDS: Final = 1.0
-ANSWER_SECONDS: Final = 2.0
+ANSWER_SECONDS: Final = 1.5
 """Time for the server's answer; then the connection is closed and another one opened."""
 END_SECONDS: Final = 1.0
+CONFIRMED_SECONDS: Final = 2.25
+"""After the lock was confirmed for the last time, its process is asked once more, for
+`CONFIRM_SECONDS`; a worker then stops its handlers, within three seconds in all."""
+CONFIRM_SECONDS: Final = 0.5
 
 _ACTOR_KINDS: Final = {
     ProcessRole.ALLOCATOR: ActorKind.ALLOCATOR,
@@ -51,19 +57,26 @@ _ACTOR_KINDS: Final = {
 class Presence:
     """Keeps the row and the lock of a process. `process_no` is its actor number.
 
+    `losses` counts how often its leases may have been ended, because its lock was missing.
+
     After a lost connection it opens another one and takes the lock again within a second, if
     Postgres can be reached.
     """
 
-    def __init__(self, dsn: str, name: str, role: ProcessRole) -> None:
+    def __init__(self, dsn: str, name: str, role: ProcessRole, *, yields: bool = False) -> None:
+        """With `yields`, the process stops its handlers while `is_confirmed` is false."""
         self.process_no = 0
+        self.losses = 0
+        self._yields = yields
+        self._confirmed_at = float("-inf")
         self._dsn = dsn
         self._name = name
         self._role = role
         self._connection: OwnConnection | None = None
-        self._lock = ProcessLock(is_direct=True, is_locked=False)
+        self._lock = ProcessLock(is_direct=True, is_locked=False, has_lapsed=False)
         self._session_no = 0
         self._in_use = asyncio.Lock()
+        self._renewed = asyncio.Event()
         self._on_woken: Callable[[], None] | None = None
 
     async def open(self) -> None:
@@ -82,8 +95,36 @@ class Presence:
                 if is_new or (self._lock.is_direct and not self._lock.is_locked):
                     await self._register(connection)
                 else:
+                    asked_at = monotonic()
                     await renew_process(connection, self.process_no)
+                    self._confirmed_at = asked_at
+        self._renewed.set()
         return {}
+
+    # The lock.
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether runs are this process's: by its lock, or because leases alone decide."""
+        decides = self._yields and self._lock.is_locked
+        return not decides or monotonic() < self._confirmed_at + CONFIRMED_SECONDS
+
+    async def confirm(self) -> bool:
+        """Return whether runs are this process's, after asking the server once more.
+
+        It may be that only the event loop was blocked.
+        """
+        if not self.is_confirmed:
+            with suppress(TimeoutError, Unavailable, *CONNECTION_ERRORS):
+                async with asyncio.timeout(CONFIRM_SECONDS):
+                    await self.tick()
+        return self.is_confirmed
+
+    async def until_confirmed(self) -> None:
+        """Wait until runs are this process's: it starts none that others may start, too."""
+        while not self.is_confirmed:
+            self._renewed.clear()
+            await self._renewed.wait()
 
     # Sleeping.
 
@@ -149,13 +190,19 @@ class Presence:
             raise
 
     async def _register(self, connection: Connection) -> None:
+        asked_at = monotonic()
+        # If the response is lost, the ledger may know the process by its lock.
+        self._lock = self._lock._replace(is_locked=True)
         self._lock = await register_process(
             connection,
             self.process_no,
             self._role,
             host=socket.gethostname(),
             version=version("dueledger"),
+            yields=self._yields,
         )
+        self._confirmed_at = asked_at
+        self.losses += self._lock.has_lapsed
         if self._lock.is_locked:
             await connection.add_listener(f"ledger_process_{self.process_no}", self._wake)
 
@@ -176,12 +223,14 @@ class Presence:
 
 
 @asynccontextmanager
-async def open_presence(dsn: str, name: str, role: ProcessRole) -> AsyncGenerator[Presence]:
+async def open_presence(
+    dsn: str, name: str, role: ProcessRole, *, yields: bool = False
+) -> AsyncGenerator[Presence]:
     """Register a process under its actor name, and keep its row and its lock for the block.
 
     Raises Unavailable if Postgres cannot be reached.
     """
-    presence, stop = Presence(dsn, name, role), Stop()
+    presence, stop = Presence(dsn, name, role, yields=yields), Stop()
     try:
         await presence.open()
         keeping = asyncio.create_task(

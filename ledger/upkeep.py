@@ -26,7 +26,12 @@ from dueledger.ledger.store.flow_limits import flag_streaks, prune_outcomes, upd
 from dueledger.ledger.store.flows import reapply_pauses
 from dueledger.ledger.store.held_keys import free_ended_keys, release_keys
 from dueledger.ledger.store.partitions import make_partitions, split_default_partition
-from dueledger.ledger.store.processes import prune_processes
+from dueledger.ledger.store.processes import (
+    end_deadlines,
+    end_leases,
+    prune_processes,
+    watch_locks,
+)
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
 
@@ -36,6 +41,7 @@ SPLIT_DOUBLINGS_MAX: Final = 6
 PRUNE_SECONDS: Final = 600.0
 EVENT_KEYS_MAX: Final = 5000
 PROCESSES_MAX: Final = 1000
+DEAD_SHOWN: Final = 10
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
 HELD_KEYS_MAX: Final = 500
@@ -88,6 +94,7 @@ class Upkeep:
         self._steps: dict[str, UpkeepStep] = {
             "make_partitions": self._make_partitions,
             "split_default": self._split_default,
+            "release_dead": self._release_dead,
             "reap_runs": self._reap_runs,
             "reap_claims": self._reap_claims,
             "apply_withdrawals": self._apply_withdrawals,
@@ -178,6 +185,16 @@ class Upkeep:
             counts["event_keys"] += forgotten
             if forgotten < EVENT_KEYS_MAX:
                 self._forget_at = now + PRUNE_SECONDS
+
+    async def _release_dead(self, connection: Connection, _: Counter[str]) -> None:
+        """Let the next steps reap the runs and claims of processes that were killed."""
+        if dead := await watch_locks(connection):
+            runs = await end_leases(connection, dead, self._limit)
+            claims = await end_deadlines(connection, dead, self._limit)
+            if runs or claims:
+                self._log.warning(
+                    LogEvent.PROCESS_LOST, processes=dead[:DEAD_SHOWN], runs=runs, claims=claims
+                )
 
     async def _reap_runs(self, connection: Connection, counts: Counter[str]) -> None:
         runs = await reap_runs(connection, self._limit, self._actor_no)

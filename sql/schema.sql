@@ -2632,6 +2632,8 @@ CREATE TABLE ledger.process (
     seen_at timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
     locked_on timestamp with time zone,
+    unlocked_at timestamp with time zone,
+    yields boolean DEFAULT false NOT NULL,
     kinds text[],
     sleeps_until timestamp with time zone,
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text])))
@@ -2651,6 +2653,10 @@ COMMENT ON COLUMN ledger.process.seen_at IS 'When it last renewed the row: each 
 COMMENT ON COLUMN ledger.process.ended_at IS 'When it stopped in order; null while it lives, and if it was killed.';
 
 COMMENT ON COLUMN ledger.process.locked_on IS 'Start time of the server on which it has its lock (see process_status); null where it has none, as behind a pooler.';
+
+COMMENT ON COLUMN ledger.process.unlocked_at IS 'Since when upkeep finds its lock missing; null while it has it.';
+
+COMMENT ON COLUMN ledger.process.yields IS 'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. False of a worker with handlers in threads, which nothing stops: its leases decide.';
 
 COMMENT ON COLUMN ledger.process.kinds IS 'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
 
@@ -3579,6 +3585,7 @@ GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_worker;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_allocator;
@@ -3661,7 +3668,7 @@ GRANT SELECT(deadline),UPDATE(deadline) ON TABLE ledger.claim TO ledger_allocato
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_reconciler;
-GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(deadline),UPDATE(deadline) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_allocator;
@@ -3888,6 +3895,7 @@ GRANT SELECT ON TABLE ledger.run TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_upkeep;
 GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_outcome_intake;
@@ -3983,7 +3991,6 @@ GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_reconciler;
-GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_upkeep;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_allocator;
@@ -3992,6 +3999,21 @@ GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_upkeep;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_intake;
@@ -4009,6 +4031,7 @@ GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;

@@ -61,7 +61,9 @@ async def open_connections(
         )
         transactions = await stack.enter_async_context(open_transactions(dsn, handlers, name))
         role = ProcessRole.DIRECT_WORKER if "upkeep" in roles else ProcessRole.WORKER
-        presence = await stack.enter_async_context(open_presence(dsn, name, role))
+        presence = await stack.enter_async_context(
+            open_presence(dsn, name, role, yields=handlers.are_async)
+        )
         yield WorkerConnections(name, presence.process_no, pool, transactions, presence)
 
 

@@ -239,6 +239,11 @@ class Handlers:
         )
         self._add(Handler(kind, form, function, options, topic))
 
+    @property
+    def are_async(self) -> bool:
+        """Return whether each can be stopped: a function in a thread cannot."""
+        return all(handler.is_async for handler in self)
+
     def _add(self, handler: Handler) -> None:
         key = (handler.kind, handler.topic)
         _require(key not in self._by_kind, f"{handler.kind!r} has a handler already")

@@ -93,7 +93,7 @@ class KafkaSource(WorkSource):
         """Poll and start. Records of a cancelled poll stay in Kafka."""
         return [
             Service("worker.poll", self._poll, is_cancelled_by_drain=True),
-            Service("worker.start", self._starter.tick),
+            Service("worker.start", self._worker.when_confirmed(self._starter.tick)),
         ]
 
     def background_services(self) -> list[Service]:

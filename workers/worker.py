@@ -32,8 +32,9 @@ from dueledger.workers.settle.settler import Settler
 from dueledger.workers.work_source import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from dueledger.ledger.runtime.service import Tick
     from dueledger.ledger.states import TransitionEvent
     from dueledger.workers.connections import WorkerConnections
     from dueledger.workers.handlers import Handlers
@@ -94,6 +95,7 @@ class Worker:
             self.counts,
             worker_no=worker_no,
             lease_seconds=settings.worker_lease_seconds,
+            presence=connections.presence,
             abandon=self._abandon_run,
             release_unbegun=self._release_unbegun,
         )
@@ -147,6 +149,15 @@ class Worker:
         """Release the items of a run that no handler was given."""
         run.release_unbegun()
         self.on_items_ended(run)
+
+    def when_confirmed(self, tick: Tick) -> Tick:
+        """Return a tick that waits while runs that it started could be started by others, too."""
+
+        async def confirmed_tick() -> Mapping[str, int]:
+            await self.connections.presence.until_confirmed()
+            return await tick()
+
+        return confirmed_tick
 
     async def settle(self) -> dict[str, int]:
         """Settle items that have ended."""

@@ -52,20 +52,31 @@ class ProcessRow:
 class ProcessLock(NamedTuple):
     """Whether a connection leads to the server itself, and whether it has its process's lock.
 
-    One through a pooler has none: the pooler keeps its sessions when its clients end.
+    One through a pooler has none: the pooler keeps its sessions when its clients end. `has_lapsed`:
+    the lock was missing for so long that the process's leases may have been ended.
     """
 
     is_direct: bool
     is_locked: bool
+    has_lapsed: bool
 
 
 async def register_process(
-    connection: Connection, process_no: int, role: ProcessRole, *, host: str, version: str
+    connection: Connection,
+    process_no: int,
+    role: ProcessRole,
+    *,
+    host: str,
+    version: str,
+    yields: bool,
 ) -> ProcessLock:
-    """Insert or renew the row of a process, and take its lock on this connection if it is free."""
+    """Insert or renew the row of a process, and take its lock on this connection if it is free.
+
+    With `yields`, its runs may be released once the lock has been missing for four seconds.
+    """
     pid = connection.get_server_pid()
     (row,) = await connection.fetch(
-        statement("register_process"), process_no, role, host, version, pid
+        statement("register_process"), process_no, role, host, version, yields, pid
     )
     return ProcessLock(**row)
 
@@ -102,6 +113,21 @@ async def is_seen_by_all(connection: Connection, transaction_no: int) -> bool:
     Transactions that were open when it ended may not; they have ended.
     """
     return await connection.fetchval(statement("is_seen_by_all"), transaction_no)
+
+
+async def watch_locks(connection: Connection) -> list[int]:
+    """Record which locks are missing; return the processes without theirs for four seconds."""
+    return [row["process_no"] for row in await connection.fetch(statement("watch_locks"))]
+
+
+async def end_leases(connection: Connection, process_nos: Sequence[int], limit: int) -> int:
+    """End the leases of such processes, if they still are; return of how many runs."""
+    return len(await connection.fetch(statement("end_leases"), process_nos, limit))
+
+
+async def end_deadlines(connection: Connection, process_nos: Sequence[int], limit: int) -> int:
+    """End the deadlines of unpublished claims of such processes; return of how many."""
+    return len(await connection.fetch(statement("end_deadlines"), process_nos, limit))
 
 
 async def prune_processes(connection: Connection, limit: int) -> int:

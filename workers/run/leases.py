@@ -14,6 +14,7 @@ from dueledger.ledger.store.runs import RunId, extend_leases, report_overruns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from dueledger.ledger.presence import Presence
     from dueledger.ledger.store import Pool
     from dueledger.workers.counts import WorkerCounts
     from dueledger.workers.open_run import OpenRun
@@ -38,6 +39,7 @@ class Leases:
         *,
         worker_no: int,
         lease_seconds: float,
+        presence: Presence,
         abandon: Callable[[OpenRun], None],
         release_unbegun: Callable[[OpenRun], None],
     ) -> None:
@@ -47,6 +49,7 @@ class Leases:
         self._counts = counts
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
+        self._presence, self._losses = presence, presence.losses
         self._abandon_run = abandon
         self._release_unbegun = release_unbegun
         self._overruns: dict[RunId, list[bool]] = {}
@@ -86,7 +89,13 @@ class Leases:
         return {}
 
     async def stop_expiring(self) -> dict[str, int]:
-        """Stop handlers whose lease or hard end is nearly over."""
+        """Stop handlers whose lease or hard end is nearly over, or all if the lock was lost."""
+        is_confirmed = await self._presence.confirm()
+        if not is_confirmed or self._presence.losses != self._losses:
+            self._losses = self._presence.losses
+            for run in [run for run in self._runs.values() if not run.is_stopped]:
+                self._release_unbegun(run)
+                self._lost(run, LogEvent.LOCK_LOST)
         now = monotonic()
         for run in list(self._runs.values()):
             if run.stop_at <= now and not run.is_stopped:

@@ -7,6 +7,8 @@ create table ledger.process (
   seen_at timestamptz not null,
   ended_at timestamptz,
   locked_on timestamptz,
+  unlocked_at timestamptz,
+  yields boolean not null default false,
   kinds text[],
   sleeps_until timestamptz,
   constraint process_role_known check (role in (
@@ -23,6 +25,11 @@ comment on column ledger.process.host is 'Name of its machine or container.';
 comment on column ledger.process.version is 'Version of dueledger that it runs.';
 comment on column ledger.process.seen_at is 'When it last renewed the row: each five seconds while it lives.';
 comment on column ledger.process.ended_at is 'When it stopped in order; null while it lives, and if it was killed.';
+comment on column ledger.process.unlocked_at is
+  'Since when upkeep finds its lock missing; null while it has it.';
+comment on column ledger.process.yields is
+  'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. '
+  'False of a worker with handlers in threads, which nothing stops: its leases decide.';
 comment on column ledger.process.kinds is
   'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
 comment on column ledger.process.sleeps_until is

@@ -80,6 +80,7 @@ class DirectWorker:
         worker = Worker(settings, handlers, connections, make_source)
         self.runs, self.counts, self.settle = worker.runs, worker.counts, worker.settle
         self.claim, self.run_upkeep = sources[0].claim, sources[0].upkeep.tick
+        self.presence = connections.presence
 
 
 @dataclass
@@ -109,7 +110,12 @@ class Estate:
         await emit_items(self.connection, drafts, actor_no=self.actor_no)
 
     async def employ(
-        self, handlers: Handlers, *, pool: "Pool | None" = None, **changed: object
+        self,
+        handlers: Handlers,
+        *,
+        pool: "Pool | None" = None,
+        yields: bool = False,
+        **changed: object,
     ) -> DirectWorker:
         """Return a worker whose ticks the test calls; keywords change its settings."""
         name = incarnation(ActorKind.WORKER)
@@ -122,7 +128,7 @@ class Estate:
                 worker_no,
                 pool or self.pool,
                 None,
-                Presence(self.dsn, name, ProcessRole.DIRECT_WORKER),
+                Presence(self.dsn, name, ProcessRole.DIRECT_WORKER, yields=yields),
             ),
         )
 

@@ -70,6 +70,20 @@ async def die_of_poison(items: list[DueItem]) -> Sequence[Verdict]:
     return [Completed() for _ in items]
 
 
+linger = Handlers()
+
+
+@linger.on(KIND, concurrency=4, timeout_seconds=60)
+async def linger_until_cancelled(item: DueItem) -> Verdict:
+    """Never return, and leave a row when it is cancelled."""
+    await see([item])
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.shield(asyncio.create_task(see([item])))
+    return Completed()
+
+
 hang = Handlers()
 
 

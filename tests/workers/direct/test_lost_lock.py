@@ -1,0 +1,244 @@
+"""A worker that was killed is known by its lock: its items start again before its leases end."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+from pydantic import SecretStr
+
+from dueledger import Completed, DueItem, Handlers, Verdict
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store.processes import end_deadlines, end_leases, watch_locks
+from tests.faults.protocol_messages import PostgresTap
+from tests.faults.proxy import Proxy
+from tests.faults.servers import with_address
+from tests.workers.direct.conftest import DirectWorker, Estate
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+KILL = """
+    select count(pg_terminate_backend(a.pid, 5000)) from pg_stat_activity a
+    where a.datname = current_database() and a.application_name like 'worker:%'
+"""
+GONE = timedelta(seconds=5)
+
+
+def hanging(estate: Estate) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.on(estate.kind)
+    async def hang(item: DueItem) -> Verdict:
+        await asyncio.Event().wait()
+        return Completed({"key": item.business_key})
+
+    return handlers
+
+
+def completing(estate: Estate) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.on_batch(estate.kind, batch_max=20, concurrency=2)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        return [Completed() for _ in items]
+
+    return handlers
+
+
+async def lose_worker(estate: Estate, drafts: list[ItemDraft], *, yields: bool) -> DirectWorker:
+    """Return a worker with items, whose connection with the lock was lost."""
+    await estate.emit(drafts)
+    worker = await estate.employ(hanging(estate), yields=yields)
+    await worker.presence.open()
+    await worker.claim()
+    await estate.connection.fetchval(KILL)
+    return worker
+
+
+async def watch(estate: Estate) -> list[int]:
+    """Return which processes have been without their lock for longer than they may."""
+    before = await watch_locks(estate.connection)
+    await estate.advance_machine(GONE)
+    assert before == []
+    return await watch_locks(estate.connection)
+
+
+async def test_g5_the_leases_of_a_worker_without_its_lock_for_four_seconds_end(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=True)
+    assert await watch(estate) == [worker.presence.process_no]
+    assert await end_leases(estate.connection, [worker.presence.process_no], 10) == 1
+    assert (await estate.reap()).retried == 4
+    attempts = await estate.connection.fetchval("select max(attempt) from ledger.pending")
+    assert attempts == 0
+
+
+async def test_the_leases_of_a_worker_with_handlers_in_threads_end_by_themselves(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=False)
+    assert await watch(estate) == [worker.presence.process_no]
+    assert await end_leases(estate.connection, [worker.presence.process_no], 10) == 0
+
+
+async def test_a_worker_that_takes_its_lock_again_keeps_its_leases(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=True)
+    assert await watch_locks(estate.connection) == []
+    with suppress(Exception):  # the first use of the lost connection may be the one that fails
+        await worker.presence.tick()
+    await worker.presence.tick()
+    assert await watch(estate) == []
+    assert await end_leases(estate.connection, [worker.presence.process_no], 10) == 0
+    assert worker.presence.losses == 0
+    await worker.presence.close()
+
+
+async def test_after_a_restart_of_the_server_leases_end_by_themselves(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=True)
+    # As a server has it that was started later, or to which the ledger failed over.
+    earlier = "update ledger.process set locked_on = locked_on - interval '1 hour'"
+    await estate.connection.execute(earlier)
+    assert await watch(estate) == []
+    assert await end_leases(estate.connection, [worker.presence.process_no], 10) == 0
+
+
+async def test_a_lease_that_was_extended_after_the_lock_was_lost_is_kept(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=True)
+    assert await watch(estate) == [worker.presence.process_no]
+    await estate.connection.execute(
+        "update ledger.run set lease_until = lease_until + interval '1 minute'"
+    )
+    assert await end_leases(estate.connection, [worker.presence.process_no], 10) == 0
+
+
+async def test_a_process_that_was_without_its_lock_too_long_knows_that_its_leases_may_have_ended(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=True)
+    await estate.connection.execute(
+        "update ledger.process set unlocked_at = now() - interval '4 seconds'"
+    )
+    with suppress(Exception):
+        await worker.presence.tick()
+    await worker.presence.tick()
+    assert worker.presence.losses == 1
+    assert await watch_locks(estate.connection) == []
+    await worker.presence.close()
+
+
+async def test_g5_unpublished_claims_of_an_allocator_without_its_lock_are_released(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    worker = await lose_worker(estate, make_drafts(4), yields=False)
+    await estate.connection.execute(  # as it left them before they were started
+        "update ledger.claim set closed_at = null, started = 0, token = repeat('a', 16),"
+        " deadline = now() + interval '1 minute'"
+    )
+    await estate.connection.execute("delete from ledger.run")
+    assert await watch(estate) == [worker.presence.process_no]
+    assert await end_deadlines(estate.connection, [worker.presence.process_no], 10) == 1
+    await estate.reap()
+    assert await estate.count("ledger.pending") == 4
+
+
+@pytest.mark.long
+async def test_g5_items_of_a_killed_worker_start_again_before_its_leases_end(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(4))
+    victim = await estate.start_process("hang")
+
+    async def seen() -> bool:
+        return await estate.count("public.seen") == 4
+
+    await estate.eventually(seen)
+    lease_end = await estate.connection.fetchval("select min(lease_until) from ledger.run")
+    await victim.kill()
+    await estate.work(completing(estate))
+    await estate.until_completed(4)
+    completed = "select at, attempt from ledger.transition where event = 5"
+    ends = await estate.connection.fetch(completed)
+    assert all(row["at"] < lease_end for row in ends)
+    assert {row["attempt"] for row in ends} == {1}
+
+
+@pytest.mark.long
+async def test_g5_a_stopped_worker_keeps_its_lock_and_its_leases(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(4))
+    stopped = await estate.start_process("hang")
+
+    async def seen() -> bool:
+        return await estate.count("public.seen") == 4
+
+    await estate.eventually(seen)
+    stopped.send(signal.SIGSTOP)
+    assert await watch(estate) == []
+    assert await estate.connection.fetchval("select unlocked_at from ledger.process") is None
+
+
+@pytest.mark.long
+async def test_g4_a_stopped_worker_that_was_cut_off_stops_its_handlers_when_it_continues(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(4))
+    zombie = await estate.start_process("linger")
+
+    async def seen() -> bool:
+        return await estate.count("public.seen") == 4
+
+    await estate.eventually(seen)
+    zombie.send(signal.SIGSTOP)
+    await estate.connection.fetchval(KILL)
+    await estate.work(completing(estate))
+    await estate.until_completed(4)
+    zombie.send(signal.SIGCONT)
+
+    async def stopped() -> bool:
+        return await estate.count("public.seen") == 8  # each leaves a row when it is cancelled
+
+    await estate.eventually(stopped)
+    assert await estate.completed() == 4
+
+
+async def test_g4_a_worker_whose_network_is_cut_stops_its_handlers_and_begins_again_after(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    began, cancelled, handlers = asyncio.Event(), asyncio.Event(), Handlers()
+
+    @handlers.on(estate.kind)
+    async def linger(_: DueItem) -> Verdict:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        return Completed()
+
+    proxy = Proxy(PostgresTap)
+    proxy.upstream_port = urlsplit(estate.dsn).port or 0
+    await proxy.start()
+    estate.running.push_async_callback(proxy.stop)  # after the worker has ended
+    dsn = estate.settings.dsn.get_secret_value()
+    await estate.emit(make_drafts())
+    await estate.work(handlers, dsn=SecretStr(with_address(dsn, port=proxy.port)))
+    await began.wait()
+    lease_end = await estate.connection.fetchval("select lease_until from ledger.run")
+    proxy.silence()
+    await cancelled.wait()
+    assert await estate.connection.fetchval("select now()") < lease_end
+    await estate.emit(make_drafts(prefix="later"))
+    began.clear()
+    proxy.heal()
+    await began.wait()
