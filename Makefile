@@ -72,7 +72,7 @@ check-imports: env ## which module may import which, and who may reach Postgres 
 	@cd .tools/imports && $(abspath $(BIN))/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
 
 check-sql: env ## lock hazards in schema and migrations; statement headers and schema.sql against the server
-	$(BIN)/squawk sql/schema/*.sql sql/schema/*/*.sql sql/migrations/*.sql
+	$(BIN)/squawk sql/schema/*.sql sql/schema/*/*.sql sql/migrations/*.sql sql/outbox/schema.sql
 	$(BIN)/pytest tests/sql -q -k 'header or schema or migration'
 
 schema: env ## write sql/schema.sql, docs/states.md, docs/definition.schema.json and docs/report.schema.json again from their sources

@@ -1,0 +1,1 @@
+"""An adapter for a benchmark of job queues."""
