@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from dueledger.emission import Emitted, NewItem, emit, emit_sync
     from dueledger.ledger.store.connection import Connection
     from dueledger.workers.embedded import worker
     from dueledger.workers.handlers import Handlers
@@ -19,20 +20,28 @@ __all__ = [
     "Completed",
     "Connection",
     "DueItem",
+    "Emitted",
     "Handlers",
+    "NewItem",
     "NotDue",
     "Park",
     "Retry",
     "Snooze",
     "Verdict",
     "__version__",
+    "emit",
+    "emit_sync",
     "worker",
 ]
 
 _NOT_VERDICTS: Final = {
     "Connection": "dueledger.ledger.store.connection",
     "DueItem": "dueledger.workers.item",
+    "Emitted": "dueledger.emission",
     "Handlers": "dueledger.workers.handlers",
+    "NewItem": "dueledger.emission",
+    "emit": "dueledger.emission",
+    "emit_sync": "dueledger.emission",
     "worker": "dueledger.workers.embedded",
 }
 

@@ -155,6 +155,48 @@ CREATE FUNCTION ledger.clock_rate() RETURNS double precision
 
 COMMENT ON FUNCTION ledger.clock_rate() IS 'How many business seconds pass in a real one; nearly none while business time stands still.';
 
+CREATE FUNCTION ledger.due_item_valid(effective_date date, due_at timestamp with time zone, business_key text, cycle text, partition_key text, payload json, labels jsonb) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+declare
+  broken text;
+  reason text;
+begin
+  if effective_date >= date '1970-01-01' and effective_date < date '2200-01-01'
+    and due_at >= timestamptz '1970-01-01T00:00:00Z' and due_at < timestamptz '2200-01-01T00:00:00Z'
+    and octet_length(payload::text) <= 262144
+    and char_length(business_key) between 1 and 512
+    and char_length(cycle) <= 200
+    and (partition_key is null or char_length(partition_key) between 1 and 512)
+    and (labels is null or octet_length(labels::text) <= 8192)
+    and strpos(business_key || cycle, chr(31)) = 0
+  then
+    return true;
+  end if;
+  select rule.name, rule.reason into broken, reason
+  from (values
+    ('effective_date_range', 'effective_date lies outside 1970–2199',
+      effective_date < date '1970-01-01' or effective_date >= date '2200-01-01'),
+    ('due_at_range', 'due_at lies outside 1970–2199',
+      due_at < timestamptz '1970-01-01T00:00:00Z' or due_at >= timestamptz '2200-01-01T00:00:00Z'),
+    ('payload_bytes_max', 'payload is larger than 256 KiB (262,144 bytes)', octet_length(payload::text) > 262144),
+    ('business_key_length', 'business_key must have 1 to 512 characters', char_length(business_key) not between 1 and 512),
+    ('cycle_length', 'cycle must have at most 200 characters', char_length(cycle) > 200),
+    ('partition_key_length', 'partition_key must have 1 to 512 characters', char_length(partition_key) not between 1 and 512),
+    ('labels_bytes_max', 'labels are larger than 8 KiB (8,192 bytes)', octet_length(labels::text) > 8192),
+    ('separator_free', 'U+001F is not allowed in business_key or cycle', strpos(business_key || cycle, chr(31)) > 0)
+  ) rule (name, reason, breaks)
+  where rule.breaks
+  limit 1;
+  if broken is null then
+    return true;  -- a value is missing, which NOT NULL refuses
+  end if;
+  raise exception using
+    errcode = 'check_violation', schema = 'ledger', table = 'due_item', constraint = 'due_item_' || broken, message = reason;
+end $$;
+
+COMMENT ON FUNCTION ledger.due_item_valid(effective_date date, due_at timestamp with time zone, business_key text, cycle text, partition_key text, payload json, labels jsonb) IS 'Whether the values of an item are within their bounds; raises 23514 with the name of the rule, as due_item_cycle_length.';
+
 CREATE TABLE ledger.due_item (
     effective_date date NOT NULL,
     flow_no integer NOT NULL,
@@ -180,14 +222,7 @@ CREATE TABLE ledger.due_item (
     actor_no bigint NOT NULL,
     serial bigint,
     overlap smallint,
-    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
-    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
-    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
-    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
-    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
-    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
-    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
+    CONSTRAINT due_item_valid CHECK (ledger.due_item_valid(effective_date, due_at, business_key, cycle, partition_key, payload, labels))
 )
 PARTITION BY RANGE (effective_date);
 
@@ -269,27 +304,126 @@ CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
 
 COMMENT ON FUNCTION ledger.effective_date_of(id uuid) IS 'The effective date in an item''s id: a look-up by id reads the one partition of due_item that may have it.';
 
-CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
-    LANGUAGE sql SECURITY DEFINER
+CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text, OUT id uuid, OUT created boolean) RETURNS record
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-  select ledger.item_id(emit.tenant, emit.kind, emit.business_key, emit.cycle, emit.effective_date),
-    not exists (
-      select from ledger.emit_items(
-        array[emit.tenant], array[emit.kind], array[emit.lane], array[1],
-        array[emit.business_key], array[emit.cycle], array[emit.effective_date], array[emit.due_at],
-        array[emit.payload::text],
-        -- A login that emits for the first time, or is bound to tenants, is looked at more closely.
-        (select coalesce(
-          (select a.actor_no from ledger.actor a
-           where a.name = 'service:' || session_user
-             and not exists (select from ledger.emitter_tenant e where e.login = session_user)),
-          ledger.emitting_actor(emit.tenant))),
-        partition_keys => array[emit.partition_key], labels => array[emit.labels::text],
-        traceparents => array[emit.traceparent]));
-$$;
+#variable_conflict use_variable
+declare
+  emitted_at timestamptz := ledger.now();
+  flow_no integer;
+  actor_no bigint;
+  serial bigint;
+  overlap smallint;
+  item_no bigint;
+  leaf regclass;
+begin
+  id := ledger.item_id(tenant, kind, business_key, cycle, effective_date);
 
-COMMENT ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) IS 'Emit one item inside the caller''s own transaction, from any language. Emitting it again changes nothing.';
+  select f.flow_no, a.actor_no,
+    case when k.ordering = 'key' then ledger.serial_of(k.kind_no, coalesce(partition_key, business_key)) end, p.leaf
+  into flow_no, actor_no, serial, leaf
+  from ledger.kind k, ledger.flow f, ledger.actor a, ledger.partition_span p
+  where k.tenant = emit.tenant and k.name = emit.kind and f.kind_no = k.kind_no and f.lane = emit.lane
+    and a.name = ledger.emitter_name() and (a.tenants is null or emit.tenant = any (a.tenants))
+    and p.parent = 'due_item' and p.starts_on = ledger.partition_start(effective_date) and not p.has_retired;
+  -- Asking for the size reads what other sessions did to the partition, as in ledger.emit_items.
+  if flow_no is null or pg_relation_size(leaf, 'init') is null then
+    created := not exists (
+      select from ledger.emit_items(
+        array[tenant], array[kind], array[lane], array[1], array[business_key], array[cycle], array[effective_date],
+        array[due_at], array[payload::text], ledger.emitting_actor(tenant), partition_keys => array[partition_key],
+        labels => array[labels::text], traceparents => array[traceparent]));
+    return;
+  end if;
+
+  if serial is not null then
+    overlap := 1;
+  end if;
+  if traceparent is not null then
+    traceparent := ledger.usable_traceparent(traceparent);
+  end if;
+  insert into ledger.due_item as i (
+    effective_date, id, flow_no, business_key, cycle, due_at, partition_key, payload, labels, traceparent, emitted_at,
+    actor_no, serial, overlap)
+  values (
+    effective_date, id, flow_no, business_key, cycle, due_at, partition_key, payload, labels, traceparent, emitted_at,
+    actor_no, serial, overlap)
+  on conflict do nothing
+  returning i.item_no into item_no;
+  created := found;
+  if created then
+    insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
+    values (
+      item_no, effective_date, flow_no, greatest(due_at, emitted_at), serial, case when serial is not null then due_at end,
+      overlap);
+  end if;
+end $$;
+
+COMMENT ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text, OUT id uuid, OUT created boolean) IS 'Emit one item inside the caller''s own transaction, from any language. Emitting it again changes nothing.';
+
+CREATE FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[] DEFAULT NULL::text[], cycles text[] DEFAULT NULL::text[], lanes text[] DEFAULT NULL::text[], partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], traceparents text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, id uuid, created boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_hashjoin TO 'on'
+    SET jit TO 'off'
+    AS $$
+declare
+  actor bigint;
+  flow_tenants text[];
+  flow_kinds text[];
+  flow_lanes text[];
+  flow_of integer[];
+  known bigint[];
+begin
+  if (
+    select count(distinct n) > 1
+    from unnest(array[
+      cardinality(tenants), cardinality(kinds), cardinality(business_keys), cardinality(effective_dates),
+      cardinality(due_ats), cardinality(payloads), cardinality(cycles), cardinality(lanes), cardinality(partition_keys),
+      cardinality(labels), cardinality(traceparents)]) n)
+  then
+    raise exception using
+      errcode = 'DL002', column = 'tenants', message = 'the arrays differ in length',
+      hint = 'give each array one element for each item, or leave it out';
+  end if;
+  if cardinality(tenants) = 1 then
+    return query
+    select 1::bigint, e.*
+    from ledger.emit(
+      tenants[1], kinds[1], business_keys[1], effective_dates[1], due_ats[1], coalesce(payloads[1], '{}')::json,
+      coalesce(cycles[1], ''), coalesce(lanes[1], ''), partition_keys[1], labels[1]::jsonb, traceparents[1]) e;
+    return;
+  end if;
+
+  with input as (
+    select u.ord, u.tenant, u.kind, coalesce(u.lane, '') as lane,
+      dense_rank() over (order by u.kind collate "C", u.tenant collate "C", coalesce(u.lane, '') collate "C") as flow
+    from unnest(tenants, kinds, lanes) with ordinality u (tenant, kind, lane, ord)
+  ),
+  flow as (select distinct on (i.flow) i.flow, i.tenant, i.kind, i.lane from input i order by i.flow)
+  select array_agg(f.tenant order by f.flow), array_agg(f.kind order by f.flow), array_agg(f.lane order by f.flow),
+    (select array_agg(i.flow::integer order by i.ord) from input i)
+  into flow_tenants, flow_kinds, flow_lanes, flow_of
+  from flow f;
+  select max(ledger.emitting_actor(t.tenant)) into actor from (select distinct unnest(flow_tenants)) t (tenant);
+  cycles := case when cycles is null then array_fill(''::text, array[cardinality(tenants)]) else array_replace(cycles, null, '') end;
+  payloads := case
+    when payloads is null then array_fill('{}'::text, array[cardinality(tenants)]) else array_replace(payloads, null, '{}') end;
+
+  select array_agg(e.ord) into known
+  from ledger.emit_items(
+    flow_tenants, flow_kinds, flow_lanes, flow_of, business_keys, cycles, effective_dates, due_ats, payloads, actor,
+    partition_keys => partition_keys, labels => labels, traceparents => traceparents) e;
+  return query
+  select u.ord, ledger.item_id(u.tenant, u.kind, u.business_key, u.cycle, u.effective_date), k.ord is null
+  from unnest(tenants, kinds, business_keys, cycles, effective_dates) with ordinality u (
+    tenant, kind, business_key, cycle, effective_date, ord)
+  left join unnest(known) k (ord) on k.ord = u.ord
+  order by u.ord;
+end $$;
+
+COMMENT ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) IS 'Emit many items inside the caller''s own transaction, an element of each array for each. Arrays after `due_ats` may be left out, and so may their elements: null. Payloads and labels are JSON text. Returns a row for each input, in order.';
 
 CREATE FUNCTION ledger.emit_follower() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -453,23 +587,67 @@ end $$;
 
 COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
 
+CREATE FUNCTION ledger.emit_many(items json) RETURNS TABLE(ord bigint, id uuid, created boolean)
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  unknown text;
+begin
+  select k.name into unknown
+  from json_array_elements(items) i (item) cross join lateral json_object_keys(i.item) k (name)
+  where k.name not in (
+    'tenant', 'kind', 'business_key', 'effective_date', 'due_at', 'payload', 'cycle', 'lane', 'partition_key', 'labels',
+    'traceparent')
+  limit 1;
+  if found then
+    raise exception using
+      errcode = 'DL002', column = unknown, message = format('an item has no member %I', unknown),
+      hint = 'its members are named as the parameters of ledger.emit';
+  end if;
+  return query
+  select e.*
+  from (
+    select array_agg(i.tenant), array_agg(i.kind), array_agg(i.business_key), array_agg(i.effective_date),
+      array_agg(i.due_at), array_agg(i.payload::text), array_agg(i.cycle), array_agg(i.lane), array_agg(i.partition_key),
+      array_agg(i.labels::text), array_agg(i.traceparent)
+    from json_to_recordset(items) i (
+      tenant text, kind text, business_key text, effective_date date, due_at timestamptz, payload json, cycle text,
+      lane text, partition_key text, labels json, traceparent text)
+  ) a (
+    tenants, kinds, business_keys, effective_dates, due_ats, payloads, cycles, lanes, partition_keys, labels, traceparents)
+  cross join lateral ledger.emit_arrays(
+    a.tenants, a.kinds, a.business_keys, a.effective_dates, a.due_ats, a.payloads, a.cycles, a.lanes, a.partition_keys,
+    a.labels, a.traceparents) e
+  where a.tenants is not null;
+end $$;
+
+COMMENT ON FUNCTION ledger.emit_many(items json) IS 'Emit many items, a JSON array of objects, inside the caller''s own transaction. Their members are named as the parameters of ledger.emit; a null counts as missing, and an unknown one is refused. Returns a row for each item, in order.';
+
+CREATE FUNCTION ledger.emitter_name() RETURNS text
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN ('service:'::text || (SESSION_USER)::text);
+
+COMMENT ON FUNCTION ledger.emitter_name() IS 'The name under which a login emits.';
+
 CREATE FUNCTION ledger.emitting_actor(tenant text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  known bigint;
+  permitted boolean;
 begin
-  if exists (select from ledger.emitter_tenant e where e.login = session_user)
-    and not exists (
-      select from ledger.emitter_tenant e where e.login = session_user and e.tenant = emitting_actor.tenant)
-  then
+  select a.actor_no, a.tenants is null or coalesce(emitting_actor.tenant = any (a.tenants), false)
+  into known, permitted
+  from ledger.actor a where a.name = ledger.emitter_name();
+  if not permitted then
     raise exception using
       errcode = '42501', column = 'tenant',
       message = format('%s may not emit for tenant %L', session_user, emitting_actor.tenant),
       hint = 'it emits for the tenants named by `dueledger grant emitter TO … --tenant …` only';
   end if;
-  return coalesce(
-    (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
-    ledger.register_actor('service:' || session_user, 'service'));
+  return coalesce(known, ledger.register_actor(ledger.emitter_name(), 'service'));
 end $$;
 
 COMMENT ON FUNCTION ledger.emitting_actor(tenant text) IS 'The number of the login that emits. Refuses a tenant that is not one of those to which the login is bound.';
@@ -799,10 +977,8 @@ CREATE FUNCTION ledger.grant_role(role text, login text, tenants text[] DEFAULT 
 begin
   execute format('grant %I to %I', 'ledger_' || role, login);
   if tenants is not null then
-    delete from ledger.emitter_tenant e where e.login = grant_role.login and e.tenant <> all (tenants);
-    insert into ledger.emitter_tenant (login, tenant)
-    select grant_role.login, t.tenant from unnest(tenants) t (tenant)
-    on conflict do nothing;
+    insert into ledger.actor (name, kind, tenants) values ('service:' || login, 'service', grant_role.tenants)
+    on conflict on constraint actor_name_key do update set tenants = excluded.tenants;
   end if;
 end $$;
 
@@ -974,7 +1150,7 @@ CREATE FUNCTION ledger.make_partition(parent text, day date, rows_max integer DE
 declare
   first_day date := ledger.partition_start(day);
   next_day date := ledger.partition_end(day);
-  suffix text := to_char(first_day, case when next_day - first_day > 31 then '_YYYY' else '_YYYYMM' end);
+  suffix text := ledger.partition_name('', day);
   tables text[] := case parent when 'due_item' then array['due_item', 'transition'] else array[parent] end;
   name text;
   copied tid[];
@@ -1423,6 +1599,34 @@ CREATE FUNCTION ledger.partition_end(day date) RETURNS date
 
 COMMENT ON FUNCTION ledger.partition_end(day date) IS 'First day after the table partition that holds a date.';
 
+CREATE FUNCTION ledger.partition_name(parent text, day date) RETURNS text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+    RETURN (parent || CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN to_char((day)::timestamp without time zone, '_YYYYMM'::text) ELSE to_char((day)::timestamp without time zone, '_YYYY'::text) END);
+
+COMMENT ON FUNCTION ledger.partition_name(parent text, day date) IS 'Name of the table partition that holds a date, whether or not it exists.';
+
+CREATE FUNCTION ledger.pending_valid(state smallint, serial bigint, serial_due_at timestamp with time zone, overlap smallint) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+begin
+  if state in (1 /* Scheduled */, 4 /* RetryableFailure */) and (
+    serial is null and serial_due_at is null and overlap is null
+    or serial is not null and serial_due_at is not null and overlap between 1 and 4)
+  then
+    return true;
+  end if;
+  raise exception using
+    errcode = 'check_violation', schema = 'ledger', table = 'pending',
+    constraint = 'pending_' || case
+      when state not in (1 /* Scheduled */, 4 /* RetryableFailure */) then 'state_waits'
+      when overlap not between 1 and 4 then 'overlap_known'
+      else 'serial_whole'
+    end,
+    message = 'a pending row needs a state that waits, and serial, serial_due_at and overlap all or none';
+end $$;
+
+COMMENT ON FUNCTION ledger.pending_valid(state smallint, serial bigint, serial_due_at timestamp with time zone, overlap smallint) IS 'Whether a pending row is whole: its state waits, and it has all that makes it serial, or nothing of it. Raises 23514.';
+
 CREATE FUNCTION ledger.process_key(process_no bigint, OUT class integer, OUT key integer) RETURNS record
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     BEGIN ATOMIC
@@ -1737,7 +1941,7 @@ CREATE FUNCTION ledger.revoke_role(role text, login text) RETURNS void
 begin
   execute format('revoke %I from %I', 'ledger_' || role, login);
   if role = 'emitter' then
-    delete from ledger.emitter_tenant e where e.login = revoke_role.login;
+    update ledger.actor a set tenants = null where a.name = 'service:' || login;
   end if;
 end $$;
 
@@ -1837,12 +2041,15 @@ CREATE TABLE ledger.actor (
     name text NOT NULL,
     kind text NOT NULL,
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
+    tenants text[],
     CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'person'::text, 'service'::text])))
 );
 
 COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person or a service by name.';
 
 COMMENT ON COLUMN ledger.actor.seen_at IS 'When the actor was last registered.';
+
+COMMENT ON COLUMN ledger.actor.tenants IS 'Of a service: the tenants for which alone its login may emit; null: each.';
 
 ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.actor_actor_no_seq
@@ -2059,14 +2266,7 @@ CREATE TABLE ledger.due_item_default (
     actor_no bigint CONSTRAINT due_item_actor_no_not_null NOT NULL,
     serial bigint,
     overlap smallint,
-    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
-    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
-    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
-    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
-    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
-    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
-    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
+    CONSTRAINT due_item_valid CHECK (ledger.due_item_valid(effective_date, due_at, business_key, cycle, partition_key, payload, labels))
 );
 
 ALTER TABLE ledger.due_item ALTER COLUMN item_no ADD GENERATED ALWAYS AS IDENTITY (
@@ -2077,13 +2277,6 @@ ALTER TABLE ledger.due_item ALTER COLUMN item_no ADD GENERATED ALWAYS AS IDENTIT
     MAXVALUE 8796093022207
     CACHE 1
 );
-
-CREATE TABLE ledger.emitter_tenant (
-    login name NOT NULL,
-    tenant text NOT NULL
-);
-
-COMMENT ON TABLE ledger.emitter_tenant IS 'The tenants for which a login may emit. A login without a row may emit for each tenant.';
 
 CREATE TABLE ledger.event (
     event_no bigint NOT NULL,
@@ -2555,9 +2748,7 @@ CREATE TABLE ledger.pending (
     serial bigint,
     serial_due_at timestamp with time zone,
     overlap smallint,
-    CONSTRAINT pending_overlap_known CHECK (((overlap >= 1) AND (overlap <= 4))),
-    CONSTRAINT pending_serial_whole CHECK ((((serial IS NULL) = (serial_due_at IS NULL)) AND ((serial IS NULL) = (overlap IS NULL)))),
-    CONSTRAINT pending_state_waits CHECK ((state = ANY (ARRAY[1, 4])))
+    CONSTRAINT pending_valid CHECK (ledger.pending_valid(state, serial, serial_due_at, overlap))
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
 
@@ -3030,9 +3221,6 @@ ALTER TABLE ONLY ledger.due_item
 ALTER TABLE ONLY ledger.due_item_default
     ADD CONSTRAINT due_item_default_pkey PRIMARY KEY (effective_date, item_no);
 
-ALTER TABLE ONLY ledger.emitter_tenant
-    ADD CONSTRAINT emitter_tenant_pkey PRIMARY KEY (login, tenant);
-
 ALTER TABLE ONLY ledger.event_key
     ADD CONSTRAINT event_key_pkey PRIMARY KEY (tenant, source, id);
 
@@ -3398,8 +3586,11 @@ GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.transition TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;
+REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text, OUT id uuid, OUT created boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text, OUT id uuid, OUT created boolean) TO ledger_emitter;
+
+REVOKE ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) TO ledger_emitter;
 
 REVOKE ALL ON FUNCTION ledger.emit_follower() FROM PUBLIC;
 
@@ -3408,6 +3599,9 @@ GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], 
 GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_materialiser;
 GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_operator;
 GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_reconciler;
+
+REVOKE ALL ON FUNCTION ledger.emit_many(items json) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit_many(items json) TO ledger_emitter;
 
 REVOKE ALL ON FUNCTION ledger.emitting_actor(tenant text) FROM PUBLIC;
 

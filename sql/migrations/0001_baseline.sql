@@ -11,7 +11,6 @@
 \ir ../schema/tables/state.sql
 \ir ../schema/tables/actor.sql
 \ir ../schema/tables/process.sql
-\ir ../schema/tables/emitter_tenant.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
 \ir ../schema/tables/pause.sql
@@ -23,8 +22,10 @@
 \ir ../schema/tables/calendar.sql
 \ir ../schema/tables/tz_change.sql
 \ir ../schema/tables/event.sql
+\ir ../schema/functions/due_item_valid.sql
 \ir ../schema/tables/due_item.sql
 \ir ../schema/tables/transition.sql
+\ir ../schema/functions/pending_valid.sql
 \ir ../schema/tables/pending.sql
 \ir ../schema/tables/claim.sql
 \ir ../schema/tables/run.sql
@@ -55,6 +56,8 @@
 \ir ../schema/functions/skip_detail.sql
 \ir ../schema/functions/emit_items.sql
 \ir ../schema/functions/emit.sql
+\ir ../schema/functions/emit_arrays.sql
+\ir ../schema/functions/emit_many.sql
 \ir ../schema/functions/emit_follower.sql
 \ir ../schema/functions/finish_items.sql
 \ir ../schema/functions/wake_sleepers.sql

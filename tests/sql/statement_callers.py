@@ -28,7 +28,7 @@ class Definition(NamedTuple):
 
 PROCESSES: Final = {
     "allocator": ("dueledger.allocator.process",),
-    "emitter": ("dueledger.ledger.outbox.process",),
+    "emitter": ("dueledger.emission", "dueledger.ledger.outbox.process"),
     "intake": ("dueledger.ledger.intake.process",),
     "materialiser": ("dueledger.ledger.materialise.process",),
     "outcome_intake": ("dueledger.workers.outcomes.process",),

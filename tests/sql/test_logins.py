@@ -98,9 +98,8 @@ async def test_an_emitter_emits_for_the_tenants_to_which_its_login_is_bound(
 ) -> None:
     emitter = await log_in("emitter")
     assert await emitter.fetchval(EMIT, "acme")
-    await connection.execute(
-        "insert into ledger.emitter_tenant values ('test_emitter', 'umbra'), ('test_other', 'acme')"
-    )
+    await _bind(connection, "test_emitter", "umbra")
+    await _bind(connection, "test_other", "acme")
     assert await emitter.fetchval(EMIT, "umbra")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not emit for tenant 'acme'"):
         await emitter.fetchval(EMIT, "acme")
@@ -114,11 +113,20 @@ async def test_an_emitter_emits_for_the_tenants_to_which_its_login_is_bound(
 
 
 async def test_a_binding_holds_after_set_role(log_in: Login, connection: Connection) -> None:
-    await connection.execute("insert into ledger.emitter_tenant values ('test_emitter', 'umbra')")
     emitter = await log_in("emitter")
+    await _bind(connection, "test_emitter", "umbra")
     await emitter.execute("set role ledger_emitter")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="may not emit for tenant 'acme'"):
         await emitter.fetchval(EMIT, "acme")
+
+
+async def _bind(connection: Connection, login: str, tenant: str) -> None:
+    await connection.execute(
+        "insert into ledger.actor (name, kind, tenants) values ($1, 'service', array[$2])"
+        " on conflict (name) do update set tenants = excluded.tenants",
+        f"service:{login}",
+        tenant,
+    )
 
 
 async def test_nobody_who_can_only_connect_holds_up_a_lock_of_the_ledger(

@@ -21,6 +21,7 @@ WITHOUT_STATEMENTS = {
         Privilege("select", "ledger.depth"),
         Privilege("select", "ledger.watermark"),
     },
+    "emitter": {Privilege("execute", name) for name in ("emit", "emit_arrays")},
     "simulator": set[Privilege](),
 }
 """Roles of programs that are not Dueledger's: what they call and read is public."""
@@ -270,6 +271,7 @@ def test_items_events_and_the_journal_are_never_changed(table: str) -> None:
 CALLERS = {
     "accept_disagreements": {"operator"},
     "emit": {"emitter"},
+    "emit_arrays": {"emitter"},
     "emit_follower": set[str](),
     "emitting_actor": set[str](),
     "emit_items": {"intake", "materialiser", "operator", "reconciler"},

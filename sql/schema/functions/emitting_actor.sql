@@ -1,19 +1,27 @@
+-- A text without arguments has the collation of the index on actor.name, which session_user has not.
+create function ledger.emitter_name() returns text
+  language sql stable parallel safe
+  return 'service:' || session_user;
+
+comment on function ledger.emitter_name is 'The name under which a login emits.';
+
 create function ledger.emitting_actor(tenant text) returns bigint
   language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
+declare
+  known bigint;
+  permitted boolean;
 begin
-  if exists (select from ledger.emitter_tenant e where e.login = session_user)
-    and not exists (
-      select from ledger.emitter_tenant e where e.login = session_user and e.tenant = emitting_actor.tenant)
-  then
+  select a.actor_no, a.tenants is null or coalesce(emitting_actor.tenant = any (a.tenants), false)
+  into known, permitted
+  from ledger.actor a where a.name = ledger.emitter_name();
+  if not permitted then
     raise exception using
       errcode = '42501', column = 'tenant',
       message = format('%s may not emit for tenant %L', session_user, emitting_actor.tenant),
       hint = 'it emits for the tenants named by `dueledger grant emitter TO … --tenant …` only';
   end if;
-  return coalesce(
-    (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
-    ledger.register_actor('service:' || session_user, 'service'));
+  return coalesce(known, ledger.register_actor(ledger.emitter_name(), 'service'));
 end $$;
 
 comment on function ledger.emitting_actor is

@@ -4,10 +4,8 @@ as $$
 begin
   execute format('grant %I to %I', 'ledger_' || role, login);
   if tenants is not null then
-    delete from ledger.emitter_tenant e where e.login = grant_role.login and e.tenant <> all (tenants);
-    insert into ledger.emitter_tenant (login, tenant)
-    select grant_role.login, t.tenant from unnest(tenants) t (tenant)
-    on conflict do nothing;
+    insert into ledger.actor (name, kind, tenants) values ('service:' || login, 'service', grant_role.tenants)
+    on conflict on constraint actor_name_key do update set tenants = excluded.tenants;
   end if;
 end $$;
 
@@ -20,7 +18,7 @@ as $$
 begin
   execute format('revoke %I from %I', 'ledger_' || role, login);
   if role = 'emitter' then
-    delete from ledger.emitter_tenant e where e.login = revoke_role.login;
+    update ledger.actor a set tenants = null where a.name = 'service:' || login;
   end if;
 end $$;
 

@@ -31,7 +31,7 @@ as $$
 declare
   first_day date := ledger.partition_start(day);
   next_day date := ledger.partition_end(day);
-  suffix text := to_char(first_day, case when next_day - first_day > 31 then '_YYYY' else '_YYYYMM' end);
+  suffix text := ledger.partition_name('', day);
   tables text[] := case parent when 'due_item' then array['due_item', 'transition'] else array[parent] end;
   name text;
   copied tid[];

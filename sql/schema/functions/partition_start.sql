@@ -14,3 +14,12 @@ create function ledger.partition_end(day date) returns date
     + case when day >= date '2020-01-01' and day < date '2050-01-01' then interval '1 month' else interval '1 year' end)::date;
 
 comment on function ledger.partition_end is 'First day after the table partition that holds a date.';
+
+create function ledger.partition_name(parent text, day date) returns text
+  language sql stable strict parallel safe
+  return parent || case
+    when day >= date '2020-01-01' and day < date '2050-01-01' then to_char(day::timestamp, '_YYYYMM')
+    else to_char(day::timestamp, '_YYYY')
+  end;
+
+comment on function ledger.partition_name is 'Name of the table partition that holds a date, whether or not it exists.';

@@ -3,6 +3,7 @@ create table ledger.actor (
   name text not null unique,
   kind text not null,
   seen_at timestamptz not null default statement_timestamp(),
+  tenants text[],
   constraint actor_kind_known check (
     kind in ('allocator', 'worker', 'materialiser', 'intake', 'reconciler', 'person', 'service')
   )
@@ -11,3 +12,5 @@ create table ledger.actor (
 comment on table ledger.actor is
   'Who writes to the ledger: a process by its incarnation, a person or a service by name.';
 comment on column ledger.actor.seen_at is 'When the actor was last registered.';
+comment on column ledger.actor.tenants is
+  'Of a service: the tenants for which alone its login may emit; null: each.';

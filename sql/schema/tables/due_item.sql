@@ -25,18 +25,8 @@ create table ledger.due_item (
   overlap smallint,
   primary key (effective_date, item_no),
   unique (id, effective_date),
-  constraint due_item_effective_date_range check (
-    effective_date >= date '1970-01-01' and effective_date < date '2200-01-01'
-  ),
-  constraint due_item_due_at_range check (
-    due_at >= timestamptz '1970-01-01T00:00:00Z' and due_at < timestamptz '2200-01-01T00:00:00Z'
-  ),
-  constraint due_item_payload_bytes_max check (octet_length(payload::text) <= 262144),
-  constraint due_item_business_key_length check (char_length(business_key) between 1 and 512),
-  constraint due_item_cycle_length check (char_length(cycle) <= 200),
-  constraint due_item_partition_key_length check (char_length(partition_key) between 1 and 512),
-  constraint due_item_labels_bytes_max check (octet_length(labels::text) <= 8192),
-  constraint due_item_separator_free check (strpos(business_key || cycle, chr(31)) = 0)
+  constraint due_item_valid check (
+    ledger.due_item_valid(effective_date, due_at, business_key, cycle, partition_key, payload, labels))
 ) partition by range (effective_date);
 
 comment on table ledger.due_item is

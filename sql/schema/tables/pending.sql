@@ -10,10 +10,7 @@ create table ledger.pending (
   serial bigint,
   serial_due_at timestamptz,
   overlap smallint,
-  constraint pending_state_waits check (state in (1 /* Scheduled */, 4 /* RetryableFailure */)),
-  constraint pending_serial_whole check (
-    (serial is null) = (serial_due_at is null) and (serial is null) = (overlap is null)),
-  constraint pending_overlap_known check (overlap between 1 and 4)
+  constraint pending_valid check (ledger.pending_valid(state, serial, serial_due_at, overlap))
 ) with (
   fillfactor = 90,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0,

@@ -1,0 +1,176 @@
+"""A service emits on its own connection, whatever its driver, and in its own transaction."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import psycopg
+import pytest
+from asyncpg.pool import PoolConnectionProxy
+from psycopg.rows import DictRow, dict_row
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from dueledger import NewItem, emit, emit_sync
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.store import Connection
+from tests.logins import with_login
+
+Opened: TypeAlias = Connection | psycopg.AsyncConnection[DictRow] | AsyncConnection | AsyncSession
+DAY = date(2027, 3, 31)
+DUE_AT = datetime(2027, 3, 31, 9, tzinfo=UTC)
+
+
+def _item(key: str, payload: object = None) -> NewItem:
+    return NewItem(
+        tenant="acme",
+        kind="Reminder",
+        business_key=key,
+        effective_date=DAY,
+        due_at=DUE_AT,
+        payload=payload,
+    )
+
+
+FIRST = [replace(_item("one", b'{ "a":  1}'), labels={"region": "north"})]
+ALL = [_item("two", {"b": None}), *FIRST, _item("two")]
+IDS = [item_id("acme", "Reminder", key, "", DAY) for key in ("two", "one", "two")]
+
+
+@pytest.fixture
+def dsn(database: str) -> str:
+    return with_login(database, "emitter")
+
+
+def _url(dsn: str, driver: str) -> str:
+    return urlunsplit(urlsplit(dsn)._replace(scheme=f"postgresql+{driver}"))
+
+
+@pytest.fixture
+async def session(dsn: str, request: pytest.FixtureRequest) -> AsyncGenerator[Opened]:
+    """A connection of an asynchronous driver in a transaction, or what SQLAlchemy has for it."""
+    match request.param:
+        case "asyncpg":
+            connection = await asyncpg.connect(dsn)
+            yield connection
+            await connection.close()
+        case "pool":
+            async with (
+                asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool,
+                pool.acquire() as pooled,
+            ):
+                yield pooled
+        case "psycopg":
+            async with await psycopg.AsyncConnection[DictRow].connect(
+                dsn, row_factory=dict_row
+            ) as opened:
+                yield opened
+        case driver:
+            engine = create_async_engine(_url(dsn, driver.partition(" ")[0]))
+            if driver.endswith("session"):
+                async with AsyncSession(engine) as made:
+                    yield made
+            else:
+                async with engine.connect() as made:
+                    yield made
+            await engine.dispose()
+
+
+async def _begin(session: Opened) -> None:
+    """Begin a transaction where the driver does not do so itself."""
+    if isinstance(session, asyncpg.Connection | PoolConnectionProxy):
+        await session.execute("begin")
+
+
+async def _end(session: Opened, verb: Literal["commit", "rollback"]) -> None:
+    if isinstance(session, asyncpg.Connection | PoolConnectionProxy):
+        await session.execute(verb)
+    elif verb == "commit":
+        await session.commit()
+    else:
+        await session.rollback()
+
+
+DRIVERS = ("asyncpg", "pool", "psycopg", "asyncpg session", "asyncpg core", "psycopg session")
+
+
+@pytest.mark.parametrize("session", DRIVERS, indirect=True)
+async def test_each_driver_emits_in_the_callers_transaction(
+    session: Opened, connection: Connection
+) -> None:
+    await _begin(session)
+    await emit(session, FIRST)
+    await _end(session, "rollback")
+    assert await connection.fetchval("select count(*) from ledger.due_item") == 0
+
+    await _begin(session)
+    assert [each.created for each in await emit(session, FIRST)] == [True]
+    assert await connection.fetchval("select count(*) from ledger.due_item") == 0
+    emitted = await emit(session, ALL)
+    assert await emit(session, []) == []
+    await _end(session, "commit")
+
+    assert [each.created for each in emitted] == [True, False, False]
+    assert [each.id for each in emitted] == IDS
+    await _assert_both(connection)
+
+
+@pytest.mark.parametrize("kind", ["psycopg", "core", "session"])
+async def test_each_synchronous_driver_emits_in_the_callers_transaction(
+    dsn: str, connection: Connection, kind: str
+) -> None:
+    engine = create_engine(_url(dsn, "psycopg"))
+    opened: Any = {
+        "psycopg": lambda: psycopg.Connection[DictRow].connect(dsn, row_factory=dict_row),
+        "core": engine.connect,
+        "session": lambda: Session(engine),
+    }[kind]()
+    emit_sync(opened, FIRST)
+    opened.rollback()
+    assert await connection.fetchval("select count(*) from ledger.due_item") == 0
+
+    assert [each.created for each in emit_sync(opened, FIRST)] == [True]
+    emitted = emit_sync(opened, ALL)
+    opened.commit()
+    opened.close()
+    engine.dispose()
+
+    assert [each.created for each in emitted] == [True, False, False]
+    assert [each.id for each in emitted] == IDS
+    await _assert_both(connection)
+
+
+async def _assert_both(connection: Connection) -> None:
+    rows = await connection.fetch(
+        "select business_key, payload::text, labels::text, due_at from ledger.due_item order by 1"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("one", '{ "a":  1}', '{"region": "north"}', DUE_AT),
+        ("two", '{"b":null}', None, DUE_AT),
+    ]
+
+
+async def test_a_due_time_without_an_offset_is_refused_before_anything_is_sent() -> None:
+    item = replace(_item("one"), due_at=DUE_AT.replace(tzinfo=None))
+    with pytest.raises(ValueError, match="due_at of 'one' has no offset"):
+        await emit(object(), [item])
+
+
+async def test_a_connection_of_another_library_is_refused(dsn: str) -> None:
+    with pytest.raises(TypeError, match="object is no connection of asyncpg"):
+        await emit(object(), FIRST)
+    connection = await asyncpg.connect(dsn)
+    with pytest.raises(TypeError, match="asyncpg is asynchronous"):
+        emit_sync(connection, FIRST)
+    await connection.close()
+
+
+async def test_a_refused_item_is_the_drivers_error_and_names_the_value(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    with pytest.raises(asyncpg.CheckViolationError, match="business_key must have 1 to 512"):
+        await emit(connection, [*FIRST, _item("")])
+    await connection.close()
