@@ -4,6 +4,21 @@
 
 CREATE SCHEMA ledger;
 
+CREATE TYPE ledger.item_filter AS (
+	verb text,
+	tenant text,
+	kind text,
+	lane text,
+	parked_reason text,
+	error text,
+	since timestamp with time zone,
+	in_flight boolean,
+	as_of timestamp with time zone,
+	item_no_max bigint
+);
+
+COMMENT ON TYPE ledger.item_filter IS 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
+
 CREATE TYPE ledger.item_group AS (
 	effective_date date,
 	item_nos bigint[],
@@ -30,6 +45,19 @@ CREATE TYPE ledger.item_outcome AS (
 );
 
 COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key; null where the recorded event decides. after_seconds: null for the kind''s backoff, or for no wait.';
+
+CREATE TYPE ledger.matched_item AS (
+	item_no bigint,
+	id uuid,
+	tenant text,
+	kind text,
+	lane text,
+	business_key text,
+	state smallint,
+	entered_at timestamp with time zone
+);
+
+COMMENT ON TYPE ledger.matched_item IS 'An item that a filter matches, with the time at which it came into its state.';
 
 CREATE FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) RETURNS SETOF uuid
     LANGUAGE sql SECURITY DEFINER
@@ -683,6 +711,48 @@ end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
+CREATE FUNCTION ledger.examine_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer) RETURNS TABLE(item_no bigint, effective_date date, flow_no integer, state smallint, available_at timestamp with time zone, entered_at timestamp with time zone, parked_reason text)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select u.*
+  from (
+    (
+      select p.item_no, p.effective_date, p.flow_no, p.state, p.available_at, null::timestamptz as entered_at,
+        null::text as parked_reason
+      from ledger.pending p
+      where p.item_no > after_item_no and p.item_no <= wanted.item_no_max
+        and exists (
+          select from ledger.operation_state v
+          where v.verb = wanted.verb and v.state in (1 /* Scheduled */, 4 /* RetryableFailure */))
+      order by p.item_no limit examined_max
+    )
+    union all
+    (
+      select r.item_no, r.effective_date, r.flow_no, 5::smallint /* ManualReview */, null, r.parked_at, r.reason
+      from ledger.review r
+      where r.item_no > after_item_no and r.item_no <= wanted.item_no_max
+        and exists (
+          select from ledger.operation_state v where v.verb = wanted.verb and v.state = 5 /* ManualReview */)
+      order by r.item_no limit examined_max
+    )
+    union all
+    (
+      select c.item_no, c.effective_date, (
+          select i.flow_no from ledger.due_item i where i.effective_date = c.effective_date and i.item_no = c.item_no),
+        c.state, null, coalesce(c.started_at, c.claimed_at), null
+      from (
+        select o.* from ledger.open_item o
+        where wanted.in_flight and o.item_no > after_item_no and o.item_no <= wanted.item_no_max
+        order by o.item_no limit examined_max
+      ) c
+    )
+  ) u (item_no, effective_date, flow_no, state, available_at, entered_at, parked_reason)
+  order by u.item_no limit examined_max
+$$;
+
+COMMENT ON FUNCTION ledger.examine_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer) IS 'The next open items by number that may be in a state to which the verb is applied, at most examined_max. The time at which a pending item came into its state is in the journal.';
+
 CREATE FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no bigint, OUT partition integer, OUT allocator_no bigint) RETURNS record
     LANGUAGE plpgsql STABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1256,6 +1326,65 @@ exception
 end $$;
 
 COMMENT ON FUNCTION ledger.make_role(name text) IS 'Make a role without login, with the caller''s rights, unless there is one.';
+
+CREATE FUNCTION ledger.match_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer, OUT items ledger.matched_item[], OUT reached_item_no bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  examined bigint;
+begin
+  -- Only items of the flows are looked up, in order of number, one by one until there are enough.
+  select array_agg(row(
+      m.item_no, m.id, m.tenant, m.kind, m.lane, m.business_key, m.state, m.entered_at)::ledger.matched_item order by m.item_no),
+    max(m.item_no)
+  into items, reached_item_no
+  from (
+    select e.item_no, i.id, e.tenant, e.kind, e.lane, i.business_key, e.state, n.entered_at
+    from (
+      select x.item_no, x.effective_date, x.state, x.entered_at, k.tenant, k.name as kind, f.lane
+      from ledger.examine_items(wanted, after_item_no, examined_max) x
+      join ledger.flow f on f.flow_no = x.flow_no
+      join ledger.kind k on k.kind_no = f.kind_no
+      where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
+        and (wanted.tenant is null or k.tenant = wanted.tenant)
+        and (wanted.kind is null or k.name = wanted.kind)
+        and (wanted.lane is null or f.lane = wanted.lane)
+        and (wanted.parked_reason is null or x.parked_reason = wanted.parked_reason)
+        and (wanted.verb <> 'trigger' or (x.available_at > ledger.now() and x.available_at < 'infinity'))
+      order by x.item_no
+      offset 0
+    ) e
+    cross join lateral (
+      select i.id, i.business_key, i.emitted_at
+      from ledger.due_item i where i.effective_date = e.effective_date and i.item_no = e.item_no
+      offset 0
+    ) i
+    cross join lateral (
+      select max(t.at) as last_at,
+        (array_agg(t.detail ->> 'error' order by t.at desc) filter (where t.detail ? 'error'))[1] as error
+      from ledger.transition t
+      where t.item_no = e.item_no and t.effective_date = e.effective_date
+        and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    ) j
+    cross join lateral (select coalesce(e.entered_at, j.last_at, i.emitted_at) as entered_at) n
+    where (wanted.error is null or j.error = wanted.error)
+      and (wanted.since is null or n.entered_at >= wanted.since)
+      -- Where items in flight are meant, each that was open then is, whatever it went through since.
+      and (wanted.in_flight or n.entered_at <= wanted.as_of)
+    order by e.item_no limit matched_max
+  ) m;
+  items := coalesce(items, '{}');
+  if cardinality(items) < matched_max then
+    select count(*), max(e.item_no) into examined, reached_item_no
+    from ledger.examine_items(wanted, after_item_no, examined_max) e;
+    if examined < examined_max then
+      reached_item_no := null;
+    end if;
+  end if;
+end $$;
+
+COMMENT ON FUNCTION ledger.match_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer, OUT items ledger.matched_item[], OUT reached_item_no bigint) IS 'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. reached_item_no: number up to which items were examined; null where no open item is left.';
 
 CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(tenant text, kind text, lane text, topic text, count_max integer, due integer, available_since timestamp with time zone, waiting integer, blocked integer, retrying integer, claimed integer, running integer, parked integer)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -2668,6 +2797,80 @@ UNION ALL
 
 COMMENT ON VIEW ledger.open_item IS 'Items that are claimed or running, with claim, position and run.';
 
+CREATE TABLE ledger.operation (
+    operation_no bigint NOT NULL,
+    verb text NOT NULL,
+    tenant text,
+    kind text,
+    lane text,
+    parked_reason text,
+    error text,
+    since timestamp with time zone,
+    in_flight boolean NOT NULL,
+    as_of timestamp with time zone NOT NULL,
+    item_no_max bigint NOT NULL,
+    matched bigint NOT NULL,
+    matched_capped boolean NOT NULL,
+    actor_no bigint NOT NULL,
+    reason text NOT NULL,
+    reached_item_no bigint DEFAULT 0 NOT NULL,
+    done bigint DEFAULT 0 NOT NULL,
+    requested bigint DEFAULT 0 NOT NULL,
+    advanced_at timestamp with time zone,
+    ended_at timestamp with time zone,
+    aborted_by bigint,
+    abort_reason text,
+    CONSTRAINT operation_abort_named CHECK ((((aborted_by IS NULL) = (abort_reason IS NULL)) AND ((aborted_by IS NULL) OR (ended_at IS NOT NULL)))),
+    CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL)))),
+    CONSTRAINT operation_verb_known CHECK ((verb = ANY (ARRAY['trigger'::text, 'park'::text, 'redrive'::text, 'write_off'::text, 'cancel'::text])))
+);
+
+COMMENT ON TABLE ledger.operation IS 'Operations: what a person asked for all items of a filter. Upkeep carries them out, some items at a time. The filter and its bounds never change; only progress does.';
+
+COMMENT ON COLUMN ledger.operation.lane IS 'Only this lane; empty for the default one, null for all.';
+
+COMMENT ON COLUMN ledger.operation.parked_reason IS 'Only items that are parked for this reason.';
+
+COMMENT ON COLUMN ledger.operation.error IS 'Only items whose last error was of this class.';
+
+COMMENT ON COLUMN ledger.operation.since IS 'Only items that came into their state at this time or later.';
+
+COMMENT ON COLUMN ledger.operation.in_flight IS 'Whether items that are handed out are meant, too: each gets a request to end.';
+
+COMMENT ON COLUMN ledger.operation.as_of IS 'When it was asked for. An item that came into its state later is left alone.';
+
+COMMENT ON COLUMN ledger.operation.item_no_max IS 'Highest number of an open item then. Items emitted later are left alone.';
+
+COMMENT ON COLUMN ledger.operation.matched IS 'Items that matched then.';
+
+COMMENT ON COLUMN ledger.operation.matched_capped IS 'Whether counting stopped before all items were examined.';
+
+COMMENT ON COLUMN ledger.operation.actor_no IS 'The person who asked, whom the journal names for each item.';
+
+COMMENT ON COLUMN ledger.operation.reached_item_no IS 'Items up to this number are done with.';
+
+COMMENT ON COLUMN ledger.operation.done IS 'Items that were moved.';
+
+COMMENT ON COLUMN ledger.operation.requested IS 'Items in flight that got a request to end.';
+
+COMMENT ON COLUMN ledger.operation.ended_at IS 'When the last item was examined, or the operation was aborted.';
+
+ALTER TABLE ledger.operation ALTER COLUMN operation_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.operation_operation_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 8796093022207
+    CACHE 1
+);
+
+CREATE TABLE ledger.operation_state (
+    verb text NOT NULL,
+    state smallint NOT NULL
+);
+
+COMMENT ON TABLE ledger.operation_state IS 'States of the items that each verb of an operation is applied to.';
+
 CREATE TABLE ledger.partition_backoff (
     topic text NOT NULL,
     partition integer NOT NULL,
@@ -3269,6 +3472,12 @@ ALTER TABLE ONLY ledger.materialised
 ALTER TABLE ONLY ledger.missed_range
     ADD CONSTRAINT missed_range_pkey PRIMARY KEY (definition_no, from_at);
 
+ALTER TABLE ONLY ledger.operation
+    ADD CONSTRAINT operation_pkey PRIMARY KEY (operation_no);
+
+ALTER TABLE ONLY ledger.operation_state
+    ADD CONSTRAINT operation_state_pkey PRIMARY KEY (verb, state);
+
 ALTER TABLE ONLY ledger.partition_backoff
     ADD CONSTRAINT partition_backoff_pkey PRIMARY KEY (topic, partition);
 
@@ -3393,6 +3602,8 @@ CREATE INDEX materialised_ends_at_idx ON ledger.materialised USING btree (ends_a
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
 
+CREATE INDEX operation_open_idx ON ledger.operation USING btree (operation_no) WHERE (ended_at IS NULL);
+
 CREATE UNIQUE INDEX pause_in_force_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
 
 CREATE INDEX pending_available_idx ON ledger.pending USING btree (flow_no, available_at, ((item_no >> 10))) WHERE ((state = 1) AND (serial IS NULL));
@@ -3497,6 +3708,15 @@ ALTER TABLE ONLY ledger.missed_range
 
 ALTER TABLE ONLY ledger.missed_range
     ADD CONSTRAINT missed_range_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
+ALTER TABLE ONLY ledger.operation
+    ADD CONSTRAINT operation_aborted_by_fkey FOREIGN KEY (aborted_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.operation
+    ADD CONSTRAINT operation_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.operation_state
+    ADD CONSTRAINT operation_state_state_fkey FOREIGN KEY (state) REFERENCES ledger.state(state);
 
 ALTER TABLE ONLY ledger.pause
     ADD CONSTRAINT pause_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -3652,7 +3872,7 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_operator;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_outcome_intake;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_reconciler;
-GRANT SELECT ON TABLE ledger.expedited TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.kind TO ledger_allocator;
@@ -4115,6 +4335,28 @@ GRANT SELECT ON TABLE ledger.open_item TO ledger_operator;
 GRANT SELECT ON TABLE ledger.open_item TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.open_item TO ledger_upkeep;
 
+GRANT SELECT ON TABLE ledger.operation TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.operation TO ledger_operator;
+GRANT SELECT ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(reached_item_no) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(done) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(requested) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(advanced_at) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(ended_at) ON TABLE ledger.operation TO ledger_operator;
+GRANT UPDATE(ended_at) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(aborted_by) ON TABLE ledger.operation TO ledger_operator;
+
+GRANT UPDATE(abort_reason) ON TABLE ledger.operation TO ledger_operator;
+
+GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
+GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
+
 GRANT SELECT,INSERT ON TABLE ledger.partition_backoff TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.partition_backoff TO ledger_upkeep;
 GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_worker;
@@ -4334,9 +4576,9 @@ GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.withdrawal TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_intake;
 GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_materialiser;
-GRANT SELECT ON TABLE ledger.withdrawal TO ledger_operator;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_operator;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_reconciler;
-GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_upkeep;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_upkeep;
 GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_worker;
 
 GRANT UPDATE(reason) ON TABLE ledger.withdrawal TO ledger_upkeep;

@@ -68,10 +68,20 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             {
                 "reviews": "List items that wait for a person's decision.",
                 "rejected": "List stale and illegal writes, which changed nothing.",
+            },
+        ),
+        **_entries(
+            "dueledger.cli.item_decisions",
+            {
+                "cancel": "End items that are no longer owed.",
                 "park": "Park items that wait for a retry.",
                 "redrive": "Send parked items back to pending.",
                 "write-off": "End parked items without doing them.",
             },
+        ),
+        **_entries(
+            "dueledger.cli.operations",
+            {"operation": "Show operations on many items, and abort one."},
         ),
     },
     "Processes": _entries(
@@ -107,7 +117,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             {
                 "pause": "Stop claims of a tenant, kind or lane.",
                 "resume": "End a pause, and all narrower ones in it.",
-                "trigger": "Make one pending item available now, or emit one of a schedule.",
+                "trigger": "Make pending items available now, or emit one of a schedule.",
                 "failing": "List business keys that failed several times in a row.",
                 "flow": "Show and change the limits of flows.",
             },

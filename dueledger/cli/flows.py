@@ -1,4 +1,4 @@
-"""Commands for flows: pause, resume, limits, and starting an item now."""
+"""Commands for flows: pause, resume, limits, and starting items now."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -7,9 +7,15 @@ from uuid import UUID
 
 import typer
 
-from dueledger.cli import options
-from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.flow_limits import set_
+from dueledger.cli.item_decisions import (
+    ErrorOption,
+    ExecuteOption,
+    ItemSelection,
+    KeyOption,
+    SinceOption,
+    decide,
+)
 from dueledger.cli.options import (
     DsnOption,
     JsonOption,
@@ -142,11 +148,17 @@ flow.command("set")(set_)
 
 @app.command()
 def trigger(
-    target: Annotated[
-        str, typer.Argument(help="An item's id, or a definition.", metavar="ITEM|NAME")
-    ],
     reason: ReasonOption,
+    target: Annotated[
+        str | None, typer.Argument(help="An item's id, or a definition.", metavar="[ITEM|NAME]")
+    ] = None,
+    business_key: KeyOption = None,
     tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    execute: ExecuteOption = False,
     cycle: Annotated[
         str | None,
         typer.Option(
@@ -157,26 +169,26 @@ def trigger(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Make one pending item available now, or emit one of a schedule now, in your name."""
+    """Make pending items available now, or emit one of a schedule now, in your name."""
     try:
-        item = UUID(target)
+        ids = None if target is None else [UUID(target)]
     except ValueError:
-        item = None
-    if item is None and tenant is None:
-        raise typer.BadParameter("a definition needs its tenant", param_hint="--tenant")
-    if item is not None:
+        ids = None
+    selection = ItemSelection(ids, business_key, tenant, kind, lane, None, error, since)
+    if target is None or ids is not None:
         if cycle is not None:
             raise typer.BadParameter("an item has its cycle already", param_hint="--cycle")
-        result = run(_expedite(item, reason, dsn))
-    else:
-        result = run(_trigger(tenant or "", target, cycle, reason, dsn))
+        decide("trigger", selection, reason, dsn, execute=execute, as_json=json_)
+        return
+    if tenant is None:
+        raise typer.BadParameter("a definition needs its tenant", param_hint="--tenant")
+    if execute or selection != ItemSelection(tenant=tenant):
+        raise typer.BadParameter("a definition takes no filter of items: only --tenant and --cycle")
+    result = run(_trigger(tenant, target, cycle, reason, dsn))
     if json_:
         print_document(result)
     else:
         print_fields({name: value for name, value in result.items() if value is not None})
-    if result.get("result") not in (None, "done"):
-        say("It no longer waits for its due time; `dueledger why ITEM` shows its state.")
-        options.exit_with(ExitCode.FAILED)
 
 
 @app.command()
@@ -258,16 +270,6 @@ async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
 
     async with ledger_connection(dsn) as connection:
         return await list_pauses(connection, tenant)
-
-
-async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
-    from dueledger.ledger.store.flows import expedite_items
-
-    async with ledger_connection(dsn) as connection:
-        [expedited] = await expedite_items(
-            connection, [item], reason=reason, actor_no=await register_person(connection)
-        )
-    return {"id": expedited.id, "result": str(expedited.result)}
 
 
 async def _trigger(

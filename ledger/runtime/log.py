@@ -67,6 +67,7 @@ class LogEvent(StrEnum):
     LEASE_LOST = "lease.lost"
     LOCK_LOST = "lock.lost"
     OFFSET_COMMIT_FAILED = "offset.commit_failed"
+    OPERATION_FINISHED = "operation.finished"
     PARTITION_RESUMED = "partition.resumed"
     PARTITION_STALLED = "partition.stalled"
     PROCESS_ABORTED = "process.aborted"

@@ -31,6 +31,7 @@
 \ir ../schema/tables/run.sql
 \ir ../schema/tables/review.sql
 \ir ../schema/tables/withdrawal.sql
+\ir ../schema/tables/operation.sql
 \ir ../schema/tables/rejected_write.sql
 \ir ../schema/tables/partition_span.sql
 \ir ../schema/tables/reconciliation.sql
@@ -75,6 +76,7 @@
 
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/process_status.sql
+\ir ../schema/functions/match_items.sql
 \ir ../schema/functions/accounting.sql
 \ir ../schema/functions/measure_depth.sql
 \ir ../schema/views/depth.sql

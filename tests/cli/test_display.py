@@ -84,6 +84,12 @@ select 'acme', 'hostile', 1, jsonb_build_object('first_day', '2027-01-01', 'last
   'names', jsonb_build_object('2027-01-01', left({long}, 200))), '2027-12-31', now(),
   actor_no, {long}
 from ledger.actor where name = {actor};
+insert into ledger.operation
+  (verb, tenant, kind, lane, parked_reason, error, in_flight, as_of, item_no_max, matched,
+  matched_capped, actor_no, reason)
+select 'redrive', {hostile}, {hostile}, {hostile}, {long}, {hostile}, false, now(), 1, 1, false,
+  actor_no, {long}
+from ledger.actor where name = {actor};
 insert into ledger.tz_change (change_no, digest, tzdata, tzdata_before, opened_at, actor_no)
 select 1, {hostile}, {hostile}, array[{hostile}], now(), actor_no
 from ledger.actor where name = {actor};
@@ -100,6 +106,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ),
     ("calendar", "list"): (),
     ("calendar", "show"): ("hostile", "--tenant=acme"),
+    ("cancel",): ("--tenant=acme", f"--reason={HOSTILE}"),
     ("define",): ("definition.yaml",),
     ("definitions",): (),
     ("doctor",): (),
@@ -125,6 +132,9 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("items",): (),
     ("materialise",): ("--check-tz", "--history"),
     ("migrate",): (),
+    ("operation", "list"): (),
+    ("operation", "show"): ("1",),
+    ("operation", "abort"): ("1", f"--reason={HOSTILE}"),
     ("park",): (NONE, f"--reason={HOSTILE}"),
     ("pause",): (HOSTILE, f"--reason={HOSTILE}"),
     ("plan",): (),
@@ -159,8 +169,10 @@ SHOWS_HOSTILE: Final = (
         "repair list",
         "calendar list",
         "calendar show",
+        "operation list",
+        "operation show",
     ),
-    *("materialise", "import crontab"),
+    *("materialise", "import crontab", "cancel"),
 )
 
 

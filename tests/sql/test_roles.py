@@ -159,7 +159,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "event": {"insert": {"intake"}},
     "event_other_key": {"insert": {"intake"}},
     "event_key": {"insert": {"intake"}, "update": {"upkeep"}, "delete": {"upkeep"}},
-    "expedited": {"insert": {"operator"}},
+    "expedited": {"insert": {"operator", "upkeep"}},
     "flow_change": {"insert": {"operator"}},
     "population": {"insert": {"reconciler"}},
     "rejected_write": {"insert": {"operator", *ENDS}},
@@ -200,10 +200,12 @@ WRITERS: dict[str, dict[str, set[str]]] = {
         "update": {"outcome_intake"},
         "delete": {"outcome_intake"},
     },
+    # A person asks, and upkeep carries it out.
+    "operation": {"insert": {"operator"}, "update": {"operator", "upkeep"}},
     "withdrawal": {
-        "insert": {"allocator", *WITHDRAWS},
+        "insert": {"allocator", "operator", "upkeep", *WITHDRAWS},
         "update": {"upkeep"},
-        "delete": {"allocator", "materialiser", "upkeep", "worker", *WITHDRAWS},
+        "delete": {"allocator", "materialiser", "operator", "upkeep", "worker", *WITHDRAWS},
     },
     # Limits, and what is counted for them.
     "failure_streak": {"insert": ENDS, "update": ENDS},

@@ -87,6 +87,7 @@ PLANNED_BY_OTHERS = {
     "completed_since",  # inlined
     "record_outcomes",  # these are called by statements that have locked it
     "find_items",
+    "match_items",
     "emit_items",  # finds nothing; it locks what it inserts into
 }
 

@@ -5,7 +5,7 @@ grant usage on schema ledger to ledger_operator;
 grant usage on schema ledger_migration to ledger_operator;
 grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.credit, ledger.definition,
   ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak, ledger.finding,
-  ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item,
+  ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item, ledger.operation, ledger.operation_state,
   ledger.partition_span, ledger.pause, ledger.pending, ledger.process_status, ledger.rejected_write, ledger.repair, ledger.retired_key,
   ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,
@@ -13,8 +13,8 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.credi
 grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_operator;
 grant insert on ledger.calendar, ledger.definition, ledger.expedited, ledger.flow_change, ledger.kind,
-  ledger.materialised, ledger.pause, ledger.pending, ledger.rejected_write, ledger.review,
-  ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version,
+  ledger.materialised, ledger.operation, ledger.pause, ledger.pending, ledger.rejected_write, ledger.review,
+  ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.withdrawal,
   ledger.witnessed to ledger_operator;
 grant update (flow_no) on ledger.claim to ledger_operator;
 grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, circuit_rest_seconds,
@@ -24,12 +24,13 @@ grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compressio
   failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, queue_late, queue_seconds, run_late,
   run_seconds, settled_by, start_max, streak_max, topic, total_seconds) on ledger.kind to ledger_operator;
 grant update (ends_at) on ledger.materialised to ledger_operator;
+grant update (abort_reason, aborted_by, ended_at) on ledger.operation to ledger_operator;
 grant update (resumed_at, resumed_by) on ledger.pause to ledger_operator;
 grant update (available_at) on ledger.pending to ledger_operator;
 grant update (reason) on ledger.review to ledger_operator;  -- to lock rows
 grant update (flow_no) on ledger.run to ledger_operator;
 grant update (applied_at, items, superseded) on ledger.tz_change_version to ledger_operator;
 grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_operator;
-grant delete on ledger.pending, ledger.review to ledger_operator;
+grant delete on ledger.pending, ledger.review, ledger.withdrawal to ledger_operator;
 grant execute on function ledger.accept_disagreements, ledger.emit_items, ledger.ensure_flows, ledger.list_sequences,
   ledger.lock_name, ledger.move_items, ledger.register_actor to ledger_operator;

@@ -1,6 +1,6 @@
 -- Make pending items available now, in a named person's name (they stay Scheduled or RetryableFailure); due_at does not change.
 -- returns: exactly one per input
--- roles: operator
+-- roles: operator, upkeep
 -- $1 ids uuid[]
 -- $2 reason text
 -- $3 actor_no bigint

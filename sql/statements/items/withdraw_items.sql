@@ -1,6 +1,6 @@
 -- Cancel or supersede: pending and parked items end now, items in flight get a request, ended items do not change.
 -- returns: exactly one per input
--- roles: intake, reconciler
+-- roles: intake, operator, reconciler, upkeep
 -- $1 ids uuid[]
 -- $2 event smallint
 -- $3 reason text

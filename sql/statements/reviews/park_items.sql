@@ -1,6 +1,6 @@
 -- Park items for a person (RetryableFailure to ManualReview); anything else is refused and recorded.
 -- returns: exactly one per input
--- roles: operator
+-- roles: operator, upkeep
 -- $1 ids uuid[]
 -- $2 reason text
 -- $3 actor_no bigint

@@ -1,6 +1,6 @@
 -- Make parked items pending again (ManualReview to Scheduled) with attempts counted anew; anything else is refused. A serial item waits for its key.
 -- returns: exactly one per input
--- roles: operator, reconciler
+-- roles: operator, reconciler, upkeep
 -- $1 ids uuid[]
 -- $2 reason text
 -- $3 actor_no bigint

@@ -1,6 +1,6 @@
 -- Write parked items off (ManualReview to WrittenOff) in a named person's name; anything else is refused.
 -- returns: exactly one per input
--- roles: operator
+-- roles: operator, upkeep
 -- $1 ids uuid[]
 -- $2 reason text
 -- $3 actor_no bigint

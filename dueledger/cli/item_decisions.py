@@ -1,0 +1,328 @@
+"""Commands that apply a verb to items: to those named, or to all of a filter by an operation.
+
+Items named by id or business key are decided at once. A filter shows how many items it matches;
+with --execute it is recorded as an operation, which upkeep carries out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Final
+from uuid import UUID
+
+import typer
+
+from dueledger.cli.decisions import print_results
+from dueledger.cli.options import (
+    DsnOption,
+    JsonOption,
+    KindOption,
+    LaneOption,
+    ReasonOption,
+    TenantOption,
+    read_instant,
+)
+from dueledger.cli.output import print_document, print_fields, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
+
+if TYPE_CHECKING:
+    from dueledger.ledger.store.operations import ItemFilter, OperationPreview
+
+app = typer.Typer(rich_markup_mode=None)
+
+KEYED_ITEMS_MAX: Final = 1_000
+
+ItemsArgument = Annotated[
+    list[UUID] | None, typer.Argument(help="Ids of items.", metavar="[ITEM…]")
+]
+KeyOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--business-key",
+        help="Items of this business key; needs --tenant, and may be repeated.",
+        metavar="KEY",
+    ),
+]
+ParkedReasonOption = Annotated[
+    str | None,
+    typer.Option(
+        "--parked-reason",
+        help="Only items that are parked for this reason, as `dueledger reviews` shows it.",
+        metavar="TEXT",
+    ),
+]
+ErrorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--error",
+        help="Only items whose last error is of this class, as TimeoutError.",
+        metavar="CLASS",
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        help="Only items that came into their state then or later, as were parked or failed.",
+        metavar="TIME",
+    ),
+]
+ExecuteOption = Annotated[
+    bool,
+    typer.Option(
+        "--execute",
+        help="Record the operation on all items of the filter; default is to count them.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSelection:
+    """The items that a command names: ids, or business keys, or a filter. None: not given."""
+
+    ids: Sequence[UUID] | None = None
+    business_keys: Sequence[str] | None = None
+    tenant: str | None = None
+    kind: str | None = None
+    lane: str | None = None
+    parked_reason: str | None = None
+    error: str | None = None
+    since: str | None = None
+
+
+@app.command()
+def park(
+    reason: ReasonOption,
+    items: ItemsArgument = None,
+    business_key: KeyOption = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    execute: ExecuteOption = False,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Park items that wait for a retry, until a person decides."""
+    selection = ItemSelection(items, business_key, tenant, kind, lane, None, error, since)
+    decide("park", selection, reason, dsn, execute=execute, as_json=json_)
+
+
+@app.command()
+def redrive(
+    reason: ReasonOption,
+    items: ItemsArgument = None,
+    business_key: KeyOption = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    parked_reason: ParkedReasonOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    execute: ExecuteOption = False,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Send parked items back to pending. Their attempts are counted from zero."""
+    selection = ItemSelection(items, business_key, tenant, kind, lane, parked_reason, error, since)
+    decide("redrive", selection, reason, dsn, execute=execute, as_json=json_)
+
+
+@app.command("write-off")
+def write_off(
+    reason: ReasonOption,
+    items: ItemsArgument = None,
+    business_key: KeyOption = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    parked_reason: ParkedReasonOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    execute: ExecuteOption = False,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """End parked items without doing them. The journal records your name."""
+    selection = ItemSelection(items, business_key, tenant, kind, lane, parked_reason, error, since)
+    decide("write_off", selection, reason, dsn, execute=execute, as_json=json_)
+
+
+@app.command()
+def cancel(
+    reason: ReasonOption,
+    items: ItemsArgument = None,
+    business_key: KeyOption = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    parked_reason: ParkedReasonOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    execute: ExecuteOption = False,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """End items that are no longer owed. Those in flight end at their next start, or complete.
+
+    With --parked-reason, --error or --since, those in flight are not meant.
+    """
+    selection = ItemSelection(items, business_key, tenant, kind, lane, parked_reason, error, since)
+    decide("cancel", selection, reason, dsn, execute=execute, as_json=json_)
+
+
+def decide(
+    verb: str,
+    selection: ItemSelection,
+    reason: str,
+    dsn: str | None,
+    *,
+    execute: bool,
+    as_json: bool,
+) -> None:
+    """Apply a verb to the items that are named; of a filter, count them or record an operation."""
+    named = bool(selection.ids or selection.business_keys)
+    _check(selection, named=named, execute=execute)
+    if named:
+        results = run(_apply(verb, selection, reason, dsn))
+        print_results(
+            results,
+            lambda _: ("`dueledger why ITEM` shows the state of an item.",),
+            as_json=as_json,
+        )
+        return
+    items = _filter_of(selection)
+    if execute:
+        operation = run(_record(verb, items, reason, dsn))
+        if operation is None:
+            say("No item matches; no operation was recorded.")
+            return
+        if as_json:
+            print_document(operation)
+        else:
+            print_fields({name: value for name, value in operation.items() if value is not None})
+        number = operation["operation_no"]
+        say(
+            f"Upkeep carries it out. `dueledger operation show {number}` shows its progress; "
+            f"`dueledger operation abort {number} --reason …` ends it."
+        )
+    else:
+        _print_preview(run(_preview(verb, items, dsn)), as_json=as_json)
+
+
+def _check(selection: ItemSelection, *, named: bool, execute: bool) -> None:
+    """Refuse a selection whose parts contradict each other, or that names nothing."""
+    given = {
+        each.name.replace("_", "-")
+        for each in fields(selection)
+        if getattr(selection, each.name) not in (None, [])
+    }
+    if not given:
+        raise typer.BadParameter(
+            "name items: ids, --business-key with --tenant, or a filter such as --tenant and --kind"
+        )
+    if selection.business_keys and selection.tenant is None:
+        raise typer.BadParameter("a business key needs its tenant", param_hint="--tenant")
+    if named and execute:
+        raise typer.BadParameter(
+            "items that are named are decided at once; leave it out", param_hint="--execute"
+        )
+    permitted = {"ids"} if selection.ids else {"business-keys", "tenant", "kind", "lane"}
+    for name in sorted(given - permitted) if named else ():
+        other = "ids" if selection.ids else "business keys"
+        hint = "--business-key" if name == "business-keys" else f"--{name}"
+        raise typer.BadParameter(f"it cannot be combined with {other}", param_hint=hint)
+
+
+def _print_preview(preview: "OperationPreview", *, as_json: bool) -> None:
+    groups = [
+        {each.name: getattr(group, each.name) for each in fields(group)} for group in preview.groups
+    ]
+    if as_json:
+        print_document({"items": preview.items, "capped": preview.capped, "groups": groups})
+    else:
+        columns = ("tenant", "kind", "lane", "state", "items", "oldest_at", "newest_at")
+        print_rows(groups, (*columns, "business_keys"), empty="No item matches.")
+    counted = f"at least {preview.items:,}" if preview.capped else f"{preview.items:,}"
+    if groups or preview.capped:
+        say(f"It would be {counted} items. Nothing was changed; --execute does it.")
+
+
+def _filter_of(selection: ItemSelection) -> "ItemFilter":
+    from dueledger.ledger.store.operations import ItemFilter
+
+    since = None if selection.since is None else read_instant(selection.since, "--since")
+    return ItemFilter(
+        selection.tenant,
+        selection.kind,
+        selection.lane,
+        selection.parked_reason,
+        selection.error,
+        since,
+    )
+
+
+async def _apply(
+    verb: str, selection: ItemSelection, reason: str, dsn: str | None
+) -> Mapping[UUID, str]:
+    from dueledger.ledger.errors import InvalidInput, NotFound, Problem
+    from dueledger.ledger.store.operations import OperationVerb, apply_verb, find_keyed_items
+
+    known = OperationVerb(verb)
+    async with ledger_connection(dsn) as connection:
+        ids = selection.ids
+        if not ids:
+            keys = selection.business_keys or ()
+            ids = await find_keyed_items(
+                connection,
+                known,
+                keys,
+                tenant=selection.tenant or "",
+                kind=selection.kind,
+                lane=selection.lane,
+                limit=KEYED_ITEMS_MAX + 1,
+            )
+            if not ids:
+                message = (
+                    f"{verb.replace('_', '-')} applies to no item of {', '.join(keys)}; "
+                    "`dueledger items --key KEY` shows their states"
+                )
+                raise NotFound(message, tenant=selection.tenant)
+            if len(ids) > KEYED_ITEMS_MAX:
+                problem = Problem(
+                    "--business-key",
+                    ", ".join(keys),
+                    f"more than {KEYED_ITEMS_MAX:,} items match",
+                    "fewer keys, --kind, or --lane",
+                )
+                raise InvalidInput("Too many items are named:", [problem])
+        actor_no = await register_person(connection)
+        results = await apply_verb(connection, known, ids, reason=reason, actor_no=actor_no)
+    return {one.id: one.result.value for one in results}
+
+
+async def _preview(verb: str, items: "ItemFilter", dsn: str | None) -> "OperationPreview":
+    from dueledger.ledger.store.operations import OperationVerb, preview_operation
+
+    async with ledger_connection(dsn) as connection:
+        return await preview_operation(connection, OperationVerb(verb), items)
+
+
+async def _record(
+    verb: str, items: "ItemFilter", reason: str, dsn: str | None
+) -> dict[str, object] | None:
+    from dueledger.ledger.store.operations import (
+        OperationVerb,
+        record_operation,
+        show_operation,
+    )
+
+    async with ledger_connection(dsn) as connection:
+        operation_no = await record_operation(
+            connection,
+            OperationVerb(verb),
+            items,
+            reason=reason,
+            actor_no=await register_person(connection),
+        )
+        return None if operation_no is None else await show_operation(connection, operation_no)

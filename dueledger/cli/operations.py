@@ -1,0 +1,94 @@
+"""Commands for operations: the list, one of them, and its end."""
+
+from typing import Annotated, Any, Final
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption
+from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
+
+app = typer.Typer(rich_markup_mode=None)
+operation = typer.Typer(help="Show operations on many items, and abort one.", rich_markup_mode=None)
+app.add_typer(operation, name="operation")
+
+OperationArgument = Annotated[
+    int,
+    typer.Argument(min=1, max=2**53, help="Number of an operation.", metavar="OPERATION"),
+]
+_COLUMNS: Final = (
+    *("operation_no", "verb", "status", "tenant", "kind", "lane", "matched", "done", "requested"),
+    *("as_of", "requested_by", "reason"),
+)
+
+
+@operation.command("list")
+def list_(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
+    """List operations with their progress, newest first."""
+    rows = run(_list(limit + 1, dsn))
+    shown = rows[:limit]
+    if json_:
+        print_lines(shown)
+    else:
+        print_rows(shown, _COLUMNS, empty="There was no operation yet.")
+    if len(rows) > limit:
+        say(f"Only the newest {limit:,} are shown; --limit shows more.")
+
+
+@operation.command()
+def show(operation_no: OperationArgument, json_: JsonOption = False, dsn: DsnOption = None) -> None:
+    """Show one operation: its filter, its bounds, its progress, who asked and why."""
+    found = run(_show(operation_no, dsn))
+    if json_:
+        print_document(found)
+    else:
+        print_fields({name: value for name, value in found.items() if value is not None})
+
+
+@operation.command()
+def abort(
+    operation_no: OperationArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """End an operation. Items that it has moved stay as they are."""
+    is_aborted, found = run(_abort(operation_no, reason, dsn))
+    if json_:
+        print_document(found)
+    else:
+        print_fields({name: value for name, value in found.items() if value is not None})
+    if not is_aborted:
+        say("It had ended before; nothing was changed.")
+        options.exit_with(ExitCode.FAILED)
+
+
+async def _list(limit: int, dsn: str | None) -> list[dict[str, Any]]:
+    from dueledger.ledger.store.operations import list_operations
+
+    async with ledger_connection(dsn) as connection:
+        return await list_operations(connection, limit)
+
+
+async def _show(operation_no: int, dsn: str | None) -> dict[str, Any]:
+    from dueledger.ledger.errors import NotFound
+    from dueledger.ledger.store.operations import show_operation
+
+    async with ledger_connection(dsn) as connection:
+        found = await show_operation(connection, operation_no)
+    if found is None:
+        message = f"there is no operation {operation_no}; `dueledger operation list` lists them"
+        raise NotFound(message, operation=operation_no)
+    return found
+
+
+async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
+    from dueledger.ledger.store.operations import abort_operation
+
+    async with ledger_connection(dsn) as connection:
+        is_aborted = await abort_operation(
+            connection, operation_no, reason=reason, actor_no=await register_person(connection)
+        )
+    return is_aborted, await _show(operation_no, dsn)

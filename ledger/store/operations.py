@@ -1,0 +1,253 @@
+"""Operations: what a person asks for all items of a filter, and its progress."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.items import ItemRequestResult, RequestResult, withdraw_items
+from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
+from dueledger.ledger.store.statements import statement
+
+SLICE_ITEMS: Final = 1_000
+"""Items that one transaction moves."""
+EXAMINED_MAX: Final = 20_000
+"""Open items that one transaction examines to find them."""
+COUNTED_MAX: Final = 100_000
+COUNT_EXAMINED_MAX: Final = 1_000_000
+
+
+class OperationVerb(StrEnum):
+    """What is done to each item.
+
+    `cancel` means items in flight, too, unless the filter asks how items came into their state.
+    """
+
+    TRIGGER = "trigger"
+    PARK = "park"
+    REDRIVE = "redrive"
+    WRITE_OFF = "write_off"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFilter:
+    """Which items are meant; None means all. An empty lane is the default one.
+
+    `parked_reason`: parked for exactly this reason. `error`: class of the last error of an attempt.
+    `since`: in their state since then or later.
+    """
+
+    tenant: str | None = None
+    kind: str | None = None
+    lane: str | None = None
+    parked_reason: str | None = None
+    error: str | None = None
+    since: datetime | None = None
+
+    @property
+    def names_state(self) -> bool:
+        """Return whether it asks how items came into their state."""
+        return any(each is not None for each in (self.parked_reason, self.error, self.since))
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedGroup:
+    """Items of one flow and state that match: since when at earliest and latest, and some keys."""
+
+    tenant: str
+    kind: str
+    lane: str
+    state: str
+    items: int
+    oldest_at: datetime
+    newest_at: datetime
+    business_keys: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationPreview:
+    """What an operation would move now. `capped`: counting stopped, there may be more."""
+
+    groups: list[MatchedGroup]
+    capped: bool
+
+    @property
+    def items(self) -> int:
+        """Count the items of all groups."""
+        return sum(group.items for group in self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationProgress:
+    """How far an operation has got after a slice: items moved and requested, of `matched`."""
+
+    operation_no: int
+    verb: OperationVerb
+    matched: int
+    done: int
+    requested: int
+    is_ended: bool
+
+
+async def preview_operation(
+    connection: Connection, verb: OperationVerb, items: ItemFilter
+) -> OperationPreview:
+    """Count the items that an operation would move now, up to COUNTED_MAX. It changes nothing."""
+    rows = await connection.fetch(
+        statement("preview_operation"),
+        *_filter_values(verb, items),
+        COUNT_EXAMINED_MAX,
+        COUNTED_MAX,
+    )
+    columns = MatchedGroup.__dataclass_fields__
+    groups = [MatchedGroup(**{name: row[name] for name in columns}) for row in rows if row["items"]]
+    return OperationPreview(groups, rows[0]["is_capped"])
+
+
+async def record_operation(
+    connection: Connection, verb: OperationVerb, items: ItemFilter, *, reason: str, actor_no: int
+) -> int | None:
+    """Record an operation for upkeep to carry out; return its number, None if no item matches.
+
+    Its bounds are those of this moment: the highest number of an open item, and the time. Items
+    emitted later, or that come into their state later, are left alone.
+    """
+    return await connection.fetchval(
+        statement("record_operation"),
+        *_filter_values(verb, items),
+        COUNT_EXAMINED_MAX,
+        COUNTED_MAX,
+        reason,
+        actor_no,
+    )
+
+
+async def list_operations(connection: Connection, limit: int) -> list[dict[str, Any]]:
+    """List operations, newest first."""
+    return [dict(row) for row in await connection.fetch(statement("list_operations"), None, limit)]
+
+
+async def show_operation(connection: Connection, operation_no: int) -> dict[str, Any] | None:
+    """Read one operation; None if there is none of this number."""
+    row = await connection.fetchrow(statement("list_operations"), operation_no, 1)
+    return dict(row) if row else None
+
+
+async def abort_operation(
+    connection: Connection, operation_no: int, *, reason: str, actor_no: int
+) -> bool:
+    """End an open operation after what it has moved; False if it has ended or does not exist."""
+    found = await connection.fetchval(statement("abort_operation"), operation_no, reason, actor_no)
+    return found is not None
+
+
+async def find_keyed_items(
+    connection: Connection,
+    verb: OperationVerb,
+    business_keys: Sequence[str],
+    *,
+    tenant: str,
+    kind: str | None,
+    lane: str | None,
+    limit: int,
+) -> list[UUID]:
+    """Find the items of business keys that are in a state to which a verb is applied."""
+    rows = await connection.fetch(
+        statement("find_keyed_items"), verb, tenant, kind, lane, business_keys, limit
+    )
+    return [row["id"] for row in rows]
+
+
+async def apply_verb(
+    connection: Connection, verb: OperationVerb, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> list[ItemRequestResult]:
+    """Apply a verb to items in the name of an actor; return results in input order."""
+    return await _APPLIED[verb](connection, ids, reason=reason, actor_no=actor_no)
+
+
+async def find_open_operation(connection: Connection, after_operation_no: int) -> int | None:
+    """Find the open operation of the next number, or the first; None if there is none."""
+    return await connection.fetchval(statement("find_open_operation"), after_operation_no)
+
+
+async def advance_operation(connection: Connection, operation_no: int) -> OperationProgress | None:
+    """Move the next SLICE_ITEMS of an operation and record the progress, in one transaction.
+
+    None if it has ended or another process advances it. The journal names the person who asked.
+    """
+    async with connection.transaction():
+        taken = await connection.fetchrow(statement("take_operation"), operation_no)
+        if taken is None:
+            return None
+        verb = OperationVerb(taken["verb"])
+        ids, reached_item_no = await _choose_items(connection, operation_no)
+        results = await apply_verb(
+            connection, verb, ids, reason=taken["reason"], actor_no=taken["actor_no"]
+        )
+        crash_point("operation.applied")
+        progress = await connection.fetchrow(
+            statement("record_operation_progress"),
+            operation_no,
+            taken["reached_item_no"],
+            reached_item_no,
+            _count(results, RequestResult.DONE),
+            _count(results, RequestResult.REQUESTED),
+        )
+    crash_point("operation.advanced")
+    return OperationProgress(**dict(progress) | {"verb": verb})
+
+
+async def _choose_items(connection: Connection, operation_no: int) -> tuple[list[UUID], int | None]:
+    """Lock the next items; return their ids and the number reached, None if no item is left."""
+    row = await connection.fetchrow(
+        statement("choose_operation_items"), operation_no, EXAMINED_MAX, SLICE_ITEMS
+    )
+    return row["ids"], row["reached_item_no"]
+
+
+def _filter_values(verb: OperationVerb, items: ItemFilter) -> list[object]:
+    in_flight = verb is OperationVerb.CANCEL and not items.names_state
+    return [
+        verb,
+        items.tenant,
+        items.kind,
+        items.lane,
+        items.parked_reason,
+        items.error,
+        items.since,
+        in_flight,
+    ]
+
+
+async def _cancel_items(
+    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> list[ItemRequestResult]:
+    return await withdraw_items(
+        connection, ids, event=TransitionEvent.CANCELLED, reason=reason, actor_no=actor_no
+    )
+
+
+class _Apply(Protocol):
+    async def __call__(
+        self, connection: Connection, ids: Sequence[UUID], /, *, reason: str, actor_no: int
+    ) -> list[ItemRequestResult]: ...
+
+
+_APPLIED: Final[dict[OperationVerb, _Apply]] = {
+    OperationVerb.TRIGGER: expedite_items,
+    OperationVerb.PARK: park_items,
+    OperationVerb.REDRIVE: redrive_items,
+    OperationVerb.WRITE_OFF: write_off_items,
+    OperationVerb.CANCEL: _cancel_items,
+}
+
+
+def _count(results: Sequence[ItemRequestResult], result: RequestResult) -> int:
+    return sum(one.result is result for one in results)

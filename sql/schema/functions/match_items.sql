@@ -1,0 +1,136 @@
+create type ledger.item_filter as (
+  verb text,
+  tenant text,
+  kind text,
+  lane text,
+  parked_reason text,
+  error text,
+  since timestamptz,
+  in_flight boolean,
+  as_of timestamptz,
+  item_no_max bigint
+);
+
+comment on type ledger.item_filter is 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
+
+create type ledger.matched_item as (
+  item_no bigint,
+  id uuid,
+  tenant text,
+  kind text,
+  lane text,
+  business_key text,
+  state smallint,
+  entered_at timestamptz
+);
+
+comment on type ledger.matched_item is 'An item that a filter matches, with the time at which it came into its state.';
+
+create function ledger.examine_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer) returns table (
+  item_no bigint, effective_date date, flow_no integer, state smallint, available_at timestamptz, entered_at timestamptz,
+  parked_reason text
+)
+  language sql stable rows 1000 set search_path = pg_catalog, pg_temp
+as $$
+  select u.*
+  from (
+    (
+      select p.item_no, p.effective_date, p.flow_no, p.state, p.available_at, null::timestamptz as entered_at,
+        null::text as parked_reason
+      from ledger.pending p
+      where p.item_no > after_item_no and p.item_no <= wanted.item_no_max
+        and exists (
+          select from ledger.operation_state v
+          where v.verb = wanted.verb and v.state in (1 /* Scheduled */, 4 /* RetryableFailure */))
+      order by p.item_no limit examined_max
+    )
+    union all
+    (
+      select r.item_no, r.effective_date, r.flow_no, 5::smallint /* ManualReview */, null, r.parked_at, r.reason
+      from ledger.review r
+      where r.item_no > after_item_no and r.item_no <= wanted.item_no_max
+        and exists (
+          select from ledger.operation_state v where v.verb = wanted.verb and v.state = 5 /* ManualReview */)
+      order by r.item_no limit examined_max
+    )
+    union all
+    (
+      select c.item_no, c.effective_date, (
+          select i.flow_no from ledger.due_item i where i.effective_date = c.effective_date and i.item_no = c.item_no),
+        c.state, null, coalesce(c.started_at, c.claimed_at), null
+      from (
+        select o.* from ledger.open_item o
+        where wanted.in_flight and o.item_no > after_item_no and o.item_no <= wanted.item_no_max
+        order by o.item_no limit examined_max
+      ) c
+    )
+  ) u (item_no, effective_date, flow_no, state, available_at, entered_at, parked_reason)
+  order by u.item_no limit examined_max
+$$;
+
+comment on function ledger.examine_items is
+  'The next open items by number that may be in a state to which the verb is applied, at most examined_max. The time at '
+  'which a pending item came into its state is in the journal.';
+
+create function ledger.match_items(
+  wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer,
+  out items ledger.matched_item[], out reached_item_no bigint
+)
+  language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+declare
+  examined bigint;
+begin
+  -- Only items of the flows are looked up, in order of number, one by one until there are enough.
+  select array_agg(row(
+      m.item_no, m.id, m.tenant, m.kind, m.lane, m.business_key, m.state, m.entered_at)::ledger.matched_item order by m.item_no),
+    max(m.item_no)
+  into items, reached_item_no
+  from (
+    select e.item_no, i.id, e.tenant, e.kind, e.lane, i.business_key, e.state, n.entered_at
+    from (
+      select x.item_no, x.effective_date, x.state, x.entered_at, k.tenant, k.name as kind, f.lane
+      from ledger.examine_items(wanted, after_item_no, examined_max) x
+      join ledger.flow f on f.flow_no = x.flow_no
+      join ledger.kind k on k.kind_no = f.kind_no
+      where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
+        and (wanted.tenant is null or k.tenant = wanted.tenant)
+        and (wanted.kind is null or k.name = wanted.kind)
+        and (wanted.lane is null or f.lane = wanted.lane)
+        and (wanted.parked_reason is null or x.parked_reason = wanted.parked_reason)
+        and (wanted.verb <> 'trigger' or (x.available_at > ledger.now() and x.available_at < 'infinity'))
+      order by x.item_no
+      offset 0
+    ) e
+    cross join lateral (
+      select i.id, i.business_key, i.emitted_at
+      from ledger.due_item i where i.effective_date = e.effective_date and i.item_no = e.item_no
+      offset 0
+    ) i
+    cross join lateral (
+      select max(t.at) as last_at,
+        (array_agg(t.detail ->> 'error' order by t.at desc) filter (where t.detail ? 'error'))[1] as error
+      from ledger.transition t
+      where t.item_no = e.item_no and t.effective_date = e.effective_date
+        and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    ) j
+    cross join lateral (select coalesce(e.entered_at, j.last_at, i.emitted_at) as entered_at) n
+    where (wanted.error is null or j.error = wanted.error)
+      and (wanted.since is null or n.entered_at >= wanted.since)
+      -- Where items in flight are meant, each that was open then is, whatever it went through since.
+      and (wanted.in_flight or n.entered_at <= wanted.as_of)
+    order by e.item_no limit matched_max
+  ) m;
+  items := coalesce(items, '{}');
+  if cardinality(items) < matched_max then
+    select count(*), max(e.item_no) into examined, reached_item_no
+    from ledger.examine_items(wanted, after_item_no, examined_max) e;
+    if examined < examined_max then
+      reached_item_no := null;
+    end if;
+  end if;
+end $$;
+
+comment on function ledger.match_items is
+  'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. '
+  'reached_item_no: number up to which items were examined; null where no open item is left.';

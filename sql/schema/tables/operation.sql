@@ -1,0 +1,68 @@
+-- Which items each verb may be applied to. The statement of a verb has the same states; a test compares both.
+create table ledger.operation_state (
+  verb text not null,
+  state smallint not null references ledger.state,
+  primary key (verb, state)
+);
+
+comment on table ledger.operation_state is 'States of the items that each verb of an operation is applied to.';
+
+insert into ledger.operation_state (verb, state) values
+  ('trigger', 1), ('trigger', 4),
+  ('park', 4),
+  ('redrive', 5),
+  ('write_off', 5),
+  ('cancel', 1), ('cancel', 2), ('cancel', 3), ('cancel', 4), ('cancel', 5);
+
+create table ledger.operation (
+  operation_no bigint generated always as identity primary key,
+  verb text not null,
+  tenant text,
+  kind text,
+  lane text,
+  parked_reason text,
+  error text,
+  since timestamptz,
+  in_flight boolean not null,
+  as_of timestamptz not null,
+  item_no_max bigint not null,
+  matched bigint not null,
+  matched_capped boolean not null,
+  actor_no bigint not null references ledger.actor,
+  reason text not null,
+  reached_item_no bigint not null default 0,
+  done bigint not null default 0,
+  requested bigint not null default 0,
+  advanced_at timestamptz,
+  ended_at timestamptz,
+  aborted_by bigint references ledger.actor,
+  abort_reason text,
+  constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'cancel')),
+  constraint operation_in_flight_cancels check (
+    not in_flight or (verb = 'cancel' and parked_reason is null and error is null and since is null)),
+  constraint operation_abort_named check (
+    (aborted_by is null) = (abort_reason is null) and (aborted_by is null or ended_at is not null))
+);
+
+comment on table ledger.operation is
+  'Operations: what a person asked for all items of a filter. Upkeep carries them out, some items at a time. The filter '
+  'and its bounds never change; only progress does.';
+comment on column ledger.operation.lane is 'Only this lane; empty for the default one, null for all.';
+comment on column ledger.operation.parked_reason is 'Only items that are parked for this reason.';
+comment on column ledger.operation.error is 'Only items whose last error was of this class.';
+comment on column ledger.operation.since is 'Only items that came into their state at this time or later.';
+comment on column ledger.operation.in_flight is
+  'Whether items that are handed out are meant, too: each gets a request to end.';
+comment on column ledger.operation.as_of is
+  'When it was asked for. An item that came into its state later is left alone.';
+comment on column ledger.operation.item_no_max is
+  'Highest number of an open item then. Items emitted later are left alone.';
+comment on column ledger.operation.matched is 'Items that matched then.';
+comment on column ledger.operation.matched_capped is 'Whether counting stopped before all items were examined.';
+comment on column ledger.operation.actor_no is 'The person who asked, whom the journal names for each item.';
+comment on column ledger.operation.reached_item_no is 'Items up to this number are done with.';
+comment on column ledger.operation.done is 'Items that were moved.';
+comment on column ledger.operation.requested is 'Items in flight that got a request to end.';
+comment on column ledger.operation.ended_at is 'When the last item was examined, or the operation was aborted.';
+
+create index operation_open_idx on ledger.operation (operation_no) where ended_at is null;

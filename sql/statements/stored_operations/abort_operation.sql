@@ -1,0 +1,12 @@
+-- End an open operation after the items that it has moved so far, in a named person's name.
+-- returns: zero or one
+-- roles: operator
+-- $1 operation_no bigint
+-- $2 reason text
+-- $3 actor_no bigint
+-- index: operation_open_idx
+-- locks: operation row (for update)
+update ledger.operation o
+set ended_at = ledger.now(), aborted_by = $3::bigint, abort_reason = $2::text
+where o.operation_no = $1::bigint and o.ended_at is null
+returning o.operation_no

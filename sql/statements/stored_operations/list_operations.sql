@@ -1,0 +1,19 @@
+-- List operations with their filters, bounds and progress, newest first; one of them by its number.
+-- returns: zero or more
+-- roles: auditor, operator
+-- $1 operation_no bigint
+-- $2 limit integer
+-- index: operation_pkey
+-- locks: none
+select o.operation_no, o.verb,
+  case when o.aborted_by is not null then 'aborted' when o.ended_at is not null then 'done'
+    when o.advanced_at is not null then 'running' else 'waiting' end as status,
+  o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of, o.item_no_max, o.matched, o.matched_capped,
+  o.done, o.requested, o.reached_item_no, a.name as requested_by, o.reason, o.advanced_at, o.ended_at, b.name as aborted_by,
+  o.abort_reason
+from ledger.operation o
+join ledger.actor a on a.actor_no = o.actor_no
+left join ledger.actor b on b.actor_no = o.aborted_by
+where $1::bigint is null or o.operation_no = $1::bigint
+order by o.operation_no desc
+limit $2::integer

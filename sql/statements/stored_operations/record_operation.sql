@@ -1,0 +1,39 @@
+-- Record an operation with its filter, the bounds of what it may touch, and how many items match; none where nothing matches.
+-- returns: zero or one
+-- roles: operator
+-- $1 verb text
+-- $2 tenant text
+-- $3 kind text
+-- $4 lane text
+-- $5 parked_reason text
+-- $6 error text
+-- $7 since timestamptz
+-- $8 in_flight boolean
+-- $9 examined_max integer
+-- $10 counted_max integer
+-- $11 reason text
+-- $12 actor_no bigint
+-- index: pending_pkey, review_pkey
+-- locks: none
+with locked_default as (select from ledger.due_item_default),
+bound as materialized (
+  select ledger.now() as as_of, greatest(
+    (select max(p.item_no) from ledger.pending p), (select max(r.item_no) from ledger.review r),
+    (select max(u.item_no) from ledger.claim c cross join lateral unnest(c.item_no) u (item_no)
+     where $8::boolean and c.closed_at is null), 0) as item_no_max
+),
+matched as materialized (
+  select b.as_of, b.item_no_max, cardinality(m.items) as items, m.reached_item_no is not null as is_capped
+  from bound b
+  cross join lateral ledger.match_items(
+    row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, b.as_of,
+      b.item_no_max)::ledger.item_filter,
+    0, $9::integer, $10::integer) m
+)
+insert into ledger.operation (
+  verb, tenant, kind, lane, parked_reason, error, since, in_flight, as_of, item_no_max, matched, matched_capped, reason, actor_no)
+select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, m.as_of, m.item_no_max,
+  m.items, m.is_capped, $11::text, $12::bigint
+from matched m
+where m.items > 0 or m.is_capped
+returning operation_no

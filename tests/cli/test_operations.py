@@ -1,0 +1,142 @@
+"""Verbs on keys and filters from the terminal, and the operations that they record."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.upkeep import Upkeep
+from tests.logins import with_login
+
+Command = Callable[..., Any]
+
+OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
+REASON = ("--reason", "the product is withdrawn")
+FILTER = ("--tenant", "acme", "--kind", "ReminderDue")
+
+
+@pytest.fixture
+def database(database: str) -> str:
+    """Run the commands under an operator's login."""
+    return with_login(database, "operator")
+
+
+def _emit(dueledger_on: Command, *keys: str) -> list[str]:
+    return [
+        dueledger_on("emit", *OWED, "--key", key, "--due-at", "2199-01-01", "--json").document["id"]
+        for key in keys
+    ]
+
+
+async def _do_upkeep(database: str) -> None:
+    dsn = with_login(database, "allocator")
+    async with open_pool(dsn, application_name="upkeep") as pool:
+        async with pool.acquire() as connection:
+            actor_no = await register_actor(connection, "upkeep", ActorKind.ALLOCATOR)
+        await Upkeep(pool, actor_no=actor_no, seconds=1.0, role="test").tick()
+
+
+async def test_a_filter_counts_first_and_is_carried_out_by_upkeep_once_it_is_executed(
+    dueledger_on: Command, database: str
+) -> None:
+    items = _emit(dueledger_on, "INV-1", "INV-2")
+    counted = dueledger_on("cancel", *FILTER, *REASON)
+    assert "It would be 2 items. Nothing was changed" in counted.err
+    document = dueledger_on("cancel", *FILTER, *REASON, "--json").document
+    assert (document["items"], document["capped"]) == (2, False)
+    [group] = document["groups"]
+    assert (group["state"], group["business_keys"]) == ("Scheduled", ["INV-1", "INV-2"])
+    assert dueledger_on("operation", "list", "--json").lines == []
+
+    asked = dueledger_on("cancel", *FILTER, *REASON, "--execute", "--json", DUELEDGER_ACTOR="jane")
+    number = str(asked.document["operation_no"])
+    assert (asked.document["status"], asked.document["matched"]) == ("waiting", 2)
+    assert f"dueledger operation abort {number}" in asked.err
+    await _do_upkeep(database)
+
+    shown = dueledger_on("operation", "show", number, "--json").document
+    assert (shown["status"], shown["done"], shown["requested_by"]) == ("done", 2, "person:jane")
+    timeline = dueledger_on("show", items[0], "--json").document["timeline"]
+    assert [(step["event"], step["actor"]) for step in timeline][1:] == [
+        ("cancelled", "person:jane")
+    ]
+    aborted = dueledger_on("operation", "abort", number, "--reason", "late")
+    assert (aborted.code, "It had ended before" in aborted.err) == (1, True)
+
+
+async def test_an_aborted_operation_says_by_whom_and_moves_nothing(
+    dueledger_on: Command, database: str
+) -> None:
+    [item] = _emit(dueledger_on, "INV-1")
+    execute = ("trigger", *FILTER, *REASON, "--execute", "--json")
+    number = str(dueledger_on(*execute).document["operation_no"])
+    aborted = dueledger_on("operation", "abort", number, "--reason", "wrong kind", "--json")
+    document = aborted.document
+    assert (aborted.code, document["status"], document["abort_reason"]) == (
+        0,
+        "aborted",
+        "wrong kind",
+    )
+    await _do_upkeep(database)
+    assert dueledger_on("why", item, "--json").document["code"] == "NOT_DUE"
+
+
+def test_a_list_of_operations_that_is_cut_says_so(dueledger_on: Command) -> None:
+    _emit(dueledger_on, "INV-1")
+    for _ in range(2):
+        dueledger_on("cancel", *FILTER, *REASON, "--execute")
+    cut = dueledger_on("operation", "list", "--limit", "1")
+    assert "Only the newest 1 are shown" in cut.err
+    whole = dueledger_on("operation", "list", "--limit", "2", "--json")
+    assert [each["operation_no"] for each in whole.lines] == [2, 1]
+    assert whole.err == ""
+
+
+def test_a_business_key_names_its_items_at_once(dueledger_on: Command) -> None:
+    first, second = _emit(dueledger_on, "INV-1", "INV-2")
+    named = ("--business-key", "INV-1", "--tenant", "acme")
+    ran = dueledger_on("cancel", *named, *REASON, "--json")
+    assert (ran.code, ran.lines) == (0, [{"id": first, "result": "done"}])
+    again = dueledger_on("cancel", *named, *REASON, "--json")
+    assert (again.code, again.document["error"]["code"]) == (2, "NOT_FOUND")
+    ran = dueledger_on("cancel", second, *REASON, "--json")
+    assert ran.lines == [{"id": second, "result": "done"}]
+    assert dueledger_on("rejected", "--json").lines == []
+
+
+def test_a_filter_that_matches_nothing_records_nothing(dueledger_on: Command) -> None:
+    ran = dueledger_on("redrive", *FILTER, *REASON, "--execute")
+    assert (ran.code, "No item matches" in ran.err) == (0, True)
+    assert "No item matches" in dueledger_on("redrive", *FILTER, *REASON).err
+    assert dueledger_on("operation", "list", "--json").lines == []
+    missing = dueledger_on("operation", "show", "1", "--json")
+    assert missing.document["error"]["code"] == "NOT_FOUND"
+
+
+ITEM = "018f0000-0000-8000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("redrive",),
+        ("redrive", ITEM, "--execute"),
+        ("redrive", ITEM, "--tenant", "acme"),
+        ("redrive", ITEM, "--business-key", "K", "--tenant", "acme"),
+        ("redrive", "--business-key", "K"),
+        ("redrive", "--business-key", "K", "--tenant", "acme", "--error", "OSError"),
+        ("redrive", "--tenant", "acme", "--since", "yesterday"),
+        ("trigger",),
+        ("trigger", "nightly", "--tenant", "acme", "--kind", "ReminderDue"),
+        ("trigger", "nightly", "--tenant", "acme", "--execute"),
+        ("trigger", "--tenant", "acme", "--cycle", "1"),
+        ("operation", "abort", "0"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_the_ledger_is_asked(
+    dueledger: Command, arguments: tuple[str, ...]
+) -> None:
+    ran = dueledger(*arguments, *REASON, "--json")
+    assert (ran.code, ran.document["error"]["code"]) == (2, "USAGE")
