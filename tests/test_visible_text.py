@@ -110,7 +110,7 @@ def test_the_demo_s_progress_shows_text(*, terminal: bool) -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=terminal, color_system=None, width=300)
     progress = Progress(
-        datetime(2027, 3, 1, tzinfo=UTC), [KindProgress(HOSTILE, HOSTILE, 1, 2, 3, 4, 5, 6)]
+        datetime(2027, 3, 1, tzinfo=UTC), [KindProgress(HOSTILE, HOSTILE, 1, None, 2, 3, 4, 5, 6)]
     )
     view = LiveView(console) if terminal else PlainView(console)
     view.say(HOSTILE)

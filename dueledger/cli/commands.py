@@ -28,7 +28,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
     "Start": _entries(
         "dueledger.cli.setup",
         {
-            "demo": "Run a simulated day, kill a worker in it, and check the result.",
+            "demo": "Run a simulated day, freeze and kill workers in it, and check the result.",
             "dev": "Run Postgres, Kafka and every process on this machine.",
             "doctor": "Check this installation and say what to fix.",
             "migrate": "Bring the schema of the database up to date.",

@@ -71,11 +71,12 @@ class DemoEnvironment:
                             tenant=counts.tenant,
                             kind=counts.kind,
                             due=counts.due,
+                            oldest_due_at=counts.oldest_due_at,
                             later=counts.not_due,
                             claimed=counts.handed_out + counts.running,
                             in_kafka=counts.in_kafka,
                             completed=completed.get((counts.tenant, counts.kind), 0),
-                            late=counts.late,
+                            past_sla=counts.past_sla,
                         )
                         for counts in progress
                     ],

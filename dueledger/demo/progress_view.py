@@ -13,22 +13,27 @@ from rich.table import Table
 from rich.text import Text
 
 from dueledger.ledger.visible_text import visible
+from dueledger.time_spans import brief_span
 
 _PLAIN_SECONDS: Final = 5.0
+_COLUMNS: Final = (
+    *("not due", "due", "oldest for", "claimed", "in Kafka", "completed", "past SLA"),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class KindProgress:
-    """The counts of one kind's items by state."""
+    """The counts of one kind's items by state, and when the oldest of its due ones was due."""
 
     tenant: str
     kind: str
     due: int
+    oldest_due_at: datetime | None
     later: int
     claimed: int
     in_kafka: int
     completed: int
-    late: int
+    past_sla: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +106,12 @@ class PlainView(_TimestampedView):
             return
         self._next = time.monotonic() + _PLAIN_SECONDS
         for kind in progress.kinds:
+            oldest = _due_for(kind, progress.now)
             self.say(
-                f"{progress.now:%a %H:%M} UTC  {kind.kind}: due {kind.due:,}, "
+                f"{progress.now:%a %H:%M} UTC  {kind.kind}: due {kind.due:,}"
+                f"{f' (the oldest for {oldest})' if oldest else ''}, "
                 f"claimed {kind.claimed:,}, in Kafka {kind.in_kafka:,}, "
-                f"completed {kind.completed:,}, late {kind.late:,}"
+                f"completed {kind.completed:,}, past its SLA {kind.past_sla:,}"
             )
 
 
@@ -130,11 +137,26 @@ class LiveView(_TimestampedView):
     def show(self, progress: Progress) -> None:
         """Redraw the table."""
         table = Table(
-            title=f"{progress.now:%A %d %B %Y, %H:%M} UTC", title_justify="left", box=None
+            title=f"{progress.now:%A %d %B %Y, %H:%M} UTC",
+            title_justify="left",
+            box=None,
+            padding=(0, 1, 0, 0),
+            pad_edge=False,
         )
-        for name in ("", "not due yet", "due", "claimed", "in Kafka", "completed", "late"):
-            table.add_column(name, justify="right" if name else "left")
+        table.add_column()
+        for name in _COLUMNS:
+            table.add_column(name, justify="right")
         for kind in progress.kinds:
-            figures = (kind.later, kind.due, kind.claimed, kind.in_kafka, kind.completed, kind.late)
-            table.add_row(Text(visible(kind.kind)), *(f"{figure:,}" for figure in figures))
+            table.add_row(
+                Text(visible(kind.kind)),
+                *(f"{figure:,}" for figure in (kind.later, kind.due)),
+                _due_for(kind, progress.now),
+                *(f"{figure:,}" for figure in (kind.claimed, kind.in_kafka, kind.completed)),
+                f"{kind.past_sla:,}",
+            )
         self._live.update(table, refresh=True)
+
+
+def _due_for(kind: KindProgress, now: datetime) -> str:
+    """Return how long the oldest due item has been due; empty if none is due."""
+    return brief_span(now - kind.oldest_due_at) if kind.oldest_due_at is not None else ""

@@ -47,6 +47,8 @@ class DemoResult:
             failures.append(f"injected and not found: {_some(unfound)}")
         if unknown := found - self.injected:
             failures.append(f"found and not injected: {_some(unknown)}")
+        if not self.after.stale_writes:
+            failures.append("a worker was frozen, and none of its writes was refused afterwards")
         if self.after.findings_open:
             failures.append(f"{self.after.findings_open} findings are left after the repairs")
         return failures

@@ -1,4 +1,4 @@
-"""The steps of the demo: prepare, let the day pass, kill a worker, wait for the end."""
+"""The steps of the demo: prepare, let the day pass, freeze and kill workers, wait for the end."""
 
 import asyncio
 from datetime import timedelta
@@ -8,6 +8,7 @@ from typing import Final
 from dueledger.definitions.files import read_definitions
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.demo.environment import DAY, DAY_END, DemoEnvironment
+from dueledger.demo.frozen_worker import freeze_worker
 from dueledger.dev.child_processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.dev.examples import example
 from dueledger.importers.kubernetes import TENANT, import_kubernetes
@@ -37,7 +38,8 @@ _GRACE_SECONDS: Final = 6 * 3_600  # minutes late here would be milliseconds lat
 _POLL_SECONDS: Final = 1.0
 _BOOK_SECONDS_MAX: Final = 180.0
 _REST_SECONDS_MAX: Final = 300.0
-_KILLED_SHARE: Final = 0.3  # part of the renewals completed when the worker is killed
+_FROZEN_FROM: Final = timedelta(hours=4)  # before the renewals are due: it takes a lease
+_KILLED_SHARE: Final = 0.3  # part of the renewals completed when the second worker is killed
 _KILLED_AT_LATEST: Final = timedelta(hours=18)
 
 
@@ -105,7 +107,7 @@ async def run_day(stage: DemoEnvironment) -> float:
         "1 allocator, 2 workers, intake and materialiser"
     )
     changes = asyncio.create_task(stage.insurer("send", "changes"))
-    killed = False
+    refused = killed = False
     while (now := await read_now(stage.connection)) < DAY_END:
         await stage.show_progress()
         if not killed and (now > DAY + _KILLED_AT_LATEST or await _wait_for_renewals(stage)):
@@ -116,6 +118,8 @@ async def run_day(stage: DemoEnvironment) -> float:
                 "it is not replaced"
             )
             killed = True
+        elif not refused and now > DAY + _FROZEN_FROM:
+            refused = await freeze_worker(stage, "worker-1")
         await asyncio.sleep(_POLL_SECONDS)
     sent = await changes
     view.say(

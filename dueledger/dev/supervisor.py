@@ -107,6 +107,14 @@ class Supervisor:
             await asyncio.wait([child.watcher])
         del self._children[name]
 
+    def freeze(self, name: str) -> None:
+        """Stop a child in the middle of what it does (SIGSTOP), like a machine that hangs."""
+        self._signal(self._children[name], signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        """Let a frozen child go on (SIGCONT)."""
+        self._signal(self._children[name], signal.SIGCONT)
+
     async def _spawn(self, child: _SupervisedProcess) -> None:
         child.process = await asyncio.create_subprocess_exec(
             *child.spec.command,

@@ -60,3 +60,6 @@ create function insurer.put_back() returns bigint language sql as $$
   where b.term like '% again' or not exists (select from ledger.due_item d where d.id = b.due_item);
   select count(*) from insurer.kept where row_before is not null;
 $$;
+
+-- The tables were filled in the last minutes. Without statistics, `take` compares every renewal with every booking.
+analyze insurer.policy, insurer.outbox, insurer.premium_booked, ledger.due_item, ledger.pending, ledger.transition;

@@ -12,9 +12,9 @@ from dueledger.ledger.store.statements import statement
 class KindCounts:
     """The open items of one kind at `now`, on the business clock.
 
-    `not_due` and `due` are pending, `handed_out` are claimed and not started, `in_kafka` those of
-    them that Kafka acknowledged; `late` are past their SLA; `open_before` were due before the given
-    instant.
+    `not_due` and `due` are pending, and the oldest of the due ones was due at `oldest_due_at`;
+    `handed_out` are claimed and not started, `in_kafka` those of them that Kafka acknowledged;
+    `past_sla` are past their SLA; `open_before` were due before the given instant.
     """
 
     tenant: str
@@ -22,11 +22,12 @@ class KindCounts:
     now: datetime
     not_due: int
     due: int
+    oldest_due_at: datetime | None
     handed_out: int
     in_kafka: int
     running: int
     reviews: int
-    late: int
+    past_sla: int
     open_before: int
 
 

@@ -54,6 +54,14 @@ def test_g11_a_simulated_day_with_a_killed_worker_finds_exactly_the_injected_fau
     assert "was killed with SIGKILL" in ended.stderr
 
 
+def test_g4_the_writes_of_a_worker_that_was_frozen_for_longer_than_its_lease_are_refused(
+    demo: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, ended = demo
+    assert "was frozen with SIGSTOP" in ended.stderr
+    assert json.loads(ended.stdout)["stale_writes"] > 0
+
+
 def test_the_demo_accounts_for_every_item_it_expected(
     demo: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:

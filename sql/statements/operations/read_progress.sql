@@ -1,4 +1,4 @@
--- Count the open items of each kind by state, and those past their SLA, with the time of the counts.
+-- Count the open items of each kind by state, and those past their SLA, with the time of the counts and the oldest due time.
 -- returns: zero or more
 -- roles: auditor
 -- $1 before timestamptz
@@ -24,12 +24,13 @@ open_items as (
 select k.tenant, k.name as kind, ledger.now() as now,
   count(*) filter (where o.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and not o.available) as not_due,
   count(*) filter (where o.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and o.available) as due,
+  min(i.due_at) filter (where o.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and o.available) as oldest_due_at,
   count(*) filter (where o.state = 2 /* Claimed */) as handed_out,
   count(*) filter (where o.state = 2 /* Claimed */ and o.published) as in_kafka,
   count(*) filter (where o.state = 3 /* Running */) as running,
   count(*) filter (where o.state = 5 /* ManualReview */) as reviews,
   count(*) filter (
-    where ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds))) as late,
+    where ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds))) as past_sla,
   count(*) filter (where i.due_at < $1::timestamptz) as open_before
 from open_items o
 join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
