@@ -1,4 +1,4 @@
-"""Emission, deduplicated and journalled: from one connection and from several."""
+"""Emission, deduplicated and journalled: from one connection and several, and by each door."""
 
 import asyncio
 import gc
@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, Final, final
 
 from bench.draining import PREFIX, WARM_UP_PREFIX
+from bench.emission_doors import measure_doors
 from bench.ledgers import MeasurementFailed
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import APPLICATION, Rig
@@ -46,7 +47,7 @@ class _Emission:
 
 
 async def bench_emit(rig: Rig, options: EmitOptions) -> Measured:
-    """Emit from each number of connections into a ledger of its own."""
+    """Emit from each number of connections into a ledger of its own, then by each door."""
     emissions = {count: await _emission(rig, options, count) for count in options.connections}
     goals = [
         Goal(
@@ -57,8 +58,12 @@ async def bench_emit(rig: Rig, options: EmitOptions) -> Measured:
         for count, one in emissions.items()
     ]
     last = emissions[options.connections[-1]]
-    figures = {"connections": {str(count): _fields(one) for count, one in emissions.items()}}
-    return Measured(goals, figures, last.usage, last.items)
+    door_goals, doors = await measure_doors(rig, options.items // 4)
+    figures = {
+        "connections": {str(count): _fields(one) for count, one in emissions.items()},
+        "backend_microseconds_an_item": doors,
+    }
+    return Measured([*goals, *door_goals], figures, last.usage, last.items)
 
 
 async def _emission(rig: Rig, options: EmitOptions, count: int) -> _Emission:

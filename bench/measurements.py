@@ -18,7 +18,8 @@ PATIENCE_SECONDS: Final = 3600.0
 
 
 @cache
-def _statement(name: str) -> str:
+def bench_statement(name: str) -> str:
+    """Return the text of a statement of the benchmarks."""
     return (_STATEMENTS / f"{name}.sql").read_text(encoding="utf-8")
 
 
@@ -105,7 +106,7 @@ async def drop_database(connection: Connection, name: str) -> None:
 
 async def read_server(connection: Connection) -> BenchServer:
     """Read the server's version, what makes a commit durable there, and its clock."""
-    row = await connection.fetchrow(_statement("read_server"))
+    row = await connection.fetchrow(bench_statement("read_server"))
     assert row is not None  # noqa: S101 - a select without `from` gives one row
     return BenchServer(**row)
 
@@ -116,7 +117,7 @@ async def load_items(
     """Emit items that the server makes itself; return how many were new."""
     tenants, kinds, lanes = zip(*load.flows, strict=True)
     return await connection.fetchval(
-        _statement("load_items"),
+        bench_statement("load_items"),
         tenants,
         kinds,
         lanes,
@@ -144,7 +145,7 @@ async def load_definitions(
 ) -> None:
     """Make schedules that the server numbers itself; they differ only in `when`."""
     await connection.execute(
-        _statement("load_definitions"),
+        bench_statement("load_definitions"),
         document,
         whens,
         prefix,
@@ -158,7 +159,7 @@ async def load_definitions(
 
 async def make_claim_months(connection: Connection, days: Sequence[date]) -> None:
     """Make the partitions for claims and runs of these days."""
-    await connection.execute(_statement("make_claim_months"), days, timeout=PATIENCE_SECONDS)
+    await connection.execute(bench_statement("make_claim_months"), days, timeout=PATIENCE_SECONDS)
 
 
 async def load_ticks(
@@ -173,7 +174,7 @@ async def load_ticks(
 ) -> None:
     """Make the items of schedules that name every minute of a span."""
     await connection.execute(
-        _statement("load_ticks"),
+        bench_statement("load_ticks"),
         kind,
         definition_nos,
         from_at,
@@ -200,7 +201,7 @@ class EventLoad:
 async def load_events(connection: Connection, load: EventLoad, *, first: int, count: int) -> None:
     """Record so many events of a load, and their items."""
     await connection.execute(
-        _statement("load_events"),
+        bench_statement("load_events"),
         load.kind,
         load.definition_no,
         first,
@@ -219,7 +220,7 @@ async def load_endings(
 ) -> int:
     """Complete the items of a date, in claims with fences from the first on; count the claims."""
     return await connection.fetchval(
-        _statement("load_endings"),
+        bench_statement("load_endings"),
         day,
         day + timedelta(days=1),
         first_fence,
@@ -230,29 +231,29 @@ async def load_endings(
 
 async def touch_items(connection: Connection, day: date, count: int) -> None:
     """Change so many items of a date in a way that no finding comes from."""
-    await connection.execute(_statement("touch_items"), day, count)
+    await connection.execute(bench_statement("touch_items"), day, count)
 
 
 async def read_snapshot_age(connection: Connection, application: str) -> float:
     """Return for how many seconds the oldest snapshot of an application has been held."""
-    return await connection.fetchval(_statement("read_snapshot_age"), application)
+    return await connection.fetchval(bench_statement("read_snapshot_age"), application)
 
 
 async def mark_materialised(connection: Connection, until_at: datetime, tzdata: str) -> None:
     """Say that all schedules are materialised up to an instant."""
     await connection.execute(
-        _statement("mark_materialised"), until_at, tzdata, timeout=PATIENCE_SECONDS
+        bench_statement("mark_materialised"), until_at, tzdata, timeout=PATIENCE_SECONDS
     )
 
 
 async def count_materialised(connection: Connection, until: datetime) -> int:
     """Count the definitions that are materialised that far. Reads all rows: for benchmarks only."""
-    return await connection.fetchval(_statement("count_materialised"), until)
+    return await connection.fetchval(bench_statement("count_materialised"), until)
 
 
 async def count_ended(connection: Connection) -> int:
     """Count the items that ended in a run. Reads all runs: for benchmarks only."""
-    return await connection.fetchval(_statement("count_ended"))
+    return await connection.fetchval(bench_statement("count_ended"))
 
 
 async def measure_steps(connection: Connection, *, key_prefix: str) -> StepTimes | None:
@@ -261,7 +262,9 @@ async def measure_steps(connection: Connection, *, key_prefix: str) -> StepTimes
     None where none is completed. A step that did not happen, as publishing in direct mode, has no
     times.
     """
-    rows = await connection.fetch(_statement("measure_steps"), key_prefix, timeout=PATIENCE_SECONDS)
+    rows = await connection.fetch(
+        bench_statement("measure_steps"), key_prefix, timeout=PATIENCE_SECONDS
+    )
     row = rows[0]
     if not row["items"]:
         return None
@@ -298,7 +301,7 @@ async def measure_lags(
     `early` counts items started before their time, which must never happen.
     """
     rows = await connection.fetch(
-        _statement("measure_lags"),
+        bench_statement("measure_lags"),
         started_from,
         started_until,
         every_nth_run,
@@ -327,7 +330,7 @@ async def read_balance(connection: Connection) -> list[Accounting]:
 
 async def read_table_growth(connection: Connection) -> list[TableGrowth]:
     """Read sizes and dead rows of the hot tables."""
-    rows = await connection.fetch(_statement("read_table_growth"))
+    rows = await connection.fetch(bench_statement("read_table_growth"))
     return [TableGrowth(**row) for row in rows]
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 
-from dueledger.ledger.store.statements import statement
+from dueledger.ledger.store.emission import emission_statement
 
 _DRIVERS: Final = ("asyncpg", "psycopg", "sqlalchemy")
 
@@ -56,7 +56,7 @@ async def emit(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
     client: Any = connection
     match _driver(connection):
         case "asyncpg":
-            rows = await client.fetch(statement("emit_many"), text)
+            rows = await client.fetch(emission_statement(), text)
         case "psycopg":
             async with client.cursor(row_factory=_tuple_row()) as cursor:
                 await cursor.execute(_query("%s"), (text,))
@@ -100,7 +100,7 @@ def _driver(connection: object) -> str:
 
 def _query(parameter: str) -> str:
     """Return the statement without its header, with the driver's form of its one parameter."""
-    lines = statement("emit_many").splitlines()
+    lines = emission_statement().splitlines()
     return "\n".join(line for line in lines if not line.startswith("--")).replace("$1", parameter)
 
 

@@ -42,6 +42,9 @@ async def test_emission_is_measured_from_each_number_of_connections_and_once_mor
     document = await taken(bench_emit, EmitOptions(ITEMS * 4, (1, 2)))
     assert set(document["connections"]) == {"1", "2"}
     assert all(one["repeat_per_second"] > 0 for one in document["connections"].values())
+    doors = document["backend_microseconds_an_item"]
+    assert len(doors) == 4
+    assert all(0 < door["median"] <= door["most"] for door in doors.values())
 
 
 async def test_the_backlog_is_claimed_from_at_each_level_and_with_a_snapshot_held(
