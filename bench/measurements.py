@@ -57,7 +57,7 @@ async def emit_now(
 ) -> None:
     """Emit one item that is due now."""
     day = date(2027, 3, 1)
-    await connection.fetchval(_statement("emit_now"), tenant, kind, business_key, day, payload)
+    await connection.fetchval(bench_statement("emit_now"), tenant, kind, business_key, day, payload)
 
 
 @dataclass(frozen=True, slots=True)
