@@ -268,7 +268,8 @@ async def _found(copies: DatabasePool, columns_max: int | None) -> dict[str, Cod
     async with _opened(copies) as (connection, reconciler):
         columns = await connection.fetch(COLUMNS, TABLES)
         if columns_max is not None:
-            columns = random.Random("columns").sample(columns, columns_max)  # noqa: S311
+            chosen = random.Random("columns").sample(columns, columns_max)  # noqa: S311
+            columns = [each for each in columns if each in chosen or each[0] in FOUND_AS]
         for column, type_, nullable in columns:
             edits = _edits(connection, column, type_, nullable=nullable)
             async with aclosing(edits):
