@@ -9,6 +9,7 @@ import sys
 from asyncio import create_subprocess_exec
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ def test_it_imports_public_names_alone_and_names_documented_relations() -> None:
     named = set(re.findall(r"\bledger\.(\w+)", ADAPTER.read_text("utf-8") + static))
     documented = set(re.findall(r"\w+", MONITORING.read_text("utf-8")))
     assert named - documented == {"emit"}
+
+
+def test_importing_it_needs_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package has the examples: a program that imports all of it must not end."""
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    adapter = import_module("dueledger.examples.queue_benchmark.adapter")
+    assert Path(adapter.__file__ or "").resolve() == ADAPTER
 
 
 @pytest.mark.full  # it makes a ledger, and measures for two seconds
