@@ -41,7 +41,7 @@ def demo(
     keep: KeepOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Run a simulated day, freeze and kill workers in it, and check that nothing is missing."""
+    """Run a simulated day, freeze and kill workers in it, and check the result."""
     from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 

@@ -25,15 +25,15 @@ async def freeze_worker(stage: DemoEnvironment, name: str) -> bool:
 
     A worker that has no run now, or sent all outcomes before it was frozen, goes on at once.
     """
-    refused = await _count_refused(stage)
+    refused_before = await _count_refused(stage)
     if not await _freeze_until_lapsed(stage, name):
         return False
 
     async def is_refused() -> bool:
-        return await _count_refused(stage) > refused
+        return await _count_refused(stage) > refused_before
 
     await _wait(stage, is_refused, _REFUSED_SECONDS_MAX)
-    refused = await _count_refused(stage) - refused
+    refused = await _count_refused(stage) - refused_before
     stage.view.say(
         f"{await read_now(stage.connection):%H:%M} UTC: {name} goes on, too late: {refused} of its "
         "writes were refused as stale"
@@ -91,7 +91,8 @@ async def _find_process(stage: DemoEnvironment, pid: int | None) -> int | None:
 
 
 async def _count_refused(stage: DemoEnvironment) -> int:
-    return sum(row["refused_count"] for row in await count_rejected_writes(stage.connection))
+    rows = await count_rejected_writes(stage.connection)
+    return sum(row["refused_count"] for row in rows if row["reason"] == "stale")
 
 
 async def _wait(

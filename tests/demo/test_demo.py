@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dueledger.demo.result import DemoResult
+from dueledger.reconciler.report.model import ReconciliationReport
+
 pytestmark = pytest.mark.long
 
 STABLE_NAMES = {
@@ -60,6 +63,18 @@ def test_g4_the_writes_of_a_worker_that_was_frozen_for_longer_than_its_lease_are
     _, ended = demo
     assert "was frozen with SIGSTOP" in ended.stderr
     assert json.loads(ended.stdout)["stale_writes"] > 0
+
+
+def test_g4_a_demo_in_which_no_write_was_refused_fails(
+    demo: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, ended = demo
+    [path] = [path for path in json.loads(ended.stdout)["report"] if path.endswith(".json")]
+    report = ReconciliationReport.model_validate_json((folder / path).read_bytes())
+    quiet = report.model_copy(update={"rejected_writes": []})
+    for after, is_failure in ((report, False), (quiet, True)):
+        result = DemoResult(frozenset(), quiet, after, 0, 0.0, [])
+        assert any("none of its writes" in line for line in result.failures) is is_failure
 
 
 def test_the_demo_accounts_for_every_item_it_expected(
