@@ -8,7 +8,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.output import print_document, print_fields, print_list, print_rows, say
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
@@ -252,13 +252,11 @@ def list_(
     """List calendars: the newest version of each, its last day, and which definitions use it."""
     from dataclasses import asdict
 
-    listed = run(_list(dsn, tenant, limit))
-    if json_:
-        print_lines({k: v for k, v in asdict(one).items() if k != "calendar_no"} for one in listed)
-        return
+    listed = run(_list(dsn, tenant, limit + 1))
     columns = ("tenant", "name", "version", "valid_to", "definitions", "source", "created_at")
-    rows = [asdict(one) for one in listed]
-    print_rows(rows, columns, empty="There is no calendar. Import one: dueledger calendar import")
+    rows = [{k: v for k, v in asdict(one).items() if k != "calendar_no"} for one in listed]
+    empty = "There is no calendar. Import one: dueledger calendar import"
+    print_list(rows, columns, limit=limit, as_json=json_, empty=empty)
 
 
 async def _list(dsn: str | None, tenant: str | None, limit: int) -> "list[ListedCalendar]":

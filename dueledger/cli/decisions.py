@@ -10,7 +10,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption
-from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.output import print_lines, print_list, print_rows, say
 from dueledger.cli.session import ledger_connection, run
 
 app = typer.Typer(rich_markup_mode=None)
@@ -62,20 +62,17 @@ def print_results(
 
 
 def _show_list(review_list: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:
-
-    rows = run(_read(review_list, limit, dsn))
-    if as_json:
-        print_lines(rows)
-        return
+    rows = run(_read(review_list, limit + 1, dsn))
     match review_list:
         case ReviewList.REVIEWS:
             columns = ("id", "kind", "business_key", "effective_date", "parked_at", "reason")
-            print_rows(rows, columns, empty="No item waits for a decision.")
+            empty = "No item waits for a decision."
         case ReviewList.REJECTED:
             columns = ("rejected_at", "actor", "verb", "reason", "fence", "run_no", "item_no")
-            print_rows(rows, columns, empty="No write was rejected.")
+            empty = "No write was rejected."
         case _:
             assert_never(review_list)
+    print_list(rows, columns, limit=limit, as_json=as_json, empty=empty)
 
 
 async def _read(review_list: ReviewList, limit: int, dsn: str | None) -> list[dict[str, object]]:

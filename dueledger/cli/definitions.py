@@ -11,7 +11,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
-from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.output import print_lines, print_list, print_rows, say
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
@@ -103,18 +103,15 @@ def definitions(
     dsn: DsnOption = None,
 ) -> None:
     """List the definitions in force and to come, or all versions of one."""
-    rows = run(_list(dsn, tenant, name, limit))
-    if json_:
-        print_lines(rows)
-        return
+    rows = run(_list(dsn, tenant, name, limit + 1))
     columns = [
         *("tenant", "definition", "version", "state", "kind", "effective_from"),
         *(("superseded_at",) if name else ()),
         *("materialised_until", "defined_by"),
     ]
-    print_rows(rows, columns, empty="No definition was found.")
-    for row in rows:
-        if row["failure"]:
+    print_list(rows, columns, limit=limit, as_json=json_, empty="No definition was found.")
+    for row in rows[:limit]:
+        if not json_ and row["failure"]:
             say(f"{row['tenant']}/{row['definition']}, version {row['version']}: {row['failure']}")
 
 

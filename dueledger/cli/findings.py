@@ -8,7 +8,15 @@ import typer
 
 from dueledger.cli.decisions import print_results
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption, TenantOption
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows
+from dueledger.cli.output import (
+    mark_capped,
+    print_document,
+    print_fields,
+    print_lines,
+    print_list,
+    print_rows,
+    print_text,
+)
 from dueledger.cli.session import ledger_connection, register_person, run
 from dueledger.ledger.finding_types import FindingType, Resolution
 
@@ -42,20 +50,30 @@ def findings(
     all_: Annotated[bool, typer.Option("--all", help="Include closed findings.")] = False,
     tenant: TenantOption = None,
     type_: FindingTypeOption = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Only the counts by type and severity.")
+    ] = False,
     limit: LimitOption = 100,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List what the last reconciliations found, oldest first."""
-    rows = run(_list(dsn, tenant, read_type(type_), limit, open_only=not all_))
-    if json_:
-        print_lines(rows)
+    """List what the last reconciliations found, oldest first, after counts by type and severity.
+
+    With --json it is the list alone, or with --summary the counts.
+    """
+    counts, rows = run(_read(dsn, tenant, read_type(type_), limit + 1, open_only=not all_))
+    if summary and json_:
+        print_lines(counts)
         return
-    print_rows(
-        rows,
-        ("id", "type", "severity", "kind", "business_key", "due_at", "resolution", "sentence"),
-        empty="There is no finding.",
-    )
+    if not json_ and (counts or summary):
+        shown = [mark_capped(row) for row in counts]
+        print_rows(shown, ("findings", "severity", "type"), empty="There is no finding.")
+    if summary:
+        return
+    if counts and not json_:
+        print_text("\n")
+    columns = ("id", "type", "severity", "kind", "business_key", "due_at", "resolution", "sentence")
+    print_list(rows, columns, limit=limit, as_json=json_, empty="There is no finding.")
 
 
 @finding.command()
@@ -96,16 +114,18 @@ def accept(
     _resolve(Resolution.ACCEPTED, finding_ids, reason, dsn, as_json=json_)
 
 
-async def _list(
+async def _read(
     dsn: str | None, tenant: str | None, type_: FindingType | None, limit: int, *, open_only: bool
-) -> Sequence[dict[str, object]]:
-    from dueledger.ledger.store.findings import list_findings
+) -> tuple[Sequence[dict[str, object]], Sequence[dict[str, object]]]:
+    """Return the counts by type and severity, and the list."""
+    from dueledger.ledger.store.findings import count_findings, list_findings
 
     async with ledger_connection(dsn) as connection:
+        counts = await count_findings(connection, open_only=open_only, tenant=tenant, type_=type_)
         rows = await list_findings(
             connection, open_only=open_only, tenant=tenant, type_=type_, page_size=limit
         )
-    return [dict(row) for row in rows]
+    return [dict(row) for row in counts], [dict(row) for row in rows]
 
 
 async def _show(dsn: str | None, finding_id: UUID) -> dict[str, Any]:

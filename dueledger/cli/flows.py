@@ -26,7 +26,15 @@ from dueledger.cli.options import (
     ScopeTenant,
     TenantOption,
 )
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.output import (
+    mark_capped,
+    print_document,
+    print_fields,
+    print_lines,
+    print_list,
+    print_rows,
+    say,
+)
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
@@ -99,13 +107,12 @@ def list_(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List flows with their limits and waiting items, counted up to 10,000."""
-    rows = run(_list(tenant, kind, lane, limit, dsn))
-    if json_:
-        print_lines(rows)
-    else:
-        shown = [{**row, "circuit_limits": _circuit_limits(row)} for row in rows]
-        print_rows(shown, _COLUMNS, empty="There is no flow yet; the first emission creates one.")
+    """List flows with their limits and waiting items, counted up to 10,000: more is 10,000+."""
+    rows = run(_list(tenant, kind, lane, limit + 1, dsn))
+    if not json_:
+        rows = [{**row, "circuit_limits": _circuit_limits(row)} for row in rows]
+    empty = "There is no flow yet; the first emission creates one."
+    print_list(rows, _COLUMNS, limit=limit, as_json=json_, empty=empty)
 
 
 @flow.command()
@@ -129,7 +136,7 @@ def show(
     if json_:
         print_document(rows[0])
     else:
-        print_fields(rows[0])
+        print_fields(mark_capped(rows[0]))
 
 
 @flow.command()
@@ -206,12 +213,10 @@ def failing(
     dsn: DsnOption = None,
 ) -> None:
     """List business keys that failed several times in a row, with no completion since."""
-    rows = run(_failing(tenant, kind, failures, limit, dsn))
-    if json_:
-        print_lines(rows)
-    else:
-        columns = ("tenant", "kind", "business_key", "failures", "first_at", "last_at", "reason")
-        print_rows(rows, columns, empty="No business key failed several times in a row.")
+    rows = run(_failing(tenant, kind, failures, limit + 1, dsn))
+    columns = ("tenant", "kind", "business_key", "failures", "first_at", "last_at", "reason")
+    empty = "No business key failed several times in a row."
+    print_list(rows, columns, limit=limit, as_json=json_, empty=empty)
 
 
 def _circuit_limits(row: Mapping[str, Any]) -> str | None:

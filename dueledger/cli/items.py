@@ -8,11 +8,14 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption, TenantOption
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows
+from dueledger.cli.output import print_document, print_fields, print_list, print_rows, say
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from dueledger.ledger.store import Connection
+    from dueledger.ledger.store.progress import Label, OpenItems
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -94,15 +97,29 @@ def list_them(
     state: Annotated[
         str | None, typer.Option("--state", help="Only in this state, as in ManualReview.")
     ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option("--label", help="Only with this label.", metavar="NAME=VALUE"),
+    ] = None,
+    late: Annotated[
+        bool, typer.Option("--late", help="Only open items past their SLA, first due first.")
+    ] = False,
+    due_before: Annotated[
+        str | None,
+        typer.Option(
+            "--due-before",
+            help="Only open items due before this instant, first due first.",
+            metavar="INSTANT",
+        ),
+    ] = None,
     limit: LimitOption = 50,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """List items with their states, latest effective date first."""
-    rows = run(_list(dsn, (tenant, kind, key, state), limit))
-    if json_:
-        print_lines(rows)
-        return
+    until = None if due_before is None else options.read_due_instant(due_before, "--due-before")
+    filters = {"tenant": tenant, "kind": kind, "business_key": key, "state": state}
+    found = run(_list(dsn, filters, _read_label(label), until, limit + 1, late=late))
     columns = (
         "id",
         "kind",
@@ -113,25 +130,55 @@ def list_them(
         "state",
         "attempt",
     )
-    print_rows(rows, columns, empty="No item was found.")
+    print_list(found.items, columns, limit=limit, as_json=json_, empty="No item was found.")
+    if found.is_cut:
+        say("Flows have more open items than are read at a time: others may be late, too.")
+
+
+def _read_label(text: str | None) -> "Label | None":
+    from dueledger.ledger.store.progress import Label
+
+    if text is None:
+        return None
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint="--label")
+    return Label(name, value)
 
 
 async def _list(
-    dsn: str | None, wanted: tuple[str | None, str | None, str | None, str | None], limit: int
-) -> Sequence[dict[str, object]]:
+    dsn: str | None,
+    filters: dict[str, str | None],
+    label: "Label | None",
+    due_before: "datetime | None",
+    limit: int,
+    *,
+    late: bool,
+) -> "OpenItems":
     from dueledger.ledger.errors import InvalidInput, Problem
-    from dueledger.ledger.states import State
-    from dueledger.ledger.store.progress import list_items
+    from dueledger.ledger.states import TERMINAL_STATES, State
+    from dueledger.ledger.store.progress import OpenItems, list_items, list_open_items
 
-    tenant, kind, key, state = wanted
-    labels = [known.label for known in State]
-    if state is not None and state not in labels:
-        problem = Problem("state", state, "there is no such state", " | ".join(labels))
-        raise InvalidInput("The filter cannot be used:", [problem])
-    async with ledger_connection(dsn) as connection:
-        return await list_items(
-            connection, tenant=tenant, kind=kind, business_key=key, state=state, limit=limit
+    is_open = late or due_before is not None
+    state = filters["state"]
+    names = [known.label for known in State if not (is_open and known in TERMINAL_STATES)]
+    if state is not None and state not in names:
+        why = "no open item has it" if is_open else "there is no such state"
+        raise InvalidInput(
+            "The filter cannot be used:", [Problem("state", state, why, " | ".join(names))]
         )
+    async with ledger_connection(dsn) as connection:
+        if is_open:
+            return await list_open_items(
+                connection,
+                due_before=due_before,
+                past_sla=late,
+                label=label,
+                limit=limit,
+                **filters,
+            )
+        items = await list_items(connection, label=label, limit=limit, **filters)
+        return OpenItems(items, is_cut=False)
 
 
 @app.command()

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
@@ -90,6 +90,45 @@ def print_rows(
     open_console(stderr=on_stderr).print(table)
 
 
+def print_list(
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    *,
+    limit: int,
+    as_json: bool,
+    empty: str,
+) -> None:
+    """Print the first `limit` rows, as JSON or as a table; say on stderr if there are more.
+
+    Read one row more than the limit. A table shows a count that is capped with a +.
+    """
+    shown = rows[:limit]
+    if as_json:
+        print_lines(shown)
+    else:
+        print_rows([mark_capped(row) for row in shown], columns, empty=empty)
+    if len(rows) > limit:
+        say(f"More than {limit:,} were found; only the first {limit:,} are shown (--limit).")
+
+
+class CappedCount(int):
+    """A count that stopped at a limit: there are that many or more."""
+
+
+def mark_capped(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for people: each NAME with a true NAME_capped beside it is a CappedCount."""
+    return {
+        name: CappedCount(value) if isinstance(value, int) and row.get(f"{name}_capped") else value
+        for name, value in row.items()
+        if not name.endswith("_capped")
+    }
+
+
+def count_text(count: int) -> str:
+    """Return a count with separators, and with a + if it is capped."""
+    return f"{count:,}+" if isinstance(count, CappedCount) else f"{count:,}"
+
+
 def print_fields(fields: Mapping[str, object]) -> None:
     """Print one document, a line a field."""
     width = max((len(name) for name in fields), default=0)
@@ -125,7 +164,7 @@ def _cell(value: object) -> str:
             utc = value.astimezone(UTC)
             return utc.isoformat(timespec="seconds").replace("+00:00", "Z")
         case int():
-            return f"{value:,}"
+            return count_text(value)
         case dict() | list():
             return orjson.dumps(value, default=_plain, option=_JSON_OPTIONS).decode()
         case _:

@@ -18,7 +18,7 @@ from dueledger.cli.options import (
     ReasonOption,
     TenantOption,
 )
-from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.output import print_list, say
 from dueledger.cli.reconciliation import (
     FromOption,
     RepairOption,
@@ -115,11 +115,8 @@ def list_(
     dsn: DsnOption = None,
 ) -> None:
     """List proposed repairs that were not executed yet, oldest first, with what each waits for."""
-    rows = run(_list(tenant, kind, limit, dsn))
-    if json_:
-        print_lines(rows)
-    else:
-        print_rows(rows, _COLUMNS, empty="No repair waits.")
+    rows = run(_list(tenant, kind, limit + 1, dsn))
+    print_list(rows, _COLUMNS, limit=limit, as_json=json_, empty="No repair waits.")
 
 
 @repair.command()

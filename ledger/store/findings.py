@@ -3,11 +3,13 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
+
+COUNTED_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +256,22 @@ async def list_findings(
         after.at if after else None,
         after.id if after else None,
         page_size,
+    )
+
+
+async def count_findings(
+    connection: Connection,
+    *,
+    open_only: bool = True,
+    tenant: str | None = None,
+    type_: str | None = None,
+) -> list[Record]:
+    """Count findings by type and severity, the most severe first.
+
+    After COUNTED_MAX counting stops, and `findings_capped` is true of each row.
+    """
+    return await connection.fetch(
+        statement("count_findings"), open_only, tenant, type_, COUNTED_MAX
     )
 
 

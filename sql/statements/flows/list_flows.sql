@@ -13,7 +13,10 @@ select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurre
   f.paused_at, a.name as paused_by, f.pause_reason, k.topic, k.dispatch,
   case when f.rate_per_second is not null
     then ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) end as tokens,
-  due.items as due, later.items as later, retries.items as retries, serials.items as serial
+  least(due.items, $4::integer) as due, due.items > $4::integer as due_capped,
+  least(later.items, $4::integer) as later, later.items > $4::integer as later_capped,
+  least(retries.items, $4::integer) as retries, retries.items > $4::integer as retries_capped,
+  least(serials.items, $4::integer) as serial, serials.items > $4::integer as serial_capped
 from ledger.flow f
 join ledger.kind k on k.kind_no = f.kind_no
 left join ledger.actor a on a.actor_no = f.paused_by
@@ -21,24 +24,24 @@ cross join lateral (
   select count(*)::integer as items from (
     select from ledger.pending p
     where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at <= ledger.now()
-    limit $4::integer) x
+    limit $4::integer + 1) x
 ) due
 cross join lateral (
   select count(*)::integer as items from (
     select from ledger.pending p
     where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > ledger.now()
-    limit $4::integer) x
+    limit $4::integer + 1) x
 ) later
 cross join lateral (
   select count(*)::integer as items from (
     select from ledger.pending p
-    where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null limit $4::integer) x
+    where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null limit $4::integer + 1) x
 ) retries
 cross join lateral (
   select count(*)::integer as items from (
     select from ledger.pending p where p.flow_no = f.flow_no and p.serial is not null
     order by p.state, p.available_at  -- ordered like the index that begins with the flow
-    limit $4::integer) x
+    limit $4::integer + 1) x
 ) serials
 where ($1::text is null or k.tenant = $1::text) and ($2::text is null or k.name = $2::text)
   and ($3::text is null or f.lane = $3::text)

@@ -5,7 +5,9 @@
 -- $2 kind text
 -- $3 business_key text
 -- $4 state text
--- $5 limit integer
+-- $5 label text
+-- $6 label_value text
+-- $7 limit integer
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
@@ -26,5 +28,6 @@ where ($1::text is null or k.tenant = $1::text)
   and ($2::text is null or k.name = $2::text)
   and ($3::text is null or i.business_key = $3::text)
   and ($4::text is null or s.name = $4::text)
+  and ($5::text is null or i.labels ->> $5::text = $6::text)
 order by i.effective_date desc, i.item_no desc
-limit $5::integer
+limit $7::integer

@@ -1,0 +1,19 @@
+-- Count findings by severity and type, up to a limit in all; only open ones on request.
+-- returns: zero or more
+-- roles: auditor, operator
+-- $1 open_only boolean
+-- $2 tenant text
+-- $3 type text
+-- $4 count_max integer
+-- index: none
+-- locks: none
+select x.type, x.severity, count(*)::integer as findings, (sum(count(*)) over ())::integer >= $4::integer as findings_capped
+from (
+  select f.type, f.severity from ledger.finding f
+  where (not $1::boolean or f.closed_at is null)
+    and ($2::text is null or f.tenant = $2::text)
+    and ($3::text is null or f.type = $3::text)
+  limit $4::integer
+) x
+group by x.type, x.severity
+order by array_position(array['critical', 'error', 'warning', 'information'], x.severity), x.type

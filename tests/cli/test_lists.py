@@ -1,0 +1,160 @@
+"""Lists: late items first, counts before findings, and where a list or a count stopped."""
+
+from functools import partial
+from typing import Any, Final
+
+import pytest
+
+from dueledger.ledger.store import Connection
+from tests.logins import with_login
+
+from .conftest import Command
+
+EMIT: Final = """
+select count(*) from (
+  select ledger.emit('acme', 'ReminderDue', 'INV-' || $2::text || n, '2026-01-01', '2026-01-01',
+    '{}', '', $2::text, labels => jsonb_build_object('service', 'billing'))
+  from generate_series(1, $1) n) x
+"""
+
+
+@pytest.fixture
+def dueledger_on(dueledger_on: Command, database: str) -> Command:
+    """Run the commands under an auditor's login."""
+    return partial(dueledger_on, DUELEDGER_DSN=with_login(database, "auditor"))
+
+
+def emit(connection: Connection, count: int, lane: str = "") -> Any:  # noqa: ANN401
+    return connection.fetchval(EMIT, count, lane)
+
+
+async def test_counts_that_stopped_are_marked_in_tables_and_in_json(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 10_001)
+    listed = dueledger_on("flow", "list", "--json").lines[0]
+    assert (listed["due"], listed["due_capped"], listed["later_capped"]) == (10_000, True, False)
+    assert "10,000+" in dueledger_on("flow", "list").out
+    shown = dueledger_on("flow", "show", "acme", "ReminderDue")
+    assert "10,000+" in shown.out
+    assert "capped" not in shown.out
+
+
+async def test_a_count_that_is_just_at_the_limit_is_exact(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 10_000)
+    listed = dueledger_on("flow", "list", "--json").lines[0]
+    assert (listed["due"], listed["due_capped"]) == (10_000, False)
+
+
+async def test_a_list_that_is_cut_says_so(dueledger_on: Command, connection: Connection) -> None:
+    await emit(connection, 3)
+    for form in ((), ("--late",), ("--json",)):
+        cut = dueledger_on("items", "--limit", "2", *form)
+        assert "More than 2 were found; only the first 2 are shown" in cut.err
+        assert cut.out.count("INV-") == 2
+    assert dueledger_on("items", "--limit", "3").err == ""
+
+
+async def test_late_items_are_those_past_their_sla_the_first_due_first(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 2)
+    await connection.execute(
+        "select ledger.emit('acme', 'ReminderDue', 'NOW', '2026-01-01', now()),"
+        " ledger.emit('acme', 'ReminderDue', 'FIRST', '2026-02-01', '2025-06-01'),"
+        " ledger.emit('acme', 'ReminderDue', 'LATER', '2027-01-01', '2199-01-01')"
+    )
+    late = dueledger_on("items", "--late", "--json").lines
+    assert [row["business_key"] for row in late] == ["FIRST", "INV-1", "INV-2"]
+    before = dueledger_on("items", "--due-before", "2026-01-01", "--json").lines
+    assert [row["business_key"] for row in before] == ["FIRST"]
+    assert len(dueledger_on("items", "--due-before", "2199-01-01T00:00:01Z", "--json").lines) == 5
+    assert dueledger_on("items", "--late", "--key", "NOW", "--json").lines == []
+    refused = dueledger_on("items", "--late", "--state", "Completed", "--json")
+    assert (refused.code, "no open item has it" in refused.out) == (2, True)
+
+
+async def test_parked_and_claimed_items_are_late_too(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 2)
+    await connection.execute(
+        """
+        with parked as (
+          delete from ledger.pending where item_no = (select min(item_no) from ledger.pending)
+          returning *
+        )
+        insert into ledger.review
+          (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+        select item_no, effective_date, flow_no, now(), 1, 1, 'x',
+          (select min(actor_no) from ledger.actor)
+        from parked
+        """
+    )
+    states = {row["state"] for row in dueledger_on("items", "--late", "--json").lines}
+    assert states == {"ManualReview", "Scheduled"}
+    parked = dueledger_on("items", "--late", "--state", "ManualReview", "--json").lines
+    assert len(parked) == 1
+
+
+async def test_items_are_listed_by_label(dueledger_on: Command, connection: Connection) -> None:
+    await emit(connection, 1)
+    await connection.execute("select ledger.emit('acme', 'K', 'BARE', '2026-01-01', '2026-01-01')")
+    for form in ((), ("--late",)):
+        listed = dueledger_on("items", "--label", "service=billing", *form, "--json").lines
+        assert [row["business_key"] for row in listed] == ["INV-1"]
+        assert dueledger_on("items", "--label", "service=x", *form, "--json").lines == []
+    assert dueledger_on("items", "--label", "service").code == 2
+
+
+async def test_late_items_that_may_be_missing_are_announced(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 10_001)
+    cut = dueledger_on("items", "--late", "--key", "INV-1", "--json")
+    assert "others may be late, too" in cut.err
+
+
+FINDINGS: Final = """
+with pass as (
+  insert into ledger.reconciliation (started_at, as_of, actor_no, scope)
+  values (now(), now(), (select min(actor_no) from ledger.actor), '{}') returning *
+)
+insert into ledger.finding
+  (id, type, severity, tenant, kind, subject, sentence, first_seen_at, last_seen_at,
+  reconciliation_no, resolution)
+select gen_random_uuid(), type, severity, 'acme', 'K', 'x', 'x', now(), now(), reconciliation_no,
+  'open'
+from pass, (values ('MISSING', 'error'), ('MISSING', 'error'), ('LATE', 'information'),
+  ('TAMPERED', 'critical')) f (type, severity)
+"""
+
+
+async def test_findings_begin_with_counts_by_type_and_severity(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 1)
+    await connection.execute(FINDINGS)
+    lines = dueledger_on("findings").out.splitlines()
+    assert [line.split() for line in lines[:5]] == [
+        ["findings", "severity", "type"],
+        ["1", "critical", "TAMPERED"],
+        ["2", "error", "MISSING"],
+        ["1", "information", "LATE"],
+        [],
+    ]
+    assert lines[5].split()[0] == "id"
+    assert len(lines) == 10
+    counted = dueledger_on("findings", "--summary", "--json").lines
+    assert counted[1] == {
+        "type": "MISSING",
+        "severity": "error",
+        "findings": 2,
+        "findings_capped": False,
+    }
+    assert len(dueledger_on("findings", "--json").lines) == 4
+    only = dueledger_on("findings", "--summary", "--type", "LATE").out
+    assert "LATE" in only
+    assert "MISSING" not in only
