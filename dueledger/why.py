@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final, assert_never, cast
 
+from dueledger.hindrances import DIRECT, Hindrance, find_hindrance
 from dueledger.ledger.states import State
+from dueledger.time_spans import span
 
 _BY_LABEL = {state.label: state for state in State}
 _SKIPPED: Final = {
@@ -146,23 +148,82 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
         return Explanation(
             "RETRY",
             f"Attempt {item['attempt']} failed; the next is not before {_at(available_at)}, "
-            f"{_span(available_at - now)} from now.",
+            f"{span(available_at - now)} from now.",
             None,
         )
     if item["due_at"] > now:
         return Explanation(
             "NOT_DUE",
-            f"It is not due before {_at(item['due_at'])}, {_span(item['due_at'] - now)} from now.",
+            f"It is not due before {_at(item['due_at'])}, {span(item['due_at'] - now)} from now.",
             None,
         )
     if available_at > now:
         return _explain_delay(item, available_at, now, snoozed=blockers.get("snoozed", True))
-    held_back = _explain_limits(item, blockers) if blockers else None
-    return held_back or _explain_unclaimed(item, blockers)
+    return _explain_hindrance(item, blockers) if blockers else _explain_unclaimed(item, blockers)
+
+
+def _explain_hindrance(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation:
+    """Explain an item by what hinders its flow."""
+    flow = f"{item['tenant']} {item['kind']}" + (f" --lane {item['lane']}" if item["lane"] else "")
+    in_flight = blockers["handed_out"] + blockers["running"]
+    by_topic = blockers["settled_by"] == "topic"
+    hindrance = find_hindrance(blockers)
+    match hindrance:
+        case Hindrance.PAUSED | Hindrance.NO_CLAIMER | Hindrance.NOT_CLAIMED:
+            return _explain_unclaimed(item, blockers)
+        case Hindrance.CIRCUIT_OPEN:
+            sentence = (
+                "Its flow failed too often: the circuit is "
+                f"{blockers['circuit'].replace('_', '-')} since {_at(blockers['circuit_at'])}."
+            )
+            remedy = (
+                f"A probe is allowed {blockers['circuit_rest_seconds']:g} seconds after it "
+                f"opened; `dueledger flow set {flow} --circuit none` removes the circuit."
+            )
+        case Hindrance.CONCURRENCY:
+            sentence = (
+                f"Its flow may have {blockers['concurrency_max']} items handed out and running at "
+                f"once, and has {in_flight}."
+            )
+            remedy = f"`dueledger flow set {flow} --concurrency COUNT` changes that."
+        case Hindrance.RATE:
+            sentence = (
+                f"Its flow is limited to {blockers['rate_per_second']:g} items a second, and "
+                "others are before it."
+            )
+            remedy = f"`dueledger flow set {flow} --rate NUMBER` changes that."
+        case Hindrance.WINDOW:
+            sentence = (
+                f"Its flow may have {blockers['window_items']} items handed out and not "
+                f"{'settled' if by_topic else 'started'}, and has "
+                f"{in_flight if by_topic else blockers['handed_out']}."
+            )
+            remedy = (
+                f"Check that its consumers keep up, or `dueledger flow set {flow} --window COUNT`."
+            )
+        case Hindrance.SILENT_CONSUMER:
+            sentence = (
+                f"No outcomes are reported for {item['topic']}, so since "
+                f"{_at(blockers['silent_since'])} its flow is handed one item at a time."
+            )
+            remedy = (
+                f"Check that the consumer of {item['topic']} runs, and `dueledger work "
+                "--outcomes`: the next reported outcome ends the limit."
+            )
+        case Hindrance.NO_CONSUMER:
+            sentence = (
+                f"No live worker grants credit for {item['topic']}, so the item is not handed out."
+            )
+            remedy = (
+                f"Check that a worker for {item['kind']} runs: `dueledger work module:handlers`."
+            )
+        case _:
+            assert_never(hindrance)
+    return Explanation(hindrance.value, sentence, remedy)
 
 
 def _explain_unclaimed(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation:
-    is_direct = blockers.get("dispatch") == "direct"
+    is_direct = blockers.get("dispatch") == DIRECT
     claimer = "worker in direct mode" if is_direct else "allocator"
     command = "dueledger work --direct module:handlers" if is_direct else "dueledger allocate"
     due = f"It is due since {_at(item['due_at'])}"
@@ -182,7 +243,7 @@ def _explain_unclaimed(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> 
 def _explain_delay(
     item: Mapping[str, Any], available_at: datetime, now: datetime, *, snoozed: bool
 ) -> Explanation:
-    until = f"{_at(available_at)}, {_span(available_at - now)} from now"
+    until = f"{_at(available_at)}, {span(available_at - now)} from now"
     if snoozed:
         return Explanation("SNOOZED", f"Its handler snoozed it until {until}.", None)
     return Explanation(
@@ -193,73 +254,5 @@ def _explain_delay(
     )
 
 
-def _explain_limits(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation | None:
-    """Explain an item by its flow's limits, the strictest first."""
-    flow = f"{item['tenant']} {item['kind']}" + (f" --lane {item['lane']}" if item["lane"] else "")
-    in_flight = blockers["handed_out"] + blockers["running"]
-    by_topic = blockers["settled_by"] == "topic"
-    if blockers["circuit"] != "closed":
-        return Explanation(
-            "CIRCUIT_OPEN",
-            f"Its flow failed too often: the circuit is {blockers['circuit'].replace('_', '-')} "
-            f"since {_at(blockers['circuit_at'])}.",
-            f"A probe is allowed {blockers['circuit_rest_seconds']:g} seconds after it "
-            f"opened; `dueledger flow set {flow} --circuit none` removes the circuit.",
-        )
-    if blockers["concurrency_max"] is not None and in_flight >= blockers["concurrency_max"]:
-        return Explanation(
-            "CONCURRENCY",
-            f"Its flow may have {blockers['concurrency_max']} items handed out and running at "
-            f"once, and has {in_flight}.",
-            f"`dueledger flow set {flow} --concurrency COUNT` changes that.",
-        )
-    if blockers["rate_per_second"] is not None and blockers["tokens"] < 1:
-        return Explanation(
-            "RATE",
-            f"Its flow is limited to {blockers['rate_per_second']:g} items a second, and others "
-            "are before it.",
-            f"`dueledger flow set {flow} --rate NUMBER` changes that.",
-        )
-    window = blockers["window_items"]
-    waiting = in_flight if by_topic else blockers["handed_out"]
-    if window is not None and waiting >= window:
-        return Explanation(
-            "WINDOW",
-            f"Its flow may have {window} items handed out and not "
-            f"{'settled' if by_topic else 'started'}, and has {waiting}.",
-            f"Check that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
-        )
-    return _explain_missing_consumer(item, blockers, in_flight)
-
-
-def _explain_missing_consumer(
-    item: Mapping[str, Any], blockers: Mapping[str, Any], in_flight: int
-) -> Explanation | None:
-    by_topic = blockers["settled_by"] == "topic"
-    if blockers["silent_since"] is not None and in_flight > 0:
-        return Explanation(
-            "SILENT_CONSUMER",
-            f"No outcomes are reported for {item['topic']}, so since "
-            f"{_at(blockers['silent_since'])} its flow is handed one item at a time.",
-            f"Check that the consumer of {item['topic']} runs, and `dueledger work --outcomes`: "
-            "the next reported outcome ends the limit.",
-        )
-    if not by_topic and blockers["dispatch"] != "direct" and blockers["granted"] == 0:
-        return Explanation(
-            "NO_CONSUMER",
-            f"No live worker grants credit for {item['topic']}, so the item is not handed out.",
-            f"Check that a worker for {item['kind']} runs: `dueledger work module:handlers`.",
-        )
-    return None
-
-
 def _at(instant: datetime) -> str:
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _span(span: timedelta) -> str:
-    seconds = int(span.total_seconds())
-    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} seconds"

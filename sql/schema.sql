@@ -3861,7 +3861,9 @@ GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max inte
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_upkeep;
 
 REVOKE ALL ON FUNCTION ledger.measure_depth(up_to integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_auditor;
 GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_monitor;
+GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_operator;
 
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_operator;

@@ -113,6 +113,10 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
     },
     "Operations": {
         **_entries(
+            "dueledger.cli.status",
+            {"status": "Show what is late, for whom, and why, on one screen."},
+        ),
+        **_entries(
             "dueledger.cli.flows",
             {
                 "pause": "Stop claims of a tenant, kind or lane.",

@@ -13,6 +13,7 @@ from dueledger.ledger.store.items import ItemRequestResult, RequestResult
 from dueledger.ledger.store.statements import statement
 
 TOPIC_WINDOW_ITEMS: Final = 1_000  # window of a flow settled by topic that sets none
+SAMPLE_MAX: Final = 100  # due items of a flow whose due times are read
 COUNTED_MAX: Final = 10_000  # pending items counted of a flow; more are shown as this number
 
 
@@ -104,6 +105,29 @@ async def list_flows(
 ) -> list[dict[str, Any]]:
     """List flows with limits and pending items: due, later, retries, serial, each up to 10,000."""
     rows = await connection.fetch(statement("list_flows"), tenant, kind, lane, COUNTED_MAX, limit)
+    return [dict(row) for row in rows]
+
+
+async def read_status(
+    connection: Connection,
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    topic_window_items: int = TOPIC_WINDOW_ITEMS,
+    limit: int = 100,
+) -> list[dict[str, Any]]:
+    """Read what each flow with open items owes and what may hinder it, the longest due first.
+
+    `due`, `blocked`, `retrying` and `parked` stop at a limit: then `due_capped` and so on are true.
+    `claimed` and `started` are None while too many items are in flight to be counted;
+    `handed_out` and `running` are counted for flows with limits alone. `flows`, `all_due` and
+    `all_parked` are totals beyond `limit`. `oldest_due_at` and `is_past_sla` are of the due items
+    that have waited longest, of which SAMPLE_MAX first attempts and as many retries are read.
+    """
+    rows = await connection.fetch(
+        statement("read_status"), tenant, kind, lane, topic_window_items, SAMPLE_MAX, limit
+    )
     return [dict(row) for row in rows]
 
 

@@ -54,6 +54,8 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
         "l",
     ),
     ("items", "--tenant", "acme", "--kind", "K", "--key", "P-1", "--state", "Scheduled"),
+    ("items", "--late", "--due-before", "2027-03-01", "--label", "service=billing"),
+    ("status", "--tenant", "acme", "--kind", "K", "--lane", "eu", "--limit", "3"),
     ("show", "P-1"),
     ("why", "P-1"),
     ("reviews", "--limit", "10"),

@@ -68,6 +68,7 @@ from unnest($1::text[]) with ordinality t (text, n);
 LISTS: Final[tuple[tuple[str, ...], ...]] = (
     ("define", "all.json", "--effective-from", "2027-01-01"),
     *(("items", "--limit", "10000"), ("findings", "--limit", "10000"), ("reviews",), ("rejected",)),
+    *(("status",), ("items", "--late"), ("findings", "--summary")),
     *(("failing",), ("flow", "list"), ("flow", "pauses"), ("definitions",), ("calendar", "list")),
     *(("materialise", "--check-tz", "--history"), ("plan",)),
     ("reconcile", "--once", "--report", "report"),

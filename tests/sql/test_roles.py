@@ -287,7 +287,7 @@ CALLERS = {
     "lock_rows": {"intake"},
     "try_lock_rows": {"allocator", "reconciler", "upkeep"},
     "make_partition": {"intake", "materialiser", "upkeep"},
-    "measure_depth": {"monitor"},
+    "measure_depth": {"auditor", "monitor", "operator"},
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES) - {"auditor", "emitter", "monitor", "simulator", "upkeep"},

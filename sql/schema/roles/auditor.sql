@@ -13,4 +13,4 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
 grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_auditor;
-grant execute on function ledger.list_sequences to ledger_auditor;
+grant execute on function ledger.list_sequences, ledger.measure_depth to ledger_auditor;

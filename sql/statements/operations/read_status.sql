@@ -1,0 +1,76 @@
+-- Read of each flow with open items how many are due and since when, and what may hinder their claims; the flow that waits longest first.
+-- returns: zero or more
+-- roles: auditor, operator
+-- $1 tenant text
+-- $2 kind text
+-- $3 lane text
+-- $4 topic_window_items integer
+-- $5 sample_max integer
+-- $6 limit integer
+-- index: pending_available_idx, pending_retry_idx, pending_serial_idx, claim_flow_idx, run_flow_idx, due_item_pkey
+-- locks: none
+with locked_default as (select from ledger.due_item_default),
+open_flows as materialized (
+  select d.*, f.flow_no, count(*) over () as flows, (sum(d.due) over ())::bigint as all_due, (sum(d.parked) over ())::bigint as all_parked,
+    bool_or(d.due >= d.count_max) over () as all_due_capped, bool_or(d.parked >= d.count_max) over () as all_parked_capped
+  from ledger.measure_depth() d
+  join ledger.kind k on k.tenant = d.tenant and k.name = d.kind
+  join ledger.flow f on f.kind_no = k.kind_no and f.lane = d.lane
+  where ($1::text is null or d.tenant = $1::text) and ($2::text is null or d.kind = $2::text)
+    and ($3::text is null or d.lane = $3::text)
+    -- claimed and running are null while too many items are in flight to be counted
+    and (d.due > 0 or d.blocked > 0 or d.retrying > 0 or d.parked > 0 or d.claimed > 0 or d.running > 0 or d.claimed is null)
+  order by d.available_since, d.tenant, d.kind, d.lane
+  limit $6::integer
+)
+select o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, o.all_parked, o.all_parked_capped,
+  o.due, o.due >= o.count_max as due_capped, oldest.due_at as oldest_due_at, oldest.sla_at < ledger.now() as is_past_sla,
+  o.blocked, o.blocked >= o.count_max as blocked_capped, o.retrying, o.retrying >= o.count_max as retrying_capped,
+  o.parked, o.parked >= o.count_max as parked_capped, o.claimed, o.running as started,
+  f.paused_at, f.circuit, f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) as tokens,
+  f.concurrency_max,
+  case when k.settled_by = 'topic' then coalesce(f.window_items, $4::integer) else f.window_items end as window_items,
+  k.settled_by, k.dispatch, handed.items as handed_out, running.items as running,
+  (select coalesce(sum(c.items), 0)::bigint from ledger.credit c
+   where c.topic = k.topic and c.granted_until > ledger.machine_now()) as granted,
+  (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since,
+  (select min(s.stalled_at) from ledger.stalled_partition s where s.topic = k.topic) as stalled_since,
+  (select count(*) from ledger.process_status s
+   where s.status = 'live' and s.role = case k.dispatch when 'direct' then 'direct_worker' else 'allocator' end) as claimers
+from open_flows o
+join ledger.flow f on f.flow_no = o.flow_no
+join ledger.kind k on k.kind_no = f.kind_no
+cross join lateral (
+  select coalesce(sum(c.size - c.started), 0)::bigint as items
+  from ledger.claim c where c.flow_no = o.flow_no and c.closed_at is null
+) handed
+cross join lateral (
+  select coalesce(sum(bit_length(r.ended) - bit_count(r.ended)), 0)::bigint as items
+  from ledger.run r where r.flow_no = o.flow_no and r.closed_at is null
+) running
+-- The items that have waited longest are those due first, but for retries: of these, and of a sample of the others.
+cross join lateral (
+  select min(i.due_at) as due_at, min(coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds))) as sla_at
+  from (
+    (select p.item_no, p.effective_date from ledger.pending p
+     where p.flow_no = o.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at <= ledger.now()
+     order by p.available_at limit $5::integer)
+    union all
+    (select p.item_no, p.effective_date from ledger.pending p
+     where p.flow_no = o.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null and p.available_at <= ledger.now()
+     order by p.available_at limit $5::integer)
+    union all
+    (select p.item_no, p.effective_date from ledger.pending p
+     where p.flow_no = o.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null and p.available_at <= ledger.now()
+     order by p.available_at limit $5::integer)
+    union all
+    (select p.item_no, p.effective_date from ledger.pending p
+     where p.flow_no = o.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null and p.available_at <= ledger.now()
+     order by p.available_at limit $5::integer)
+  ) p
+  cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
+    select i.due_at, i.complete_by from ledger.due_item i
+    where i.effective_date = p.effective_date and i.item_no = p.item_no offset 0
+  ) i
+) oldest
+order by o.available_since, o.tenant, o.kind, o.lane
