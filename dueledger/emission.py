@@ -9,7 +9,7 @@ from uuid import UUID
 
 import orjson
 
-from dueledger.ledger.store.emission import emission_statement
+from dueledger.ledger.store.emission import emission_query
 
 _DRIVERS: Final = ("asyncpg", "psycopg", "sqlalchemy")
 
@@ -56,10 +56,10 @@ async def emit(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
     client: Any = connection
     match _driver(connection):
         case "asyncpg":
-            rows = await client.fetch(emission_statement(), text)
+            rows = await client.fetch(emission_query("$1"), text)
         case "psycopg":
             async with client.cursor(row_factory=_tuple_row()) as cursor:
-                await cursor.execute(_query("%s"), (text,))
+                await cursor.execute(emission_query("%s"), (text,))
                 rows = await cursor.fetchall()
         case _:
             rows = (await client.execute(_clause(), {"items": text})).all()
@@ -76,7 +76,7 @@ def emit_sync(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
     match _driver(connection):
         case "psycopg":
             with client.cursor(row_factory=_tuple_row()) as cursor:
-                rows = cursor.execute(_query("%s"), (text,)).fetchall()
+                rows = cursor.execute(emission_query("%s"), (text,)).fetchall()
         case "sqlalchemy":
             rows = client.execute(_clause(), {"items": text}).all()
         case driver:
@@ -98,18 +98,12 @@ def _driver(connection: object) -> str:
     raise TypeError(message)
 
 
-def _query(parameter: str) -> str:
-    """Return the statement without its header, with the driver's form of its one parameter."""
-    lines = emission_statement().splitlines()
-    return "\n".join(line for line in lines if not line.startswith("--")).replace("$1", parameter)
-
-
 def _tuple_row() -> object:
     return import_module("psycopg.rows").tuple_row  # whatever rows the caller's connection makes
 
 
 def _clause() -> object:
-    return import_module("sqlalchemy").text(_query(":items"))
+    return import_module("sqlalchemy").text(emission_query(":items"))
 
 
 def _document(items: Iterable[NewItem]) -> str:
