@@ -52,7 +52,7 @@ KEY_BATCHES_MAX: Final = 20
 EMPTY_KEY_BATCHES_MAX: Final = 4
 """Batches that wake nothing: 6 microseconds a key, and a million may wait for keys in use."""
 OPERATION_SLICES_MAX: Final = 5
-"""Slices of operations in one pass: each moves 1,000 items at most, and takes 0.1 s."""
+"""Slices of operations in one pass: each moves 1,000 items at most."""
 
 
 @final
