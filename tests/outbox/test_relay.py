@@ -266,7 +266,10 @@ async def test_a_pass_carries_no_more_payload_than_it_can_hold(
 async def test_a_tenant_that_the_login_may_not_emit_for_is_refused_by_row(
     service: Service, relay: Relay, connection: Connection
 ) -> None:
-    await connection.execute("insert into ledger.emitter_tenant values ('test_emitter', 'acme')")
+    await connection.execute(
+        "insert into ledger.actor (name, kind, tenants)"
+        " values ('service:test_emitter', 'service', '{acme}')"
+    )
     await service.write("theirs", tenant="umbra")
     await service.write("ours")
 

@@ -88,7 +88,8 @@ PLANNED_BY_OTHERS = {
     "record_outcomes",  # these are called by statements that have locked it
     "find_items",
     "match_items",
-    "emit_items",  # finds nothing; it locks what it inserts into
+    "emit",  # finds nothing; it locks what it inserts into
+    "emit_items",  # as `emit`
 }
 
 
