@@ -45,7 +45,7 @@ async def test_the_readmes_producer_and_handler_run(
         assert await producer.wait() == 0
 
         async def completed() -> list[dict[str, Any]]:
-            return await list_items(connection, business_key="INV-1001", state="Completed")
+            return await list_items(connection, business_key="INV-1", state="Completed")
 
         [item] = await eventually(completed)
     assert (item["tenant"], item["kind"]) == ("acme", "ReminderDue")
