@@ -27,6 +27,24 @@ LOCK_TIMEOUT: Final = "100ms"
 could hold one up."""
 
 
+Door = Callable[[Connection, list[ItemDraft], int], Awaitable[bool]]
+"""Emits one item; returns whether it is new."""
+
+
+async def _batch_of_one(connection: Connection, drafts: list[ItemDraft], actor_no: int) -> bool:
+    (result,) = await emit_items(connection, drafts, actor_no=actor_no)
+    return result.created
+
+
+async def _one_item(connection: Connection, drafts: list[ItemDraft], _: int) -> bool:
+    (draft,) = drafts
+    return await connection.fetchval(
+        "select created from ledger.emit($1, $2, $3, $4, $5, cycle => $6)",
+        *(draft.tenant, draft.kind, draft.business_key, draft.effective_date, draft.due_at),
+        draft.cycle,
+    )
+
+
 @dataclass
 class Service:
     """A session that emits in transactions of its own."""
@@ -36,6 +54,7 @@ class Service:
     actor_no: int
     isolation: str
     name: str
+    door: Door
     emitted: int = 0
 
     async def begin(self) -> None:
@@ -46,9 +65,9 @@ class Service:
         drafts = self.make_drafts(prefix=f"{self.name}-{self.emitted}", effective_date=day)
         if skipped:
             (result,) = await skip_items(self.connection, drafts, ["gap"], actor_no=self.actor_no)
+            assert result.created
         else:
-            (result,) = await emit_items(self.connection, drafts, actor_no=self.actor_no)
-        assert result.created
+            assert await self.door(self.connection, drafts, self.actor_no)
 
     async def begin_and_emit(self, day: date) -> None:
         await self.begin()
@@ -110,6 +129,11 @@ def isolation(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(params=[_batch_of_one, _one_item], ids=["batch", "one"])
+def door(request: pytest.FixtureRequest) -> Door:
+    return request.param
+
+
 @pytest.fixture
 async def site(
     connection: Connection,
@@ -117,9 +141,11 @@ async def site(
     actor_no: int,
     make_drafts: MakeDrafts,
     isolation: str,
+    door: Door,
 ) -> AsyncGenerator[Site]:
     # The flow exists: who makes a flow keeps others from making it until the commit.
     await emit_items(connection, make_drafts(prefix="first"), actor_no=actor_no)
+    await connection.fetchval("select ledger.emitting_actor($1)", make_drafts()[0].tenant)
     await connection.execute("delete from ledger.pending; delete from ledger.due_item")
     async with AsyncExitStack() as exits:
         services: list[Service] = []
@@ -127,7 +153,7 @@ async def site(
             session = await connect(database, application_name=name)
             exits.push_async_callback(session.close)
             await session.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'")
-            services.append(Service(session, make_drafts, actor_no, isolation, name))
+            services.append(Service(session, make_drafts, actor_no, isolation, name, door))
         yield Site(services, connection)
 
 
