@@ -145,30 +145,29 @@ class Allocator:
 
         A notification ends the wait: an item may be claimed earlier than was known.
         """
-        wanted = await self.idle_seconds()
-        if not self._woken.is_set():
-            seconds = await self._sleep.pause_seconds(wanted)
-            if seconds < wanted:
-                self._poller.invalidate()
-            began = monotonic()
-            await self._pause(seconds)
-            self._sleep.rested(monotonic() - began)
-        self._woken.clear()
+        await self._pause(await self.idle_seconds())
         return 0.0
 
     def _on_woken(self) -> None:
         self._poller.invalidate()
         self._woken.set()
 
-    async def _pause(self, seconds: float) -> None:
-        """Wait for a stop or a notification, at most so long."""
-        waits = {
-            asyncio.create_task(self._stop.wait()),
-            asyncio.create_task(self._woken.wait()),
-        }
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
+    async def _pause(self, wanted: float) -> None:
+        """Wait for a stop or a notification, at most so long; asleep, if that is worth it."""
+        if not self._woken.is_set():
+            seconds = await self._sleep.pause_seconds(wanted)
+            if seconds < wanted:
+                self._poller.invalidate()
+            began = monotonic()
+            waits = {
+                asyncio.create_task(self._stop.wait()),
+                asyncio.create_task(self._woken.wait()),
+            }
+            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            for wait in waits:
+                wait.cancel()
+            self._sleep.rested(monotonic() - began)
+        self._woken.clear()
 
     async def drain(self) -> None:
         """Write the results of finished sends to the ledger; the process may end after this."""
@@ -227,7 +226,6 @@ class Allocator:
         if not has_ready and self._poller.polled_at >= began:
             return False
         await self._pause(min(pause, max(0.0, self._poller.next_poll_at - monotonic())))
-        self._woken.clear()
         return True
 
     async def _claim_heavy(self, counts: Counter[str]) -> None:
