@@ -95,21 +95,28 @@ async def _read(
     *,
     watch: bool,
 ) -> "AsyncGenerator[LedgerStatus]":
-    """Read the status once, or every two seconds over one connection."""
-    import asyncio
+    """Read the status once, or every two seconds over one connection until a signal.
 
+    A signal ends the pause, not a read: a statement that is cancelled as its answer arrives may
+    lose the cancellation. Raises KeyboardInterrupt.
+    """
     from dueledger.flow_status import make_status
+    from dueledger.ledger.runtime.service import Stop
     from dueledger.ledger.store.clock import read_now
     from dueledger.ledger.store.flows import read_status
 
     tenant, kind, lane = scope
+    stop = Stop()
+    if watch:
+        stop.on_signals()
     async with ledger_connection(dsn) as connection:
         while True:
             flows = await read_status(connection, tenant=tenant, kind=kind, lane=lane, limit=limit)
             yield make_status(await read_now(connection), flows)
             if not watch:
                 return
-            await asyncio.sleep(WATCH_SECONDS)
+            if await stop.wait(WATCH_SECONDS):
+                raise KeyboardInterrupt
 
 
 def make_screen(status: "LedgerStatus", console: "Console") -> "Group":

@@ -190,9 +190,9 @@ async def test_watching_writes_lines_into_a_pipe_until_it_is_interrupted(
             await emit(connection, 2)
             while b"2 due, " not in await process.piped.readline():
                 pass
-        process.send_signal(signal.SIGINT)
-        await process.piped.read()
-        assert await process.wait() == 130
+            process.send_signal(signal.SIGINT)
+            await process.piped.read()
+            assert await process.wait() == 130
     finally:
         process.kill()
 
