@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaProducer
 
 class _ProducerBatch(Protocol):
     future: "asyncio.Future[object]"
+    _drain_waiter: "asyncio.Future[None]"
 
 
 class _ProducerAccumulator(Protocol):
@@ -84,4 +85,6 @@ async def close_in_background(producer: AIOKafkaProducer, patience_seconds: floa
         queued = chain.from_iterable(accumulator._batches.values())
         for batch in [*queued, *accumulator._pending_batches]:
             batch.future.cancel()
+            if (waiter := batch._drain_waiter).done() and not waiter.cancelled():
+                waiter.exception()  # else the loop would report it, for nobody else asks
         await inside.client.close()

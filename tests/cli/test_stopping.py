@@ -10,7 +10,7 @@ import pytest
 
 from dueledger.stack import Endpoints
 from tests.forks import ForkedProcess, ForkServer
-from tests.workers.wire import Wire, wire_to
+from tests.wire import Wire, wire_to
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 Start = Callable[..., Awaitable[ForkedProcess]]

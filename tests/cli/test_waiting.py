@@ -4,47 +4,17 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from dueledger.stack import Endpoints
 from tests.forks import ForkedProcess, ForkServer
+from tests.wire import wire_to
 
 from .test_stopping import HANDLERS, PROCESSES
 
 WAITED_SECONDS = 60.0
-
-
-async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while part := await reader.read(65_536):
-        writer.write(part)
-    writer.close()
-
-
-@asynccontextmanager
-async def relayed(port: int, host: str | None, to_port: int | None) -> AsyncGenerator[None]:
-    """Let a port on which nobody listened lead to a server."""
-    carrying: set[asyncio.Task[None]] = set()
-
-    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        other_reader, other_writer = await asyncio.open_connection(host, to_port)
-        for task in (
-            asyncio.create_task(_relay(reader, other_writer)),
-            asyncio.create_task(_relay(other_reader, writer)),
-        ):
-            carrying.add(task)
-            task.add_done_callback(carrying.discard)
-
-    server = await asyncio.start_server(join, "127.0.0.1", port)
-    try:
-        yield
-    finally:
-        server.close()
-        for task in carrying:
-            task.cancel()
-        await asyncio.gather(*carrying, return_exceptions=True)
 
 
 def free_port() -> int:
@@ -86,10 +56,10 @@ async def test_processes_that_start_before_postgres_and_kafka_wait_for_both(
         for process in processes.values():
             line = await until_logged(process, b"service.awaited", b"Postgres cannot be used")
             assert b'"failures": 1' in line
-        await running.enter_async_context(relayed(postgres, address.hostname, address.port))
+        await running.enter_async_context(wire_to(database, port=postgres))
         await until_logged(processes["work", "mine:handlers"], b"service.awaited", b"Kafka")
-        bootstrap_host, _, bootstrap_port = stack.bootstrap_servers.partition(":")
-        await running.enter_async_context(relayed(kafka, bootstrap_host, int(bootstrap_port)))
+        broker = f"kafka://{stack.bootstrap_servers}"
+        await running.enter_async_context(wire_to(broker, port=kafka))
         for arguments, process in processes.items():
             if arguments != ("work", "mine:handlers"):  # it has started, and waits for Kafka alone
                 await until_logged(process, b"process.started")

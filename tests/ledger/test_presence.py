@@ -1,11 +1,9 @@
 """Which processes live: each has a row, renewed while it lives, and a lock that ends with it."""
 
-import asyncio
 import struct
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 from pydantic import SecretStr
@@ -35,6 +33,7 @@ from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 from dueledger.workers.process import DIRECT_WORKER_ROLES, WORKER_ROLES
 from dueledger.workers.settings import WorkerSettings
 from tests.logins import with_login
+from tests.wire import wire_to
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 Opening = Callable[[SecretStr, str], AbstractAsyncContextManager[object]]
@@ -146,44 +145,20 @@ KEY_DATA: Final = b"K\x00\x00\x00\x0c"
 """How the message begins in which a server of PostgreSQL 16 to 18 gives its process number."""
 
 
-@asynccontextmanager
-async def open_pooler(dsn: str) -> AsyncGenerator[str]:
-    """A relay that gives its clients other process numbers than the server does, as poolers do."""
-    parts = urlsplit(dsn)
-
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(1 << 16):
-            head, found, tail = chunk.partition(KEY_DATA)
-            if found and len(tail) >= 8:
-                (pid,) = struct.unpack("!i", tail[:4])
-                chunk = head + found + struct.pack("!i", pid + 1) + tail[4:]
-            writer.write(chunk)
-            await writer.drain()
-        writer.close()
-
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream = await asyncio.open_connection(parts.hostname, parts.port)
-
-        async def request() -> None:
-            while chunk := await reader.read(1 << 16):
-                upstream[1].write(chunk)
-            upstream[1].close()
-
-        with suppress(OSError):
-            await asyncio.gather(request(), forward(upstream[0], writer))
-
-    server = await asyncio.start_server(relay, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    where = f"{parts.netloc.rpartition('@')[0]}@127.0.0.1:{port}".removeprefix("@")
-    yield urlunsplit(parts._replace(netloc=where))
-    server.close()
+async def _number_anew(answer: bytes) -> bytes:
+    """Give clients other process numbers than the server does, as poolers do."""
+    head, found, tail = answer.partition(KEY_DATA)
+    if not found or len(tail) < 8:
+        return answer
+    (pid,) = struct.unpack("!i", tail[:4])
+    return head + found + struct.pack("!i", pid + 1) + tail[4:]
 
 
 async def test_a_process_behind_a_pooler_has_no_lock_and_is_live_by_its_row(
     connection: Connection, database: str
 ) -> None:
     async with (
-        open_pooler(database) as dsn,
+        wire_to(database, forward=_number_anew) as (_, dsn),
         open_presence(dsn, NAME, ProcessRole.WORKER) as presence,
     ):
         locks = await connection.fetchval("select count(*) from pg_locks where objsubid = 2")

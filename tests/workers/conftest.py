@@ -31,8 +31,7 @@ from dueledger.workers.settings import WorkerSettings
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
-
-from .wire import Wire, wire_to
+from tests.wire import Wire, wire_to
 
 T = TypeVar("T")
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -19,6 +18,7 @@ from dueledger.ledger.store import Connection, open_pool
 from dueledger.workers.direct.source import DirectSource
 from dueledger.workers.process import run_direct_worker
 from dueledger.workers.run import draining
+from tests.wire import wire_to
 
 from .conftest import Estate
 
@@ -309,42 +309,19 @@ async def losing_an_answer(
     estate: Estate, committed: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[str]:
     """Return a DSN at which the first response that contains the mark is lost, after its commit."""
-    address = urlsplit(estate.dsn)
     lost = False
-    carrying: set[asyncio.Task[None]] = set()
 
-    async def carry(
-        reader: asyncio.StreamReader, writers: Sequence[asyncio.StreamWriter], mark: bytes
-    ) -> None:
+    async def lose(answer: bytes) -> bytes:
         nonlocal lost
-        while carried := await reader.read(65_536):
-            if mark in carried and not lost:
-                await estate.eventually(committed)
-                lost = True
-                for writer in writers:
-                    writer.transport.abort()
-                return
-            writers[0].write(carried)
-        writers[0].close()
+        if MARK.encode() not in answer or lost:
+            return answer
+        await estate.eventually(committed)
+        lost = True
+        raise ConnectionResetError
 
-    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, server = await asyncio.open_connection(address.hostname, address.port)
-        for task in (
-            asyncio.create_task(carry(reader, [server, writer], b"never in a question")),
-            asyncio.create_task(carry(answers, [writer, server], MARK.encode())),
-        ):
-            carrying.add(task)
-            task.add_done_callback(carrying.discard)
-
-    proxy = await asyncio.start_server(join, "127.0.0.1", 0)
-    user, at, _ = address.netloc.rpartition("@")
-    near = f"{user}{at}127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
-    try:
-        yield urlunsplit(address._replace(netloc=near))
+    async with wire_to(estate.dsn, forward=lose) as (_, near):
+        yield near
         assert lost
-    finally:
-        proxy.close()
-        await asyncio.gather(*carrying, return_exceptions=True)
 
 
 async def test_g5_items_claimed_in_a_lost_response_are_released_at_once(

@@ -1,18 +1,27 @@
-"""A wire between a client and a server that can go dead, as when a cable is pulled: no reset."""
+"""A wire between a client and a server: it can go dead, as when a cable is pulled: no reset."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import final
+from typing import Final, final
 from urllib.parse import urlsplit, urlunsplit
+
+LOOPBACK: Final = "127.0.0.1"
+
+Forward = Callable[[bytes], Awaitable[bytes]]
+"""What the client gets of bytes that the server sent; raises ConnectionError to end both ends."""
+
+
+async def _unchanged(answer: bytes) -> bytes:
+    return answer
 
 
 @final
 class Wire:
     """Forwards bytes to a server until it is cut; then no byte and no reset is forwarded."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._server = (host, port)
+    def __init__(self, host: str, port: int, forward: Forward = _unchanged) -> None:
+        self._server, self._forward = (host, port), forward
         self._alive = asyncio.Event()
         self._alive.set()
         self._carrying: set[asyncio.Task[None]] = set()
@@ -45,8 +54,10 @@ class Wire:
             from_server, to_server = await asyncio.open_connection(*self._server)
             ends.append(to_server)
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._carry(reader, to_server))
-                both.create_task(self._carry(from_server, writer))
+                both.create_task(self._carry(reader, to_server, _unchanged))
+                both.create_task(self._carry(from_server, writer, self._forward))
+        except* OSError:
+            pass  # an end is gone, and so is the other
         finally:
             for end in ends:
                 end.transport.abort()
@@ -54,23 +65,26 @@ class Wire:
                 with suppress(OSError):
                     await end.wait_closed()
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while carried := await reader.read(65_536):
-                await self._alive.wait()
-                writer.write(carried)
-                await writer.drain()
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, forward: Forward
+    ) -> None:
+        while carried := await reader.read(65_536):
+            await self._alive.wait()
+            writer.write(await forward(carried))
+            await writer.drain()
         writer.close()
 
 
 @asynccontextmanager
-async def wire_to(dsn: str) -> AsyncGenerator[tuple[Wire, str]]:
+async def wire_to(
+    dsn: str, *, port: int = 0, forward: Forward = _unchanged
+) -> AsyncGenerator[tuple[Wire, str]]:
     """Lay a wire to the server of a DSN; gives the wire and the DSN at its near end."""
     parts = urlsplit(dsn)
-    wire = Wire(parts.hostname or "127.0.0.1", parts.port or 5432)
-    server = await asyncio.start_server(wire.accept, "127.0.0.1", 0)
+    wire = Wire(parts.hostname or LOOPBACK, parts.port or 5432, forward)
+    server = await asyncio.start_server(wire.accept, LOOPBACK, port)
     user, at, _ = parts.netloc.rpartition("@")
-    near = f"{user}{at}127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    near = f"{user}{at}{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
     try:
         yield wire, urlunsplit(parts._replace(netloc=near))
     finally:
