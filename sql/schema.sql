@@ -82,6 +82,8 @@ COMMENT ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kind
 
 CREATE FUNCTION ledger.accounting(from_date date DEFAULT '-infinity'::date, to_date date DEFAULT 'infinity'::date) RETURNS TABLE(tenant text, kind text, items bigint, pending bigint, handed_out bigint, running bigint, reviews bigint, completed bigint, cancelled bigint, superseded bigint, skipped bigint, written_off bigint)
     LANGUAGE sql STABLE
+    SET enable_hashjoin TO 'on'
+    SET enable_nestloop TO 'off'
     AS $$
   with locked_default as (select from ledger.due_item_default),
   item_counts as (

@@ -268,6 +268,25 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
+async def test_the_identity_of_a_ledger_without_statistics_takes_no_loop_in_a_loop(
+    connection: Connection,
+) -> None:
+    row = await connection.fetchrow(
+        "select prosrc, proconfig from pg_proc"
+        " where oid = 'ledger.accounting(date, date)'::regprocedure"
+    )
+    assert row is not None
+    body = re.sub(r"\b(from|to)_date\b", "current_date", row["prosrc"])
+    async with connection.transaction():
+        for setting in row["proconfig"]:
+            await connection.execute(
+                "select set_config(split_part($1, '=', 1), split_part($1, '=', 2), true)", setting
+            )
+        explained = await connection.fetchval(f"explain (format json) {body}")
+    loops = [node for node in _nodes(explained[0]["Plan"]) if node["Node Type"] == "Nested Loop"]
+    assert {node["Plans"][1]["Node Type"] for node in loops} == {"Function Scan"}
+
+
 LITERAL = re.compile(r"\b(\d+) /\* (\w+) \*/")
 NAKED = re.compile(r"\b(?:state|event)\b[^\n;]{0,12}?(?:=|<>|in \()\s*\d+\b(?! /\*)")
 
