@@ -132,6 +132,7 @@ async def test_a_peer_that_cannot_run_is_an_entry_that_says_why(
     assert [goal["reached"] for goal in document["goals"]] == [False] * 5
 
 
+@pytest.mark.full
 async def test_passes_are_measured_whole_unchanged_and_after_changes(taken: Take) -> None:
     document = await taken(
         bench_reconcile, ReconcileOptions(30_000)
@@ -147,6 +148,7 @@ async def test_passes_are_measured_whole_unchanged_and_after_changes(taken: Take
     assert document["evidence"]["items"] == 15_000
 
 
+@pytest.mark.full
 async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_memory(
     taken: Take,
 ) -> None:

@@ -232,7 +232,7 @@ def judge_all(name: str) -> str:
 
 @pytest.mark.damages
 @pytest.mark.parametrize(
-    "seed", [0, 1, 7, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 7))]
+    "seed", [7, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(7))]
 )
 async def test_g11_passes_with_a_cache_report_what_a_full_pass_reports(
     seed: int,
