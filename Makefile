@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-full test-faults test-mutations bench check check-format check-lint check-style check-types check-imports \
+.PHONY: help env demo test test-full test-faults test-mutations bench clients check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs format lock clean
 
 help: ## print this list
@@ -49,6 +49,11 @@ test-mutations: env ## take each condition and each write out of the SQL that mo
 
 bench: env ## run every benchmark, print which goals are reached as JSON (ARGS='--scale 0.01' only checks)
 	@$(BIN)/dueledger bench all --json $(ARGS)
+
+# What a toolchain that is missing would need is left out, and its test is skipped.
+clients: ## fetch and build what the consumers in Go and Node of examples/ need, once; their tests are skipped without it
+	@if command -v go >/dev/null; then cd examples/go && go build -buildvcs=false -o /dev/null .; fi
+	@if command -v npm >/dev/null; then cd examples/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; fi
 
 check: check-format check-lint check-style check-types check-imports check-sql check-docs ## all checks below
 	@echo 'check: all passed'

@@ -97,6 +97,7 @@ class WorkTopic:
         run_seconds: float | None = None,
         backoff_seconds: float | None = None,
         outcome_topic: str | None = None,
+        compression: str | None = None,
     ) -> None:
         policy = KindPolicy(
             "acme",
@@ -108,6 +109,7 @@ class WorkTopic:
             backoff_base_seconds=backoff_seconds,
             backoff_cap_seconds=backoff_seconds,
             outcome_topic=outcome_topic,
+            compression=compression,
         )
         await put_kind_policy(self.connection, policy)
 
