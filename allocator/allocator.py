@@ -52,6 +52,7 @@ class Allocator:
         allocator_no = presence.process_no
         self._pool = pool
         self._settings = settings
+        self._presence = presence
         self._stop = stop
         self._log = get_logger("allocator")
         self._deliveries = DeliveryBuffer(pool, allocator_no)
@@ -115,9 +116,11 @@ class Allocator:
         try:
             await self._deliveries.write(counts)
             await self._serve(counts)
-        except BaseException:
+        except BaseException as error:
             self._poller.invalidate()
+            self._presence.report_failure(error)
             raise
+        self._presence.report_success(self._state.topics.unavailable)
         if any(counts.values()):
             self._idle_passes = 0
             await self._sleep.worked()

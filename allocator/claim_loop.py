@@ -172,7 +172,7 @@ class ClaimLoop:
         if delivery.outcome is SendResult.NEVER_LEFT:
             event = LogEvent.CLAIM_NOT_SENT
             deliveries.add_unsent([claim.id])
-            self._state.topics.suspend(delivery.topic)
+            self._state.topics.suspend(delivery.topic, delivery.reason)
         self._log.warning(
             event,
             fence=delivery.fence,

@@ -10,6 +10,8 @@ from importlib.metadata import version as version_of
 from time import monotonic
 from typing import Final
 
+from dueledger.flow_status import describe_failures
+from dueledger.hindrances import has_upkeep
 from dueledger.ledger.errors import InvalidSetting, Unavailable
 from dueledger.ledger.kafka.broker_check import find_connect_failure
 from dueledger.ledger.runtime.kafka_settings import SaslMechanism
@@ -18,8 +20,9 @@ from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import STATEMENT_REFUSED, Connection, is_lost, open_connection
 from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
+from dueledger.ledger.store.operations import list_operations
 from dueledger.ledger.store.partitions import read_default_partition
-from dueledger.ledger.store.processes import ProcessStatus, list_processes
+from dueledger.ledger.store.processes import ProcessStatus, list_processes, read_roles
 from dueledger.ledger.store.server_version import SUPPORTED, read_server_version
 from dueledger.ledger.store.topic_partitions import list_stalled_partitions
 
@@ -30,6 +33,7 @@ _XMIN_WARN: Final = (
 _COUNTED_MAX: Final = 1_000_000
 _SHOWN_MAX: Final = 6
 _PROCESSES_MAX: Final = 1_000
+_OPERATIONS_MAX: Final = 100
 
 _STRIPE_WARN: Final = 0.8
 _AHEAD_WARN_SECONDS: Final = 60.0  # a burst beyond the clock's rate is soon behind it again
@@ -224,6 +228,35 @@ async def _processes(connection: Connection) -> DoctorCheck:
     return DoctorCheck("processes", Health.OK, f"live: {lives}")
 
 
+async def _failures(connection: Connection) -> DoctorCheck:
+    failures = describe_failures(await read_roles(connection))
+    if not failures:
+        return DoctorCheck("failures", Health.OK, "every live process can take work")
+    return DoctorCheck(
+        "failures",
+        Health.WARN,
+        "; ".join(failures),
+        "see `tick.failed` and `service.awaited` in their logs; the checks of kafka are below",
+    )
+
+
+async def _operations(connection: Connection) -> DoctorCheck:
+    newest = await list_operations(connection, _OPERATIONS_MAX)
+    opened = [row for row in newest if row["status"] in {"waiting", "running"}]
+    if not opened:
+        return DoctorCheck("operations", Health.OK, "none is open")
+    named = ", ".join(f"{row['operation_no']} ({row['verb']})" for row in opened[:_SHOWN_MAX])
+    shown = f"{len(opened)} open: {named}" + (", …" if len(opened) > _SHOWN_MAX else "")
+    if has_upkeep(await read_roles(connection)):
+        return DoctorCheck("operations", Health.OK, shown)
+    return DoctorCheck(
+        "operations",
+        Health.WARN,
+        f"{shown}; no process carries operations out",
+        "start one: `dueledger allocate`, or `dueledger work --direct module:handlers`",
+    )
+
+
 _OF_THE_LEDGER: Final = (
     _postgres,
     _schema,
@@ -232,6 +265,8 @@ _OF_THE_LEDGER: Final = (
     _partitions,
     _sequences,
     _processes,
+    _failures,
+    _operations,
     _workers,
 )
 

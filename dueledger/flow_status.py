@@ -3,41 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
-from dueledger.hindrances import Hindrance, find_hindrance
-
-
-class Wait(StrEnum):
-    """What the open items of a flow wait for, if none of them is due. `why` has the same codes."""
-
-    PARTITION_STALLED = "PARTITION_STALLED"
-    BEHIND = "BEHIND"
-    RETRY = "RETRY"
-    PARKED = "PARKED"
-    NOT_STARTED = "NOT_STARTED"
-    RUNNING = "RUNNING"
-
-
-SENTENCES: Final[Mapping[Hindrance | Wait, str]] = {
-    Hindrance.PAUSED: "Paused. `dueledger flow pauses` shows by whom and why.",
-    Hindrance.CIRCUIT_OPEN: "Too many items failed: the circuit is open.",
-    Hindrance.CONCURRENCY: "As many items are in flight as `flow set --concurrency` allows.",
-    Hindrance.RATE: "More items are due than `flow set --rate` allows.",
-    Hindrance.WINDOW: "As many items are handed out as `flow set --window` allows.",
-    Hindrance.SILENT_CONSUMER: "No outcomes are reported: one item is handed out at a time.",
-    Hindrance.NO_CONSUMER: "No live worker takes them: `dueledger work module:handlers`.",
-    Hindrance.NO_CLAIMER: "No process claims them: `dueledger allocate`, or `work --direct`.",
-    Hindrance.NOT_CLAIMED: "Nothing known hinders them: they are about to be claimed.",
-    Wait.PARTITION_STALLED: "Handed out, and the worker gets no further: `dueledger doctor`.",
-    Wait.BEHIND: "They wait until another item of their key ends.",
-    Wait.RETRY: "They wait for their next attempt.",
-    Wait.PARKED: "They wait for a person: `dueledger reviews`.",
-    Wait.NOT_STARTED: "Handed out, and not started yet.",
-    Wait.RUNNING: "Running.",
-}
-
+from dueledger.hindrances import TEXTS, Hindrance, Roles, find_hindrance
 
 _FLOW_FIELDS: Final = (
     *("tenant", "kind", "lane", "due", "due_capped", "oldest_due_at", "is_past_sla"),
@@ -46,11 +14,16 @@ _FLOW_FIELDS: Final = (
 )
 
 
+_ROLE_FIELDS: Final = (
+    *("live", "silent", "gone", "failing", "failing_since", "failed_service", "failure"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class FlowGroup:
     """Flows with one hindrance, the one whose item has waited longest first."""
 
-    code: Hindrance | Wait
+    code: Hindrance
     flows: Sequence[Mapping[str, Any]]
 
 
@@ -68,6 +41,7 @@ class LedgerStatus:
     parked: int
     parked_capped: bool
     groups: Sequence[FlowGroup]
+    roles: Roles
 
     @property
     def shown_count(self) -> int:
@@ -84,10 +58,15 @@ class LedgerStatus:
             "due_capped": self.due_capped,
             "parked": self.parked,
             "parked_capped": self.parked_capped,
+            "processes": [
+                {"role": role, **{name: getattr(found, name) for name in _ROLE_FIELDS}}
+                for role, found in self.roles.items()
+                if found.live + found.silent + found.gone
+            ],
             "groups": [
                 {
                     "code": group.code,
-                    "sentence": SENTENCES[group.code],
+                    "sentence": TEXTS[group.code].of_flow,
                     "flows": [{name: flow[name] for name in _FLOW_FIELDS} for flow in group.flows],
                 }
                 for group in self.groups
@@ -95,11 +74,11 @@ class LedgerStatus:
         }
 
 
-def make_status(now: datetime, flows: Sequence[Mapping[str, Any]]) -> LedgerStatus:
-    """Group flows as `read_status` returns them; groups with due items come first."""
-    groups: dict[Hindrance | Wait, list[Mapping[str, Any]]] = {}
+def make_status(now: datetime, flows: Sequence[Mapping[str, Any]], roles: Roles) -> LedgerStatus:
+    """Group flows as `read_status` returns them, by hindrance; groups with due items come first."""
+    groups: dict[Hindrance, list[Mapping[str, Any]]] = {}
     for flow in flows:
-        groups.setdefault(code_of(flow), []).append(flow)
+        groups.setdefault(code_of(flow, roles), []).append(flow)
     first: Mapping[str, Any] = flows[0] if flows else {}
     return LedgerStatus(
         now=now,
@@ -109,18 +88,41 @@ def make_status(now: datetime, flows: Sequence[Mapping[str, Any]]) -> LedgerStat
         parked=first.get("all_parked", 0),
         parked_capped=first.get("all_parked_capped", False),
         groups=[FlowGroup(code, members) for code, members in groups.items()],
+        roles=roles,
     )
 
 
-def code_of(flow: Mapping[str, Any]) -> Hindrance | Wait:
+def code_of(flow: Mapping[str, Any], roles: Roles) -> Hindrance:
     """Return what hinders the due items of a flow, or what its other open items wait for."""
     if flow["due"]:
-        return find_hindrance(flow)
+        return find_hindrance(flow, roles)
     waits = (
-        (flow["claimed"] and flow["stalled_since"] is not None, Wait.PARTITION_STALLED),
-        (flow["blocked"], Wait.BEHIND),
-        (flow["retrying"], Wait.RETRY),
-        (flow["parked"], Wait.PARKED),
-        (flow["claimed"], Wait.NOT_STARTED),
+        (flow["claimed"] and flow["stalled_since"] is not None, Hindrance.PARTITION_STALLED),
+        (flow["blocked"], Hindrance.BEHIND),
+        (flow["retrying"], Hindrance.RETRY),
+        (flow["parked"], Hindrance.PARKED),
+        (flow["claimed"], Hindrance.NOT_STARTED),
     )
-    return next((wait for applies, wait in waits if applies), Wait.RUNNING)
+    return next((wait for applies, wait in waits if applies), Hindrance.RUNNING)
+
+
+def describe_processes(roles: Roles) -> list[str]:
+    """Return a line of the processes by role, and one for each role that cannot take work."""
+    counts: list[str] = []
+    for role, found in roles.items():
+        numbers = ((found.live, "live"), (found.silent, "silent"), (found.gone, "gone"))
+        words = ", ".join(f"{number} {word}" for number, word in numbers if number)
+        if words:
+            counts.append(f"{role.label} {words}")
+    failures = [f"! {failure}" for failure in describe_failures(roles)]
+    return [f"processes: {'; '.join(counts) or 'none'}", *failures]
+
+
+def describe_failures(roles: Roles) -> list[str]:
+    """Return of each role with processes that cannot take work since when and why."""
+    return [
+        f"{found.failing} of {found.live} {role.label}s cannot take work since "
+        f"{found.failing_since:%Y-%m-%d %H:%M:%S} UTC: {found.failure}"
+        for role, found in roles.items()
+        if found.failing
+    ]

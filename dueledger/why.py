@@ -2,11 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any, Final, assert_never, cast
 
-from dueledger.hindrances import DIRECT, Hindrance, find_hindrance
+from dueledger.hindrances import (
+    DIRECT,
+    HTTP,
+    TEXTS,
+    Hindrance,
+    Roles,
+    claimers_of,
+    find_hindrance,
+    has_upkeep,
+    hindrance_of_workers,
+)
 from dueledger.ledger.states import State
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.flows import find_blockers, find_handed_out
+from dueledger.ledger.store.operations import OperationProgress, find_operation_of_item
+from dueledger.ledger.store.processes import ProcessRole, ProcessStatus, RoleStatus, read_roles
 from dueledger.time_spans import span
 
 _BY_LABEL = {state.label: state for state in State}
@@ -25,92 +40,343 @@ _SUPERSEDED: Final = {
 }
 
 
+_WORK_COMMANDS: Final = {
+    DIRECT: "dueledger work --direct module:handlers",
+    HTTP: "dueledger work --http",
+}
+_KINDS_MAX: Final = 6
+_DELAYS: Final = frozenset(
+    {Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED, Hindrance.EXPIRED, Hindrance.PARKED}
+)
+"""Hindrances that an operation may end."""
+
+_Facts = dict[str, object]
+_Found = tuple[Hindrance, _Facts]
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The reason. `code` is stable; `remedy` is None if one can only wait."""
+    """The reason. `remedy` is None if one can only wait."""
 
-    code: str
+    code: Hindrance
     sentence: str
     remedy: str | None
 
 
-def explain(
-    item: Mapping[str, Any],
-    blockers: Mapping[str, Any] | None = None,
-    stalled: Mapping[str, Any] | None = None,
-) -> Explanation:
-    """Explain an item as `ledger.store.items.show_item` returns it.
+async def explain(connection: Connection, item: Mapping[str, Any]) -> Explanation:
+    """Explain an item as `ledger.store.items.show_item` returned it, by four reads at most.
 
-    `blockers` is the result of `ledger.store.flows.find_blockers` for a pending item, `stalled` of
-    `ledger.store.topic_partitions.find_stalled_partition` for a claimed one.
+    The ledger may change between them.
     """
+    roles = await read_roles(connection)
+    code, facts = await _find(connection, item, roles)
+    if code in _DELAYS:
+        operation = await find_operation_of_item(connection, item["item_no"])
+        if operation is not None:
+            code, facts = _of_operation(operation, roles)
+    text = TEXTS[code]
+    facts = _of_item(item) | facts
+    remedy = None if text.remedy is None else text.remedy.format_map(facts)
+    return Explanation(code, text.sentence.format_map(facts), remedy)
+
+
+async def _find(connection: Connection, item: Mapping[str, Any], roles: Roles) -> _Found:
     state = _BY_LABEL[item["state"]]
     match state:
         case (
             State.COMPLETED | State.CANCELLED | State.SUPERSEDED | State.SKIPPED | State.WRITTEN_OFF
         ):
-            ended = f"It ended as {state.label} at {_at(item['ended_at'])}"
             reason = _end_reason(item, state)
-            return Explanation("ENDED", f"{ended}: {reason}." if reason else f"{ended}.", None)
+            return Hindrance.ENDED, {
+                "state": state.label,
+                "at": _at(item["ended_at"]),
+                "reason": reason,
+            }
         case State.MANUAL_REVIEW:
-            return Explanation(
-                "PARKED",
-                f"It waits for a person: {item['review_reason']}.",
-                f"`dueledger redrive {item['id']} --reason …`, or `dueledger write-off`.",
-            )
+            reason = item["review_reason"]
+            return Hindrance.PARKED, {"at": _at(item["parked_at"]), "reason": reason}
         case State.SCHEDULED | State.RETRYABLE_FAILURE:
-            return _waiting(item, state, blockers or {})
-        case State.CLAIMED:
-            if stalled is not None:
-                return _explain_stall(item, stalled)
-            return Explanation(
-                "NOT_STARTED",
-                f"It was handed out to {item['topic']} (claim {item['fence']}, position "
-                f"{item['position']}), and no worker has started it.",
-                f"Check that a worker for {item['kind']} runs: `dueledger work module:handlers`. "
-                "When the claim's deadline passes it is handed out again.",
-            )
-        case State.RUNNING:
-            return Explanation(
-                "RUNNING",
-                f"A worker runs it now (run {item['run_no']}).",
-                None,
-            )
+            blockers = await find_blockers(connection, item["item_no"])
+            return _waiting(item, state, blockers, roles) if blockers else _moved(item)
+        case State.CLAIMED | State.RUNNING:
+            handed_out = await find_handed_out(connection, item)
+            return _handed_out(item, state, handed_out, roles) if handed_out else _moved(item)
         case _:
             assert_never(state)
 
 
-def _explain_stall(item: Mapping[str, Any], stalled: Mapping[str, Any]) -> Explanation:
-    partition = f"partition {stalled['partition']} of {stalled['topic']}"
-    offset = stalled["next_offset"]
-    read_from = "" if offset is None else f" from offset {offset} on"
-    if stalled["waits_for_handlers"]:
-        return Explanation(
-            "PARTITION_STALLED",
-            f"It was handed out to {partition} (claim {item['fence']}), and the worker that has it "
-            f"has begun nothing{read_from} since {_at(stalled['stalled_at'])}.",
-            "Look in the worker's log for handlers that hang, or start more workers. When the "
-            "claim's deadline passes the item is handed out again.",
-        )
-    return Explanation(
-        "PARTITION_STALLED",
-        f"It was handed out to {partition} (claim {item['fence']}), and the worker that has it has "
-        f"read nothing{read_from} since {_at(stalled['stalled_at'])}.",
-        "Check that the worker reaches the brokers: `dueledger doctor` in its environment. It "
-        "joins its group anew by itself; when the claim's deadline passes the item is handed out "
-        "again.",
-    )
+def _of_item(item: Mapping[str, Any]) -> _Facts:
+    work = _WORK_COMMANDS.get(item["dispatch"], "dueledger work module:handlers")
+    lane = f" --lane {quote(item['lane'])}" if item["lane"] else ""
+    return {
+        "id": item["id"],
+        "kind": item["kind"],
+        "topic": item["topic"],
+        "due": _at(item["due_at"]),
+        "work": work,
+        "claim": work if item["dispatch"] == DIRECT else "dueledger allocate",
+        "flow": f"{item['tenant']} {item['kind']}{lane}",
+    }
 
 
-def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
-    """Return why an item ended, from its last transition; None if that has no reason."""
+def _moved(item: Mapping[str, Any]) -> _Found:
+    """Explain an item that moved on between two reads."""
+    return Hindrance.MOVED, {"state": item["state"]}
+
+
+def _of_operation(operation: OperationProgress, roles: Roles) -> _Found:
+    facts: _Facts = {
+        "operation": operation.operation_no,
+        "verb": operation.verb,
+        "done": f"{operation.done:,}",
+        "matched": f"{operation.matched:,}",
+        "last": _last_of_upkeep(roles),
+    }
+    return Hindrance.OPERATION_RUNS if has_upkeep(roles) else Hindrance.OPERATION_WAITS, facts
+
+
+# Items that wait.
+
+
+def _waiting(
+    item: Mapping[str, Any], state: State, blockers: Mapping[str, Any], roles: Roles
+) -> _Found:
+    if blockers["paused_at"] is not None:
+        return Hindrance.PAUSED, _of_pause(item, blockers)
+    if blockers["blocked"]:
+        return _of_key(blockers, roles)
+    if item["available_at"] > item["now"]:
+        return _delayed(item, state, blockers)
+    code = find_hindrance(blockers, roles)
+    return code, _of_processes(code, blockers, roles) | _of_limits(code, item, blockers)
+
+
+def _delayed(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any]) -> _Found:
+    now, available_at = item["now"], item["available_at"]
+    facts: _Facts = {"until": _at(available_at), "wait": span(available_at - now)}
+    if blockers["is_simulated"] and available_at <= blockers["machine_now"]:
+        return Hindrance.CLOCK_BEHIND, facts | {"now": _at(now), "database": blockers["database"]}
+    if state is State.RETRYABLE_FAILURE:
+        return Hindrance.RETRY, facts | {"attempt": item["attempt"]}
+    if item["due_at"] > now:
+        return Hindrance.NOT_DUE, facts
+    return Hindrance.SNOOZED if blockers["snoozed"] else Hindrance.EXPIRED, facts
+
+
+def _of_pause(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> _Facts:
+    kind, lane = blockers["paused_kind"], blockers["paused_lane"]
+    scope = blockers["paused_tenant"] or item["tenant"]
+    scope += f" {kind}" if kind is not None else ""
+    scope += f" --lane {quote(lane)}" if lane is not None else ""
+    reason = item["pause_reason"] or "no reason was given"
+    by = blockers["paused_by"] or "a person"
+    return {"at": _at(blockers["paused_at"]), "by": by, "reason": reason, "scope": scope}
+
+
+def _of_key(blockers: Mapping[str, Any], roles: Roles) -> _Found:
+    facts: _Facts = {"behind": blockers["behind"], "reason": blockers["behind_reason"]}
+    if blockers["behind"] is None:
+        if has_upkeep(roles):
+            return Hindrance.KEY_FREE, facts
+        what = "It waited for its key, which is free now"
+        return Hindrance.NO_UPKEEP, {"what": what, "last": _last_of_upkeep(roles)}
+    if blockers["behind_reason"] is not None:
+        return Hindrance.BEHIND_PARKED, facts
+    if blockers["behind_until"] is not None:
+        return Hindrance.BEHIND_RETRY, facts | {"until": _at(blockers["behind_until"])}
+    return Hindrance.OVERLAP if blockers["is_overlap"] else Hindrance.BEHIND, facts
+
+
+def _of_processes(code: Hindrance, blockers: Mapping[str, Any], roles: Roles) -> _Facts:
+    """Return what the text of a hindrance says of processes and servers."""
+    workers, claimers = roles[ProcessRole.WORKER], claimers_of(blockers, roles)
+    facts: _Facts = {
+        "name": claimers.last_name,
+        "kinds": _kinds(claimers),
+        "last": _last(claimers),
+        "database": blockers["database"],
+    }
+    match code:
+        case Hindrance.READ_ONLY:
+            standby = "it is a standby" if blockers["is_standby"] else None
+            facts["reason"] = standby or "default_transaction_read_only is on"
+        case Hindrance.ALLOCATOR_SILENT | Hindrance.DIRECT_WORKER_SILENT:
+            facts |= _silent(claimers)
+        case Hindrance.KAFKA_DOWN | Hindrance.CLAIMS_FAIL:
+            facts |= _failing(claimers if claimers.fails else workers)
+        case Hindrance.TOPIC_UNAVAILABLE:
+            reasons = roles[ProcessRole.ALLOCATOR].unavailable_topics
+            facts["reason"] = reasons[blockers["topic"]]
+        case Hindrance.NO_WORKER | Hindrance.NO_HANDLER | Hindrance.WORKER_SILENT:
+            facts |= {"kinds": _kinds(workers), "last": _last(workers)} | _silent(workers)
+        case _:
+            pass
+    return facts
+
+
+def _of_limits(code: Hindrance, item: Mapping[str, Any], blockers: Mapping[str, Any]) -> _Facts:
+    """Return what the text of a hindrance says of the flow, its topic and its backlog."""
+    in_flight = blockers["handed_out"] + blockers["running"]
+    capped = "+" if blockers["before_capped"] else ""
+    facts: _Facts = {
+        "before": f"{blockers['before']:,}{capped}",
+        "in_flight": f"{in_flight:,}",
+        "granted": f"{blockers['granted']:,}",
+        "outstanding": f"{blockers['outstanding']:,}",
+    }
+    match code:
+        case Hindrance.CIRCUIT_OPEN | Hindrance.CIRCUIT_PROBING:
+            rest = f"{blockers['circuit_rest_seconds']:g}"
+            facts |= {"at": _at(blockers["circuit_at"]), "rest": rest}
+        case Hindrance.CONCURRENCY:
+            facts["limit"] = f"{blockers['concurrency_max']:,}"
+        case Hindrance.RATE:
+            rate = blockers["rate_per_second"]
+            wait = timedelta(seconds=(blockers["before"] + 1 - blockers["tokens"]) / rate)
+            start = _at(item["now"] + wait)
+            facts |= {"limit": f"{rate:g}", "until": f"{start} or later" if capped else start}
+        case Hindrance.WINDOW:
+            by_topic = blockers["settled_by"] == "topic"
+            facts |= {
+                "limit": f"{blockers['window_items']:,}",
+                "settled": "settled" if by_topic else "started",
+                "in_flight": f"{in_flight if by_topic else blockers['handed_out']:,}",
+                "more": 2 * blockers["window_items"],
+            }
+        case Hindrance.SILENT_CONSUMER:
+            facts["at"] = _at(blockers["silent_since"])
+        case _:
+            pass
+    return facts
+
+
+# Items that are handed out.
+
+
+def _handed_out(
+    item: Mapping[str, Any], state: State, claim: Mapping[str, Any], roles: Roles
+) -> _Found:
+    if item["withdrawal_requested"]:
+        return Hindrance.WITHDRAWN, {
+            "by": item["withdrawal_by"],
+            "at": _at(item["withdrawal_at"]),
+            "reason": item["withdrawal_reason"],
+        }
+    place: _Facts = {
+        "partition": claim["partition"],
+        "offset": claim["offset"],
+        "before": f"{claim['before']:,}",
+        "until": _at(claim["lease_until"] if state is State.RUNNING else claim["deadline"]),
+        "at": _at(claim["published_at"] or claim["claimed_at"]),
+    }
+    if state is State.RUNNING:
+        return _running(item, claim, roles, place)
+    if claim["is_past_deadline"]:
+        return _lapsed(f"The deadline of its claim passed at {_at(claim['deadline'])}", roles)
+    return _claimed(claim, roles, place)
+
+
+def _claimed(claim: Mapping[str, Any], roles: Roles, place: _Facts) -> _Found:
+    if claim["is_suspect"]:
+        return Hindrance.SUSPECT, place
+    if claim["published_at"] is None:
+        name, status = claim["claimer"] or "a process", claim["claimer_status"] or "unknown"
+        return Hindrance.NOT_PUBLISHED, place | {"name": name, "status": status}
+    if claim["stalled_at"] is not None:
+        offset = claim["next_offset"]
+        next_ = "" if offset is None else f" from offset {offset} on"
+        waits = claim["waits_for_handlers"]
+        code = Hindrance.HANDLERS_STALLED if waits else Hindrance.PARTITION_STALLED
+        return code, place | {"at": _at(claim["stalled_at"]), "next": next_}
+    if claim["readers"]:
+        return Hindrance.NOT_STARTED, place
+    return _unread(roles[ProcessRole.WORKER], place)
+
+
+def _unread(workers: RoleStatus, place: _Facts) -> _Found:
+    code = hindrance_of_workers(workers)
+    match code:
+        case Hindrance.KAFKA_DOWN:
+            return code, _failing(workers)
+        case Hindrance.WORKER_SILENT:
+            return code, _silent(workers)
+        case _:
+            return Hindrance.UNREAD, place | {"last": _last(workers)}
+
+
+def _running(
+    item: Mapping[str, Any], claim: Mapping[str, Any], roles: Roles, place: _Facts
+) -> _Found:
+    if claim["is_past_lease"]:
+        return _lapsed(f"Its lease ended at {place['until']}", roles)
+    if claim["is_settled_by_topic"]:
+        intake = roles[ProcessRole.OUTCOME_INTAKE]
+        if not intake.live:
+            return Hindrance.NO_OUTCOME_INTAKE, place | {"last": _last(intake)}
+        return Hindrance.AWAITS_OUTCOME, place
+    facts = place | {
+        "name": claim["worker"] or "A worker",
+        "host": claim["worker_host"],
+        "run": item["run_no"],
+        "at": _at(claim["started_at"]),
+    }
+    if claim["worker_status"] in {None, ProcessStatus.LIVE}:
+        return Hindrance.RUNNING, facts
+    facts["seen"] = _at(claim["worker_seen_at"])
+    is_silent = claim["worker_status"] == ProcessStatus.SILENT
+    return Hindrance.RUN_SILENT if is_silent else Hindrance.RUN_LOST, facts
+
+
+def _lapsed(what: str, roles: Roles) -> _Found:
+    if has_upkeep(roles):
+        return Hindrance.LAPSED, {"what": what}
+    return Hindrance.NO_UPKEEP, {"what": what, "last": _last_of_upkeep(roles)}
+
+
+# Processes in words.
+
+
+def _last(role: RoleStatus) -> str:
+    if role.seen_at is None:
+        return "none was seen in a week"
+    return f"the last one, {role.last_name} on {role.last_host}, was seen at {_at(role.seen_at)}"
+
+
+def _last_of_upkeep(roles: Roles) -> str:
+    both = (roles[ProcessRole.ALLOCATOR], roles[ProcessRole.DIRECT_WORKER])
+    seen = [role for role in both if role.seen_at is not None]
+    return _last(max(seen, key=lambda role: role.seen_at or _NEVER, default=both[0]))
+
+
+def _silent(role: RoleStatus) -> _Facts:
+    seen = "" if role.silent_since is None else _at(role.silent_since)
+    return {"name": role.silent_name, "host": role.silent_host, "seen": seen}
+
+
+def _failing(role: RoleStatus) -> _Facts:
+    since = "" if role.failing_since is None else _at(role.failing_since)
+    return {"name": role.failing_name, "at": since, "failure": role.failure}
+
+
+def _kinds(role: RoleStatus) -> str:
+    more = ", …" if len(role.kinds) > _KINDS_MAX else ""
+    return (", ".join(role.kinds[:_KINDS_MAX]) or "no kind") + more
+
+
+# Items that ended.
+
+
+def _end_reason(item: Mapping[str, Any], state: State) -> str:
+    """Return why an item ended, from its last transition."""
     detail = item["detail"]
-    if state is State.COMPLETED or not isinstance(detail, dict):
-        return None  # evidence is the handler's own: a member `reason` means nothing here
+    if state is State.COMPLETED:  # evidence is the handler's own: a `reason` in it means nothing
+        return "it is done"
+    if not isinstance(detail, dict):
+        return "no reason was given"
     detail = cast("dict[str, object]", detail)
     reason = detail.get("reason")
     if not isinstance(reason, str) or not reason:
-        return None
+        return "no reason was given"
     if state is State.SKIPPED and reason in _SKIPPED:
         nominal = _nominal(item)
         into = str(detail.get("into", "another")).replace("T", " ")
@@ -127,131 +393,7 @@ def _nominal(item: Mapping[str, Any]) -> str:
     return f"{item['nominal'].replace('T', ' ')} in {item['zone']}"
 
 
-def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any]) -> Explanation:
-    now, available_at = item["now"], item["available_at"]
-    if item["paused_at"] is not None:
-        return Explanation(
-            "PAUSED",
-            f"Its flow is paused since {_at(item['paused_at'])}: "
-            f"{item['pause_reason'] or 'no reason given'}.",
-            "`dueledger flow pauses` shows by whom; `dueledger resume` ends it.",
-        )
-    if blockers.get("blocked"):
-        behind = blockers.get("behind")
-        return Explanation(
-            "BEHIND",
-            "It waits until another item of its key ends"
-            + (f": {behind}." if behind else "; the next pass of upkeep unblocks it."),
-            f"`dueledger why {behind}` explains that one." if behind else None,
-        )
-    if state is State.RETRYABLE_FAILURE and available_at > now:
-        return Explanation(
-            "RETRY",
-            f"Attempt {item['attempt']} failed; the next is not before {_at(available_at)}, "
-            f"{span(available_at - now)} from now.",
-            None,
-        )
-    if item["due_at"] > now:
-        return Explanation(
-            "NOT_DUE",
-            f"It is not due before {_at(item['due_at'])}, {span(item['due_at'] - now)} from now.",
-            None,
-        )
-    if available_at > now:
-        return _explain_delay(item, available_at, now, snoozed=blockers.get("snoozed", True))
-    return _explain_hindrance(item, blockers) if blockers else _explain_unclaimed(item, blockers)
-
-
-def _explain_hindrance(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation:
-    """Explain an item by what hinders its flow."""
-    flow = f"{item['tenant']} {item['kind']}" + (f" --lane {item['lane']}" if item["lane"] else "")
-    in_flight = blockers["handed_out"] + blockers["running"]
-    by_topic = blockers["settled_by"] == "topic"
-    hindrance = find_hindrance(blockers)
-    match hindrance:
-        case Hindrance.PAUSED | Hindrance.NO_CLAIMER | Hindrance.NOT_CLAIMED:
-            return _explain_unclaimed(item, blockers)
-        case Hindrance.CIRCUIT_OPEN:
-            sentence = (
-                "Its flow failed too often: the circuit is "
-                f"{blockers['circuit'].replace('_', '-')} since {_at(blockers['circuit_at'])}."
-            )
-            remedy = (
-                f"A probe is allowed {blockers['circuit_rest_seconds']:g} seconds after it "
-                f"opened; `dueledger flow set {flow} --circuit none` removes the circuit."
-            )
-        case Hindrance.CONCURRENCY:
-            sentence = (
-                f"Its flow may have {blockers['concurrency_max']} items handed out and running at "
-                f"once, and has {in_flight}."
-            )
-            remedy = f"`dueledger flow set {flow} --concurrency COUNT` changes that."
-        case Hindrance.RATE:
-            sentence = (
-                f"Its flow is limited to {blockers['rate_per_second']:g} items a second, and "
-                "others are before it."
-            )
-            remedy = f"`dueledger flow set {flow} --rate NUMBER` changes that."
-        case Hindrance.WINDOW:
-            sentence = (
-                f"Its flow may have {blockers['window_items']} items handed out and not "
-                f"{'settled' if by_topic else 'started'}, and has "
-                f"{in_flight if by_topic else blockers['handed_out']}."
-            )
-            remedy = (
-                f"Check that its consumers keep up, or `dueledger flow set {flow} --window COUNT`."
-            )
-        case Hindrance.SILENT_CONSUMER:
-            sentence = (
-                f"No outcomes are reported for {item['topic']}, so since "
-                f"{_at(blockers['silent_since'])} its flow is handed one item at a time."
-            )
-            remedy = (
-                f"Check that the consumer of {item['topic']} runs, and `dueledger work "
-                "--outcomes`: the next reported outcome ends the limit."
-            )
-        case Hindrance.NO_CONSUMER:
-            sentence = (
-                f"No live worker grants credit for {item['topic']}, so the item is not handed out."
-            )
-            remedy = (
-                f"Check that a worker for {item['kind']} runs: `dueledger work module:handlers`."
-            )
-        case _:
-            assert_never(hindrance)
-    return Explanation(hindrance.value, sentence, remedy)
-
-
-def _explain_unclaimed(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation:
-    is_direct = blockers.get("dispatch") == DIRECT
-    claimer = "worker in direct mode" if is_direct else "allocator"
-    command = "dueledger work --direct module:handlers" if is_direct else "dueledger allocate"
-    due = f"It is due since {_at(item['due_at'])}"
-    if blockers.get("claimers"):
-        return Explanation(
-            "NOT_CLAIMED",
-            f"{due}, and no {claimer} has claimed it; {blockers['claimers']} of them live.",
-            "Look in their logs for `tick.failed` and `claim.refused`.",
-        )
-    seen_at = blockers.get("claimer_seen_at")
-    last = f"the last one was seen at {_at(seen_at)}" if seen_at else "none was seen in a week"
-    return Explanation(
-        "NO_CLAIMER", f"{due}, and no {claimer} runs: {last}.", f"Start one: `{command}`."
-    )
-
-
-def _explain_delay(
-    item: Mapping[str, Any], available_at: datetime, now: datetime, *, snoozed: bool
-) -> Explanation:
-    until = f"{_at(available_at)}, {span(available_at - now)} from now"
-    if snoozed:
-        return Explanation("SNOOZED", f"Its handler snoozed it until {until}.", None)
-    return Explanation(
-        "EXPIRED",
-        "It was handed out, and no worker started it before its queue deadline; it is handed out "
-        f"again at {until}.",
-        f"Check that the workers for {item['kind']} keep up, and `dueledger doctor`.",
-    )
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def _at(instant: datetime) -> str:

@@ -5,11 +5,11 @@ Both are on a connection of the process's own, so that the lock ends when the pr
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from time import monotonic
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.service import Stop, run_service
@@ -23,15 +23,18 @@ from dueledger.ledger.store import (
 )
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.processes import (
+    ProcessFailure,
     ProcessLock,
     ProcessRole,
     end_process,
     end_sleep,
     is_seen_by_all,
+    record_process_failure,
     register_process,
     register_sleep,
     renew_process,
 )
+from dueledger.ledger.visible_text import visible
 
 CHECK_SECONDS: Final = 1.0
 ANSWER_SECONDS: Final = 1.5
@@ -41,6 +44,10 @@ CONFIRMED_SECONDS: Final = 2.25
 """After the lock was confirmed for the last time, its process is asked once more, for
 `CONFIRM_SECONDS`; a worker then stops its handlers, within three seconds in all."""
 CONFIRM_SECONDS: Final = 0.5
+
+FAILURE_CHARS_MAX: Final = 200
+
+T = TypeVar("T")
 
 _ACTOR_KINDS: Final = {
     ProcessRole.ALLOCATOR: ActorKind.ALLOCATOR,
@@ -63,11 +70,24 @@ class Presence:
     Postgres can be reached.
     """
 
-    def __init__(self, dsn: str, name: str, role: ProcessRole, *, yields: bool = False) -> None:
-        """With `yields`, the process stops its handlers while `is_confirmed` is false."""
+    def __init__(
+        self,
+        dsn: str,
+        name: str,
+        role: ProcessRole,
+        *,
+        yields: bool = False,
+        kinds: Sequence[str] | None = None,
+    ) -> None:
+        """With `yields`, the process stops its handlers while `is_confirmed` is false.
+
+        `kinds` are those that a worker has handlers for.
+        """
         self.process_no = 0
         self.losses = 0
         self._yields = yields
+        self._kinds = kinds
+        self._failure = self._recorded_failure = ProcessFailure()
         self._confirmed_at = float("-inf")
         self._dsn = dsn
         self._name = name
@@ -98,8 +118,43 @@ class Presence:
                     asked_at = monotonic()
                     await renew_process(connection, self.process_no)
                     self._confirmed_at = asked_at
+                if (failure := self._failure) != self._recorded_failure:
+                    await record_process_failure(connection, self.process_no, failure)
+                    self._recorded_failure = failure
         self._renewed.set()
         return {}
+
+    # Failures.
+
+    def report_success(self, unavailable_topics: Mapping[str, str] | None = None) -> None:
+        """Let the ledger know soon that the process takes work, but for these topics' items."""
+        self._failure = ProcessFailure(unavailable_topics=dict(unavailable_topics or {}))
+
+    def report_failure(self, error: BaseException) -> None:
+        """Let the ledger know soon that the process cannot take work, and why."""
+        if not isinstance(error, Exception):  # it was cancelled
+            return
+        text = str(error).partition("\n")[0]
+        service = error.fields.get("service") if isinstance(error, Unavailable) else None
+        self._failure = ProcessFailure(
+            visible(f"{type(error).__name__}: {text}")[:FAILURE_CHARS_MAX],
+            None if service is None else str(service),
+            self._failure.unavailable_topics,
+        )
+
+    def reporting(self, attempt: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """Return an attempt to take work that reports its failure or success."""
+
+        async def reported() -> T:
+            try:
+                result = await attempt()
+            except BaseException as error:
+                self.report_failure(error)
+                raise
+            self.report_success()
+            return result
+
+        return reported
 
     # The lock.
 
@@ -200,6 +255,7 @@ class Presence:
             host=socket.gethostname(),
             version=version("dueledger"),
             yields=self._yields,
+            kinds=self._kinds,
         )
         self._confirmed_at = asked_at
         self.losses += self._lock.has_lapsed
@@ -224,13 +280,18 @@ class Presence:
 
 @asynccontextmanager
 async def open_presence(
-    dsn: str, name: str, role: ProcessRole, *, yields: bool = False
+    dsn: str,
+    name: str,
+    role: ProcessRole,
+    *,
+    yields: bool = False,
+    kinds: Sequence[str] | None = None,
 ) -> AsyncGenerator[Presence]:
     """Register a process under its actor name, and keep its row and its lock for the block.
 
-    Raises Unavailable if Postgres cannot be reached.
+    `yields` and `kinds` are those of `Presence`. Raises Unavailable if Postgres cannot be reached.
     """
-    presence, stop = Presence(dsn, name, role, yields=yields), Stop()
+    presence, stop = Presence(dsn, name, role, yields=yields, kinds=kinds), Stop()
     try:
         await presence.open()
         keeping = asyncio.create_task(

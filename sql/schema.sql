@@ -3032,6 +3032,10 @@ CREATE TABLE ledger.process (
     yields boolean DEFAULT false NOT NULL,
     kinds text[],
     sleeps_until timestamp with time zone,
+    failing_since timestamp with time zone,
+    failure text,
+    failed_service text,
+    unavailable_topics jsonb,
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -3054,9 +3058,17 @@ COMMENT ON COLUMN ledger.process.unlocked_at IS 'Since when upkeep finds its loc
 
 COMMENT ON COLUMN ledger.process.yields IS 'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. False of a worker with handlers in threads, which nothing stops: its leases decide.';
 
-COMMENT ON COLUMN ledger.process.kinds IS 'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
+COMMENT ON COLUMN ledger.process.kinds IS 'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
 
 COMMENT ON COLUMN ledger.process.sleeps_until IS 'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
+
+COMMENT ON COLUMN ledger.process.failing_since IS 'Since when its attempts to take work fail, the same one after another; null while they succeed.';
+
+COMMENT ON COLUMN ledger.process.failure IS 'The error of these attempts.';
+
+COMMENT ON COLUMN ledger.process.failed_service IS 'The service that did not respond to it, as kafka; null for other errors.';
+
+COMMENT ON COLUMN ledger.process.unavailable_topics IS 'Topics to which an allocator could not publish when it last tried, each with the reason.';
 
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
@@ -3073,7 +3085,12 @@ CREATE VIEW ledger.process_status AS
             WHEN (p.seen_at >= (ledger.machine_now() - '00:00:15'::interval)) THEN 'live'::text
             WHEN (l.pid IS NOT NULL) THEN 'silent'::text
             ELSE 'gone'::text
-        END AS status
+        END AS status,
+    p.kinds,
+    p.failing_since,
+    p.failure,
+    p.failed_service,
+    p.unavailable_topics
    FROM (((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
@@ -4057,6 +4074,8 @@ GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_upkeep;
@@ -4107,6 +4126,8 @@ GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_upkeep;
@@ -4358,6 +4379,7 @@ GRANT UPDATE(aborted_by) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT UPDATE(abort_reason) ON TABLE ledger.operation TO ledger_operator;
 
+GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
 
@@ -4468,6 +4490,34 @@ GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;

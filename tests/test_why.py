@@ -1,24 +1,46 @@
-"""Why an item did not happen: what ended it, in words."""
+"""Why an item did not happen: what ended it, in words, and the list of all hindrances."""
 
+import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from string import Formatter
+from typing import Final
 from uuid import UUID
 
 import pytest
 
+from dueledger.hindrances import TEXTS, Hindrance
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items, show_item, skip_items, withdraw_items
 from dueledger.why import explain
 
+DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "why.md"
+INTRODUCTION: Final = """\
+# Why an item has not happened yet
+
+`dueledger why ITEM` names what hinders an item, in one sentence, and what to do about it; `--json`
+has the same as `code`, `sentence` and `remedy`. `dueledger status` groups the flows with open items
+by the codes that have a text for a flow, and `dueledger doctor` checks the processes that some
+codes name. Numbers that stop at a limit have a `+`.
+
+Words in capitals are filled in: `ID` is the item's. A command in backticks can be run as it is
+printed; for `module:handlers` and `…` write your own. `make schema` makes this page from the texts
+in the code.
+
+| code | sentence | remedy | text for a flow |
+|---|---|---|---|
+"""
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 
 async def why(connection: Connection, item: UUID) -> str:
     shown = await show_item(connection, item)
     assert shown is not None
-    explanation = explain(shown)
+    explanation = await explain(connection, shown)
     assert explanation.code == "ENDED"
     return explanation.sentence
 
@@ -62,3 +84,31 @@ async def test_a_withdrawn_item_is_shown_with_its_reason(
     (answer,) = await emit_items(connection, make_drafts(), actor_no=actor_no)
     await withdraw_items(connection, [answer.id], event=event, reason=reason, actor_no=actor_no)
     assert words in await why(connection, answer.id)
+
+
+def test_every_code_has_its_texts_in_the_order_of_the_list() -> None:
+    assert list(TEXTS) == list(Hindrance)
+
+
+def describe_hindrances() -> str:
+    def cell(text: str | None) -> str:
+        if text is None:
+            return "—"
+        named = {name: name.upper() for _, name, *_ in Formatter().parse(text) if name}
+        if "next" in named:  # it is left out where it is not known
+            named["next"] = " from offset NEXT on"
+        return re.sub(r"\s+", " ", text.format_map(named)).replace("|", "\\|")
+
+    rows = [
+        f"| `{code}` | {cell(text.sentence)} | {cell(text.remedy)} | {cell(text.of_flow)} |\n"
+        for code, text in TEXTS.items()
+    ]
+    return INTRODUCTION + "".join(rows)
+
+
+def test_docs_show_every_hindrance() -> None:
+    if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
+        DOCUMENT.write_text(describe_hindrances())
+    assert DOCUMENT.read_text() == describe_hindrances(), (
+        "run `make schema` and read the difference"
+    )

@@ -62,7 +62,13 @@ async def open_connections(
         transactions = await stack.enter_async_context(open_transactions(dsn, handlers, name))
         role = ProcessRole.DIRECT_WORKER if "upkeep" in roles else ProcessRole.WORKER
         presence = await stack.enter_async_context(
-            open_presence(dsn, name, role, yields=handlers.are_async)
+            open_presence(
+                dsn,
+                name,
+                role,
+                yields=handlers.are_async,
+                kinds=sorted({each.kind for each in handlers}),
+            )
         )
         yield WorkerConnections(name, presence.process_no, pool, transactions, presence)
 

@@ -210,7 +210,8 @@ class Worker:
             closing.push_async_callback(_cancel, other_tasks)
             closing.push_async_callback(self._source.stop_taking)
             closing.callback(self._cancel_handlers)
-            opening = self._source.open() if once else until_available(self._source.open)
+            open_source = self.connections.presence.reporting(self._source.open)
+            opening = open_source() if once else until_available(open_source)
             if await run_unless_stopped(opening, work_stop):
                 inputs = self._source.input_services()
                 input_tasks = _start(inputs, work_stop)

@@ -17,6 +17,7 @@ class TopicDirectory:
     def __init__(self, suspend_seconds: float) -> None:
         self._suspend_seconds = suspend_seconds
         self._suspended_until: dict[str, float] = {}
+        self._unavailable: dict[str, str] = {}
         self._existing: set[str] = set()
         self._settling_actors: dict[str, int] = {}
         self._log = get_logger("allocator")
@@ -26,8 +27,14 @@ class TopicDirectory:
         """The actors by topic; `register_settling_actors` adds to them."""
         return self._settling_actors
 
-    def suspend(self, topic: str) -> None:
-        """Claim nothing for a topic for `rest_seconds`."""
+    @property
+    def unavailable(self) -> Mapping[str, str]:
+        """The topics to which nothing can be published, as last tried, with the reasons."""
+        return self._unavailable
+
+    def suspend(self, topic: str, reason: str | None) -> None:
+        """Claim nothing for an unavailable topic for `suspend_seconds`."""
+        self._unavailable[topic] = reason or "no reason was given"
         self._suspended_until[topic] = monotonic() + self._suspend_seconds
         self._existing.discard(topic)
 
@@ -56,12 +63,11 @@ class TopicDirectory:
         """Return the number of partitions of each available topic; suspend the others."""
         partitions = await publisher.partitions(topics)
         for topic in topics - partitions.keys():
-            self.suspend(topic)
-            self._log.warning(
-                LogEvent.TOPIC_UNAVAILABLE,
-                topic=topic,
-                reason=publisher.unavailable_topics.get(topic),
-            )
+            reason = publisher.unavailable_topics.get(topic)
+            self.suspend(topic, reason)
+            self._log.warning(LogEvent.TOPIC_UNAVAILABLE, topic=topic, reason=reason)
+        for topic in partitions:
+            self._unavailable.pop(topic, None)
         return partitions
 
     async def register_settling_actors(

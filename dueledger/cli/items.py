@@ -221,15 +221,11 @@ def why(
 
 
 async def _why(dsn: str | None, item: str) -> dict[str, object]:
-    from dueledger.ledger.store.flows import find_blockers
-    from dueledger.ledger.store.topic_partitions import find_stalled_partition
     from dueledger.why import explain
 
     async with ledger_connection(dsn) as connection:
         found = await _find(connection, item)
-        hindrances = await find_blockers(connection, found["item_no"])
-        stalled = await find_stalled_partition(connection, found["fence"] or 0)
-    explanation = explain(found, hindrances, stalled)
+        explanation = await explain(connection, found)
     return {
         "item": found["id"],
         "state": found["state"],

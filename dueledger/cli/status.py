@@ -104,6 +104,7 @@ async def _read(
     from dueledger.ledger.runtime.service import Stop
     from dueledger.ledger.store.clock import read_now
     from dueledger.ledger.store.flows import read_status
+    from dueledger.ledger.store.processes import read_roles
 
     tenant, kind, lane = scope
     stop = Stop()
@@ -112,7 +113,8 @@ async def _read(
     async with ledger_connection(dsn) as connection:
         while True:
             flows = await read_status(connection, tenant=tenant, kind=kind, lane=lane, limit=limit)
-            yield make_status(await read_now(connection), flows)
+            roles = await read_roles(connection)
+            yield make_status(await read_now(connection), flows, roles)
             if not watch:
                 return
             if await stop.wait(WATCH_SECONDS):
@@ -124,9 +126,12 @@ def make_screen(status: "LedgerStatus", console: "Console") -> "Group":
     from rich.console import Group
     from rich.text import Text
 
+    from dueledger.flow_status import describe_processes
+
     others = sum(width + 1 for _, width in _COLUMNS)
     flow_width = min(max(console.width - others, _FLOW_WIDTH_MIN), _FLOW_WIDTH_MAX)
     parts: list[Text | Table] = [Text(_heading(status), style="bold")]
+    parts += [Text(visible(line)) for line in describe_processes(status.roles)]
     for group in status.groups:
         parts += [Text(), Text(_sentence(group), style="bold"), _table(group, status, flow_width)]
     if any(flow["is_past_sla"] for group in status.groups for flow in group.flows):
@@ -152,9 +157,9 @@ def _heading(status: "LedgerStatus") -> str:
 
 
 def _sentence(group: "FlowGroup") -> str:
-    from dueledger.flow_status import SENTENCES
+    from dueledger.hindrances import TEXTS
 
-    return f"{group.code}  {SENTENCES[group.code]}"
+    return f"{group.code}  {TEXTS[group.code].of_flow}"
 
 
 def _table(group: "FlowGroup", status: "LedgerStatus", flow_width: int) -> "Table":
@@ -190,7 +195,9 @@ def _cells(flow: Mapping[str, Any], now: "datetime") -> list[str]:
 
 def make_lines(status: "LedgerStatus") -> list[str]:
     """Return the status as lines, one a flow, for a log or a pipe."""
-    lines = [_heading(status)]
+    from dueledger.flow_status import describe_processes
+
+    lines = [_heading(status), *map(visible, describe_processes(status.roles))]
     for group in status.groups:
         for flow in group.flows:
             due, age, blocked, running, retrying, parked = _cells(flow, status.now)

@@ -1,6 +1,6 @@
 """Operators' commands for flows: pauses, limits, and expediting items."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 from uuid import UUID
@@ -198,5 +198,14 @@ async def find_blockers(
     connection: Connection, item_no: int, *, topic_window_items: int = TOPIC_WINDOW_ITEMS
 ) -> dict[str, Any] | None:
     """Find what prevents a claim of a pending item, other than its time; None if not pending."""
-    row = await connection.fetchrow(statement("find_blockers"), item_no, topic_window_items)
+    row = await connection.fetchrow(
+        statement("find_blockers"), item_no, topic_window_items, COUNTED_MAX
+    )
+    return dict(row) if row else None
+
+
+async def find_handed_out(connection: Connection, item: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Find the claim and run of an item that `show_item` returned; None if it is not handed out."""
+    names = ("fence", "claimed_at", "position", "run_no", "started_at")
+    row = await connection.fetchrow(statement("find_handed_out"), *map(item.__getitem__, names))
     return dict(row) if row else None

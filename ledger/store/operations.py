@@ -21,6 +21,7 @@ EXAMINED_MAX: Final = 20_000
 """Open items that one transaction examines to find them."""
 COUNTED_MAX: Final = 100_000
 COUNT_EXAMINED_MAX: Final = 1_000_000
+OPEN_READ_MAX: Final = 100
 
 
 class OperationVerb(StrEnum):
@@ -94,6 +95,14 @@ class OperationProgress:
     done: int
     requested: int
     is_ended: bool
+
+
+async def find_operation_of_item(connection: Connection, item_no: int) -> OperationProgress | None:
+    """Find an open operation that is still to move an item, among the OPEN_READ_MAX first ones."""
+    row = await connection.fetchrow(statement("find_operation_of_item"), item_no, OPEN_READ_MAX)
+    if row is None:
+        return None
+    return OperationProgress(**{**row, "verb": OperationVerb(row["verb"])})
 
 
 async def preview_operation(

@@ -1,7 +1,7 @@
 """Processes: the row and the lock of each, and which of them live."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -61,6 +61,50 @@ class ProcessLock(NamedTuple):
     has_lapsed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessFailure:
+    """Why a process cannot take work: no text if its last attempt succeeded.
+
+    `service` is the server that does not respond, if one does not. `unavailable_topics` have the
+    reason why nothing can be published to them.
+    """
+
+    text: str | None = None
+    service: str | None = None
+    unavailable_topics: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStatus:
+    """How many processes of a role live, are silent, and are gone since an hour.
+
+    The last one to be seen may have stopped in order. `failing` of the live ones cannot take work;
+    `failure` is of the one that has failed longest. `kinds` are those of the live ones.
+    """
+
+    live: int = 0
+    silent: int = 0
+    gone: int = 0
+    failing: int = 0
+    last_name: str | None = None
+    last_host: str | None = None
+    seen_at: datetime | None = None
+    silent_name: str | None = None
+    silent_host: str | None = None
+    silent_since: datetime | None = None
+    failing_name: str | None = None
+    failing_since: datetime | None = None
+    failure: str | None = None
+    failed_service: str | None = None
+    kinds: Sequence[str] = ()
+    unavailable_topics: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def fails(self) -> bool:
+        """Return whether no live process can take work, though some live."""
+        return 0 < self.live == self.failing
+
+
 async def register_process(
     connection: Connection,
     process_no: int,
@@ -69,14 +113,17 @@ async def register_process(
     host: str,
     version: str,
     yields: bool,
+    kinds: Sequence[str] | None,
 ) -> ProcessLock:
     """Insert or renew the row of a process, and take its lock on this connection if it is free.
+
+    `kinds` are those that a worker has handlers for; of others, None.
 
     With `yields`, its runs may be released once the lock has been missing for four seconds.
     """
     pid = connection.get_server_pid()
     (row,) = await connection.fetch(
-        statement("register_process"), process_no, role, host, version, yields, pid
+        statement("register_process"), process_no, role, host, version, yields, pid, kinds
     )
     return ProcessLock(**row)
 
@@ -84,6 +131,19 @@ async def register_process(
 async def renew_process(connection: Connection, process_no: int) -> None:
     """Record that a process lives, unless that was recorded in the last five seconds."""
     await connection.execute(statement("renew_process"), process_no)
+
+
+async def record_process_failure(
+    connection: Connection, process_no: int, failure: ProcessFailure
+) -> None:
+    """Record why a process cannot take work, since when its first failure in a row was recorded."""
+    await connection.execute(
+        statement("record_process_failure"),
+        process_no,
+        failure.text,
+        failure.service,
+        failure.unavailable_topics or None,
+    )
 
 
 async def end_process(connection: Connection, process_no: int) -> None:
@@ -147,3 +207,14 @@ async def list_processes(connection: Connection, limit: int) -> Sequence[Process
         )
         for row in await connection.fetch(statement("list_processes"), limit)
     ]
+
+
+async def read_roles(connection: Connection) -> dict[ProcessRole, RoleStatus]:
+    """Read which processes live, by role; of roles without any, one of zeros."""
+    found = {
+        ProcessRole(row["role"]): RoleStatus(
+            **{name: value for name, value in row.items() if name != "role"}
+        )
+        for row in await connection.fetch(statement("read_roles"))
+    }
+    return {role: found.get(role, RoleStatus()) for role in ProcessRole}

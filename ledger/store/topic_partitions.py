@@ -42,12 +42,6 @@ async def record_stalled_partitions(
     )
 
 
-async def find_stalled_partition(connection: Connection, fence: int) -> dict[str, Any] | None:
-    """Find the partition of an open claim if a live worker is stalled there."""
-    row = await connection.fetchrow(statement("find_stalled_partition"), fence)
-    return dict(row) if row else None
-
-
 async def list_stalled_partitions(connection: Connection) -> list[dict[str, Any]]:
     """List the partitions in which live workers are stalled, a thousand at most, longest first."""
     return [dict(row) for row in await connection.fetch(statement("list_stalled_partitions"))]

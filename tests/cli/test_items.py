@@ -53,8 +53,8 @@ def test_an_item_is_listed_shown_and_explained_by_its_business_key(dueledger_on:
 def test_what_is_due_and_unclaimed_is_explained_with_its_remedy(dueledger_on: Command) -> None:
     dueledger_on("emit", *OWED, "--key", "INV-1", "--due-at", "2026-01-01")
     why = dueledger_on("why", "INV-1", "--json").document
-    assert why["code"] == "NO_CONSUMER"
-    assert "dueledger work" in why["remedy"]
+    assert why["code"] == "NO_ALLOCATOR"
+    assert "dueledger allocate" in why["remedy"]
 
 
 def test_a_state_that_does_not_exist_is_refused_with_those_that_do(dueledger_on: Command) -> None:

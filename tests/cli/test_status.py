@@ -15,9 +15,10 @@ import pytest
 from rich.console import Console
 
 from dueledger.cli.status import make_lines, make_screen
-from dueledger.flow_status import SENTENCES, Wait, make_status
-from dueledger.hindrances import Hindrance
+from dueledger.flow_status import make_status
+from dueledger.hindrances import TEXTS, Hindrance
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.processes import ProcessRole, RoleStatus
 from tests.forks import ForkServer
 from tests.logins import with_login
 
@@ -26,6 +27,7 @@ from .test_lists import emit
 
 EVENTUALLY_SECONDS: Final = 30.0
 NOW: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
+TOPIC: Final = "due.ReminderDue"
 OWED: Final = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
 
 
@@ -42,7 +44,7 @@ def of_flow(**changes: object) -> Mapping[str, Any]:
         "tenant": "acme",
         "kind": "ReminderDue",
         "lane": "",
-        "topic": "due.ReminderDue",
+        "topic": TOPIC,
         **counts,
         **{f"{name}_capped": False for name in ("due", "blocked", "retrying", "parked")},
         "flows": 1,
@@ -63,18 +65,48 @@ def of_flow(**changes: object) -> Mapping[str, Any]:
         "handed_out": 0,
         "running": 0,
         "granted": 1,
+        "grants": 1,
+        "outstanding": 0,
+        "is_standby": False,
+        "is_read_only": False,
         "silent_since": None,
         "stalled_since": None,
-        "claimers": 1,
         **changes,
     }
+
+
+ALIVE: Final = RoleStatus(live=1, kinds=["ReminderDue"])
+GONE: Final = RoleStatus(gone=1)
+SILENT: Final = RoleStatus(silent=1)
+CUT_OFF: Final = RoleStatus(live=1, failing=1, failed_service="kafka", failing_since=NOW)
+FAILING: Final = RoleStatus(live=1, failing=1, failure="NotPermitted: x", failing_since=NOW)
+RUNNING: Final = dict.fromkeys(ProcessRole, RoleStatus()) | {
+    ProcessRole.ALLOCATOR: ALIVE,
+    ProcessRole.WORKER: ALIVE,
+}
 
 
 @pytest.mark.parametrize(
     ("code", "changes"),
     [
-        (Hindrance.PAUSED, {"due": 1, "paused_at": NOW, "claimers": 0}),
-        (Hindrance.CIRCUIT_OPEN, {"due": 1, "circuit": "half_open"}),
+        (Hindrance.PAUSED, {"due": 1, "paused_at": NOW, "allocator": GONE}),
+        (Hindrance.READ_ONLY, {"due": 1, "is_standby": True, "allocator": GONE}),
+        (Hindrance.READ_ONLY, {"due": 1, "is_read_only": True}),
+        (Hindrance.NO_ALLOCATOR, {"due": 1, "allocator": GONE, "rate_per_second": 2.0}),
+        (Hindrance.ALLOCATOR_SILENT, {"due": 1, "allocator": SILENT}),
+        (Hindrance.KAFKA_DOWN, {"due": 1, "allocator": CUT_OFF}),
+        (Hindrance.CLAIMS_FAIL, {"due": 1, "allocator": FAILING}),
+        (Hindrance.NO_DIRECT_WORKER, {"due": 1, "dispatch": "direct"}),
+        (
+            Hindrance.DIRECT_WORKER_SILENT,
+            {"due": 1, "dispatch": "direct", "direct_worker": SILENT},
+        ),
+        (
+            Hindrance.NO_DIRECT_HANDLER,
+            {"due": 1, "dispatch": "direct", "direct_worker": RoleStatus(live=1)},
+        ),
+        (Hindrance.CIRCUIT_OPEN, {"due": 1, "circuit": "open"}),
+        (Hindrance.CIRCUIT_PROBING, {"due": 1, "circuit": "half_open"}),
         (Hindrance.CONCURRENCY, {"due": 1, "concurrency_max": 3, "handed_out": 2, "running": 1}),
         (Hindrance.RATE, {"due": 1, "rate_per_second": 2.0, "tokens": 0.5}),
         (Hindrance.WINDOW, {"due": 1, "window_items": 2, "handed_out": 2}),
@@ -86,32 +118,39 @@ def of_flow(**changes: object) -> Mapping[str, Any]:
             Hindrance.SILENT_CONSUMER,
             {"due": 1, "silent_since": NOW, "handed_out": 1, "settled_by": "topic"},
         ),
-        (Hindrance.NO_CONSUMER, {"due": 1, "granted": 0}),
-        (Hindrance.NO_CLAIMER, {"due": 1, "claimers": 0}),
+        (
+            Hindrance.TOPIC_UNAVAILABLE,
+            {"due": 1, "allocator": RoleStatus(live=1, unavailable_topics={TOPIC: "x"})},
+        ),
+        (Hindrance.NO_WORKER, {"due": 1, "grants": 0, "worker": GONE}),
+        (Hindrance.WORKER_SILENT, {"due": 1, "grants": 0, "worker": SILENT}),
+        (Hindrance.NO_HANDLER, {"due": 1, "grants": 0}),
+        (Hindrance.KAFKA_DOWN, {"due": 1, "grants": 0, "worker": CUT_OFF}),
+        (Hindrance.NO_CREDIT, {"due": 1, "outstanding": 1}),
         (Hindrance.NOT_CLAIMED, {"due": 1}),
-        (Hindrance.NOT_CLAIMED, {"due": 1, "granted": 0, "dispatch": "direct"}),
-        (Wait.PARTITION_STALLED, {"claimed": 1, "stalled_since": NOW, "blocked": 1}),
-        (Wait.BEHIND, {"blocked": 1, "retrying": 1}),
-        (Wait.RETRY, {"retrying": 1, "parked": 1}),
-        (Wait.PARKED, {"parked": 1, "claimed": 1}),
-        (Wait.NOT_STARTED, {"claimed": 1, "started": 1}),
-        (Wait.RUNNING, {"started": 1}),
+        (Hindrance.NOT_CLAIMED, {"due": 1, "grants": 0, "direct_worker": ALIVE}),
+        (Hindrance.NOT_CLAIMED, {"due": 1, "grants": 0, "settled_by": "topic"}),
+        (Hindrance.PARTITION_STALLED, {"claimed": 1, "stalled_since": NOW, "blocked": 1}),
+        (Hindrance.BEHIND, {"blocked": 1, "retrying": 1}),
+        (Hindrance.RETRY, {"retrying": 1, "parked": 1}),
+        (Hindrance.PARKED, {"parked": 1, "claimed": 1}),
+        (Hindrance.NOT_STARTED, {"claimed": 1, "started": 1}),
+        (Hindrance.RUNNING, {"started": 1}),
     ],
 )
-def test_flows_are_grouped_by_what_hinders_them(
-    code: Hindrance | Wait, changes: dict[str, object]
-) -> None:
-    status = make_status(NOW, [of_flow(**changes)])
+def test_flows_are_grouped_by_what_hinders_them(code: Hindrance, changes: dict[str, Any]) -> None:
+    roles = {role: changes.pop(role, status) for role, status in RUNNING.items()}
+    status = make_status(NOW, [of_flow(**changes)], roles)
     [group] = status.groups
     assert group.code == code
     [shown] = json.loads(json.dumps(status.document(), default=str))["groups"]
-    assert (shown["code"], shown["sentence"]) == (code.value, SENTENCES[code])
+    assert (shown["code"], shown["sentence"]) == (code.value, TEXTS[code].of_flow)
 
 
 def screen(*flows: Mapping[str, Any]) -> list[str]:
     text = StringIO()
     console = Console(file=text, width=80, color_system=None)
-    console.print(make_screen(make_status(NOW, flows), console))
+    console.print(make_screen(make_status(NOW, flows, RUNNING), console))
     return text.getvalue().splitlines()
 
 
@@ -123,7 +162,7 @@ def test_the_screen_fits_eighty_columns_and_has_each_group_once() -> None:
     totals = {"all_due": 20_000, "all_due_capped": True, "all_parked": 1}
     lines = screen(
         of_flow(**full, **capped, **late, **totals, lane="north-rhine-westphalia", paused_at=NOW),
-        of_flow(due=1, claimers=0),
+        of_flow(due=1, grants=0),
         of_flow(due=2, paused_at=NOW, tenant="umbra"),
     )
     assert max(map(len, lines)) <= 80
@@ -141,8 +180,11 @@ def test_a_screen_that_is_cut_says_so() -> None:
 
 
 def test_lines_are_one_a_flow() -> None:
-    status = make_status(NOW, [of_flow(due=1, oldest_due_at=NOW), of_flow(parked=2, lane="eu")])
-    _, first, second = make_lines(status)
+    status = make_status(
+        NOW, [of_flow(due=1, oldest_due_at=NOW), of_flow(parked=2, lane="eu")], RUNNING
+    )
+    _, processes, first, second = make_lines(status)
+    assert processes == "processes: allocator 1 live; worker 1 live"
     assert first == (
         "12:00:00  NOT_CLAIMED  acme ReminderDue: due 1 (the oldest for 0 s), blocked 0, "
         "running 0, retrying 0, parked 0"
@@ -162,7 +204,7 @@ async def test_the_status_counts_what_is_due_and_says_since_when(
     document = dueledger_on("status", "--json").document
     assert (document["flows"], document["due"], document["due_capped"]) == (2, 5, False)
     groups = {group["code"]: group["flows"] for group in document["groups"]}
-    assert set(groups) == {"NO_CONSUMER", "PAUSED"}
+    assert set(groups) == {"NO_ALLOCATOR", "PAUSED"}
     [paused] = groups["PAUSED"]
     assert (paused["lane"], paused["due"], paused["is_past_sla"]) == ("eu", 2, True)
     assert paused["oldest_due_at"] == "2026-01-01T00:00:00Z"
@@ -186,7 +228,8 @@ async def test_watching_writes_lines_into_a_pipe_until_it_is_interrupted(
     try:
         async with asyncio.timeout(EVENTUALLY_SECONDS):
             assert b"1 due, 0 parked, in 1 flow" in await process.piped.readline()
-            assert b"NO_CONSUMER  acme ReminderDue: due 1 " in await process.piped.readline()
+            assert await process.piped.readline() == b"processes: none\n"
+            assert b"NO_ALLOCATOR  acme ReminderDue: due 1 " in await process.piped.readline()
             await emit(connection, 2)
             while b"2 due, " not in await process.piped.readline():
                 pass

@@ -7,14 +7,13 @@ from datetime import datetime, timedelta
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import Claim, mark_published, reap_claims
 from dueledger.ledger.store.credits import grant_credits, prune_credits
-from dueledger.ledger.store.flows import find_blockers
+from dueledger.ledger.store.flows import find_handed_out
 from dueledger.ledger.store.items import show_item
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.runs import start_runs
 from dueledger.ledger.store.statements import statement
 from dueledger.ledger.store.topic_partitions import (
     StalledPartition,
-    find_stalled_partition,
     list_queue_deadlines,
     record_stalled_partitions,
 )
@@ -71,7 +70,7 @@ async def test_why_names_the_backoff_of_an_item_and_not_a_snooze(
     await reap(ledger)
     shown = await show_item(ledger.connection, item)
     assert shown is not None
-    explanation = explain(shown, await find_blockers(ledger.connection, shown["item_no"]))
+    explanation = await explain(ledger.connection, shown)
     assert explanation.code == "EXPIRED"
     assert "no worker started it before its queue deadline" in explanation.sentence
 
@@ -246,14 +245,20 @@ async def test_the_queue_deadline_of_a_topic_is_the_shortest_of_its_kinds(ledger
 
 
 async def test_a_partition_is_stalled_for_as_long_as_its_worker_is_alive(ledger: Ledger) -> None:
-    await ledger.emit()
+    (item,) = await ledger.emit()
     claim = await publish(ledger)
+
+    async def stalled_at() -> int | None:
+        shown = await show_item(ledger.connection, item)
+        assert shown is not None
+        found = await find_handed_out(ledger.connection, shown)
+        assert found is not None
+        return found["next_offset"]
+
     stalled = StalledPartition(claim.topic, claim.partition, 7, False, 60)  # noqa: FBT003  # its field
     await record_stalled_partitions(ledger.connection, ledger.worker_no, [stalled])
-    assert await find_stalled_partition(ledger.connection, claim.id.fence) is None
+    assert await stalled_at() is None
     await grant_credits(ledger.connection, ledger.worker_no, [claim.topic], [1], 5)
-    found = await find_stalled_partition(ledger.connection, claim.id.fence)
-    assert found is not None
-    assert found["next_offset"] == 7
+    assert await stalled_at() == 7
     await ledger.pass_machine_seconds(6)
-    assert await find_stalled_partition(ledger.connection, claim.id.fence) is None
+    assert await stalled_at() is None

@@ -13,6 +13,7 @@ from dueledger.allocator import AllocatorSettings, open_allocator
 from dueledger.doctor import Health, run_checks
 from dueledger.ledger.intake.process import open_intake
 from dueledger.ledger.intake.settings import EventIntakeSettings
+from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.materialise.process import open_materialiser
 from dueledger.ledger.materialise.settings import MaterialiserSettings
 from dueledger.ledger.presence import Presence, open_presence
@@ -20,7 +21,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.flows import find_blockers
+from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, show_item
 from dueledger.ledger.store.processes import ProcessRole, list_processes, prune_processes
 from dueledger.reconciler.process import open_reconciler
@@ -201,22 +202,22 @@ async def test_the_doctor_names_processes_that_are_gone(
 
 
 async def test_why_says_whether_an_allocator_lives(
-    connection: Connection, database: str, actor_no: int, make_drafts: MakeDrafts
+    connection: Connection, database: str, actor_no: int, kind: str, make_drafts: MakeDrafts
 ) -> None:
     [emitted] = await emit_items(connection, make_drafts(), actor_no=actor_no)
+    await grant_credits(connection, actor_no, [work_topic(kind)], [1], 60)
 
     async def why() -> Explanation:
         shown = await show_item(connection, emitted.id)
         assert shown is not None
-        blockers = dict(await find_blockers(connection, shown["item_no"]) or {})
-        return explain(shown, blockers | {"granted": 1})
+        return await explain(connection, shown)
 
     none = await why()
     async with open_presence(database, "allocator:host:1:abcd", ProcessRole.ALLOCATOR):
         one = await why()
     stopped = await why()
-    assert none.code == stopped.code == "NO_CLAIMER"
+    assert none.code == stopped.code == "NO_ALLOCATOR"
     assert "none was seen" in none.sentence
-    assert "the last one was seen at 2" in stopped.sentence
+    assert "the last one, allocator:host:1:abcd on " in stopped.sentence
+    assert " was seen at 2" in stopped.sentence
     assert one.code == "NOT_CLAIMED"
-    assert "1 of them live" in one.sentence

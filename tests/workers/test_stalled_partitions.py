@@ -15,7 +15,7 @@ from dueledger.doctor import Health, run_checks
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store.items import show_item
-from dueledger.ledger.store.topic_partitions import find_stalled_partition, list_stalled_partitions
+from dueledger.ledger.store.topic_partitions import list_stalled_partitions
 from dueledger.why import explain
 from dueledger.workers import worker
 from dueledger.workers.poll.work_consumer import WorkConsumer
@@ -60,8 +60,7 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
         await site.allocate()
         item = await show_item(site.connection, draft.id)
         assert item is not None
-        stalled = await find_stalled_partition(site.connection, item["fence"] or 0)
-        explanation = explain(item, None, stalled)
+        explanation = await explain(site.connection, item)
         return explanation.sentence if explanation.code == "PARTITION_STALLED" else None
 
     sentence = await site.eventually(explained)

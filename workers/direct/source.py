@@ -111,7 +111,8 @@ class DirectSource(WorkSource):
 
     def input_services(self) -> list[Service]:
         """Claim."""
-        return [Service("worker.claim", self._worker.when_confirmed(self.claim))]
+        claim = self._worker.connections.presence.reporting(self.claim)
+        return [Service("worker.claim", self._worker.when_confirmed(claim))]
 
     def background_services(self) -> list[Service]:
         """Run the upkeep, and check the items: there may be no allocator that does."""

@@ -6,11 +6,11 @@ grant usage on schema ledger_migration to ledger_auditor;
 grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.credit, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key,
   ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.held_key,
-  ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.operation, ledger.partition_span, ledger.pause,
+  ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.operation, ledger.operation_state, ledger.partition_span, ledger.pause,
   ledger.pending, ledger.population, ledger.process_status, ledger.reconciliation, ledger.rejected_write, ledger.repair,
   ledger.retired_key, ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
-grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
-  flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_auditor;
+grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
+  flow_no, item_no, partition, published_at, size, started, topic, topic_actor_no) on ledger.claim to ledger_auditor;
 grant execute on function ledger.list_sequences, ledger.measure_depth to ledger_auditor;

@@ -10,8 +10,8 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.credi
   ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,
   ledger.tz_change_version, ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_operator;
-grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
-  flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_operator;
+grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
+  flow_no, item_no, partition, published_at, size, started, topic, topic_actor_no) on ledger.claim to ledger_operator;
 grant insert on ledger.calendar, ledger.definition, ledger.expedited, ledger.flow_change, ledger.kind,
   ledger.materialised, ledger.operation, ledger.pause, ledger.pending, ledger.rejected_write, ledger.review,
   ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.withdrawal,

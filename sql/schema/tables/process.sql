@@ -11,6 +11,10 @@ create table ledger.process (
   yields boolean not null default false,
   kinds text[],
   sleeps_until timestamptz,
+  failing_since timestamptz,
+  failure text,
+  failed_service text,
+  unavailable_topics jsonb,
   constraint process_role_known check (role in (
     'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler'))
 ) with (
@@ -31,7 +35,13 @@ comment on column ledger.process.yields is
   'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. '
   'False of a worker with handlers in threads, which nothing stops: its leases decide.';
 comment on column ledger.process.kinds is
-  'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
+  'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
+comment on column ledger.process.failing_since is
+  'Since when its attempts to take work fail, the same one after another; null while they succeed.';
+comment on column ledger.process.failure is 'The error of these attempts.';
+comment on column ledger.process.failed_service is 'The service that did not respond to it, as kafka; null for other errors.';
+comment on column ledger.process.unavailable_topics is
+  'Topics to which an allocator could not publish when it last tried, each with the reason.';
 comment on column ledger.process.sleeps_until is
   'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 comment on column ledger.process.locked_on is

@@ -16,7 +16,8 @@ create view ledger.process_status as
       when p.seen_at >= ledger.machine_now() - interval '15 seconds' then 'live'
       when l.pid is not null then 'silent'
       else 'gone'
-    end as status
+    end as status,
+    p.kinds, p.failing_since, p.failure, p.failed_service, p.unavailable_topics
   from ledger.process p
   join ledger.actor a on a.actor_no = p.process_no
   cross join lateral ledger.process_key(p.process_no) k

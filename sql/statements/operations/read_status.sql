@@ -22,6 +22,12 @@ open_flows as materialized (
     and (d.due > 0 or d.blocked > 0 or d.retrying > 0 or d.parked > 0 or d.claimed > 0 or d.running > 0 or d.claimed is null)
   order by d.available_since, d.tenant, d.kind, d.lane
   limit $6::integer
+),
+waiting as materialized (
+  select c.topic, sum(c.size - c.started) as items
+  from ledger.claim c
+  where c.closed_at is null and c.batch_max is null and c.topic_actor_no is null
+  group by c.topic
 )
 select o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, o.all_parked, o.all_parked_capped,
   o.due, o.due >= o.count_max as due_capped, oldest.due_at as oldest_due_at, oldest.sla_at < ledger.now() as is_past_sla,
@@ -31,15 +37,18 @@ select o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, 
   f.concurrency_max,
   case when k.settled_by = 'topic' then coalesce(f.window_items, $4::integer) else f.window_items end as window_items,
   k.settled_by, k.dispatch, handed.items as handed_out, running.items as running,
-  (select coalesce(sum(c.items), 0)::bigint from ledger.credit c
-   where c.topic = k.topic and c.granted_until > ledger.machine_now()) as granted,
+  credit.granted, credit.grants, coalesce(w.items, 0)::bigint as outstanding,
   (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since,
   (select min(s.stalled_at) from ledger.stalled_partition s where s.topic = k.topic) as stalled_since,
-  (select count(*) from ledger.process_status s
-   where s.status = 'live' and s.role = case k.dispatch when 'direct' then 'direct_worker' else 'allocator' end) as claimers
+  pg_is_in_recovery() as is_standby, current_setting('default_transaction_read_only')::boolean as is_read_only
 from open_flows o
 join ledger.flow f on f.flow_no = o.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
+left join waiting w on w.topic = k.topic
+cross join lateral (
+  select coalesce(sum(g.items), 0)::bigint as granted, count(*) as grants from ledger.credit g
+  where g.topic = k.topic and g.granted_until > ledger.machine_now()
+) credit
 cross join lateral (
   select coalesce(sum(c.size - c.started), 0)::bigint as items
   from ledger.claim c where c.flow_no = o.flow_no and c.closed_at is null
