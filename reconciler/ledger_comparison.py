@@ -1,5 +1,6 @@
 """Compares the ledger with what is expected by ascending date, except what the cache has."""
 
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import aclosing
 from functools import partial
@@ -15,13 +16,12 @@ from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import WindowFindings
 from dueledger.reconciler.partition_cache import CachedWindow, ExpectedDigest, PartitionCache
 from dueledger.reconciler.pass_result import PassResult
-from dueledger.reconciler.read.day_digests import NO_MARKS, DayMarks, read_marks
-from dueledger.reconciler.read.item_columns import WindowColumns, read_columns
-from dueledger.reconciler.read.item_rows import count_items_in_windows
+from dueledger.reconciler.read.day_digests import DayMarks, LedgerDays, RowsDigest
+from dueledger.reconciler.read.item_columns import CopiedWindow, columns_of, copy_window
 from dueledger.reconciler.read.open_places import read_places
-from dueledger.reconciler.read_ahead import read_ahead
+from dueledger.reconciler.read_ahead import read_ahead, run_beside
 from dueledger.reconciler.window_comparer import WindowComparer
-from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, plan_windows
+from dueledger.reconciler.windows import DateRange, DayCounts, compose, plan_windows
 
 _FROM_DAY: Final = attrgetter("from_day")
 
@@ -55,76 +55,71 @@ class LedgerComparison:
         self._findings = findings
         self._cache = cache
         self._facts = facts
+        self._places: Mapping[int, RowsDigest] = {}
 
     async def run(
-        self, connection: Connection, reader: Connection, scope: DateRange
+        self, connection: Connection, reader: Connection, scope: DateRange, days: LedgerDays
     ) -> dict[DateRange, CachedWindow]:
         """Compare a range of dates; return the results that a later pass may take.
 
-        `reader` reads the items of the next window while one is compared.
+        `reader` reads the items of the next window while one is compared. `days` was read before
+        any of their rows.
         """
         places = await read_places(connection)  # before any item
         self._comparer.begin(places)
-        marks, cached = NO_MARKS, dict[DateRange, CachedWindow]()
-        result = self._result
-        if self._cache is not None:
-            marks = await read_marks((connection, reader), places)  # before any of their rows
-            cached = self._cache.valid_results(
-                marks,
-                self._expectation,
+        self._places = places.digests()
+        result, expectation, cache = self._result, self._expectation, self._cache
+        cached: dict[DateRange, CachedWindow] = {}
+        if cache is not None and days.items:
+            cached = cache.valid_results(
+                days.marks(self._places),
+                days.partitions,
+                expectation,
                 self._facts,
                 as_of=result.as_of,
-                started_at=result.started_at,
             )
         results = dict(cached)
-        planned = await self._plan(connection, scope, marks, cached)
+        planned = self._plan(scope, days, cached)
         keep = {each.window for each in planned if each.is_kept}
         windows = read_ahead(
             [each.window for each in planned],
-            partial(read_columns, reader, says_payloads=self._expectation.says_payloads),
+            partial(copy_window, reader, key=expectation.version_key),
         )
         waiting = sorted(cached, key=_FROM_DAY, reverse=True)
         async with aclosing(windows):
-            async for window, columns in windows:
+            async for window, copied in windows:
                 while waiting and waiting[-1].from_day < window.from_day:
                     kept = waiting.pop()
                     self._add_cached(kept, cached[kept])
-                mark = marks.of(window) if window in keep else ""
-                found = CachedWindow(mark, result.as_of, result.started_at)
-                await self._compare(connection, window, columns, found)
-                if mark:
+                found = CachedWindow("", result.as_of, result.started_at)
+                await self._compare(connection, window, copied, found, is_kept=window in keep)
+                if found.mark:
                     results[window] = found
         for window in reversed(waiting):
             self._add_cached(window, cached[window])
         return results
 
-    async def _plan(
-        self,
-        connection: Connection,
-        scope: DateRange,
-        marks: DayMarks,
-        cached: Mapping[DateRange, CachedWindow],
+    def _plan(
+        self, scope: DateRange, days: LedgerDays, cached: Mapping[DateRange, CachedWindow]
     ) -> list[_Planned]:
         """Return the windows to be read, ascending; no window lies in two partitions."""
-        partitions = set(disjoint(marks.partitions))
+        partitions = set(days.partitions)
         unread = [
             (part, span in partitions)
-            for span in compose(scope, sorted(partitions, key=_FROM_DAY))
+            for span in compose(scope, days.partitions)
             for part in compose(span, _within(span, cached))
             if part not in cached
         ]
-        outside = [part for part, is_kept in unread if not is_kept]
-        counts = await count_items_in_windows(connection, outside)
         expected = DayCounts(self._expectation.row_counts)
-        for part, is_kept in unread:
-            if is_kept:
-                counts.update(marks.counts.within(part))
+        counts: Counter[int] = Counter()
+        for part, _ in unread:
+            counts.update(days.counts.within(part))
             counts.update(expected.within(part))
-        days = DayCounts(counts)
+        rows = DayCounts(counts)
         return [
-            _Planned(window, is_kept)
+            _Planned(window, is_kept and self._cache is not None)
             for part, is_kept in unread
-            for window in plan_windows(days.within(part))
+            for window in plan_windows(rows.within(part))
         ]
 
     def _add_cached(self, window: DateRange, found: CachedWindow) -> None:
@@ -143,12 +138,18 @@ class LedgerComparison:
         self,
         connection: Connection,
         window: DateRange,
-        columns: WindowColumns,
+        copied: CopiedWindow,
         found: CachedWindow,
+        *,
+        is_kept: bool,
     ) -> None:
         """Compare a window, and record what differs."""
         omitted = self._result.omitted.total()
-        if found.mark:
+        says_payloads = self._expectation.says_payloads
+        columns = await run_beside(partial(columns_of, copied, says_payloads=says_payloads))
+        if is_kept:
+            digests = columns.item_digests, columns.journal_digests
+            found.mark = DayMarks.joined(*digests, self._places).of(window)
             found.owed = ExpectedDigest.of(self._expectation, window)
         compared, found.expected_count = await self._comparer.compare(connection, window, columns)
         self._result.expected_count += found.expected_count

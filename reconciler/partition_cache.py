@@ -2,15 +2,15 @@
 
 The result of a window depends on its rows, on where its open items are, on what is expected
 there, on the facts of its kinds, on what explains items, and on the time. Each pass compares all of
-these. Of the rows it compares digests by day, which PostgreSQL computes of what is compared in
-columns, without payload, labels and what else only the terms have. So from time to time everything
-is read again.
+these. Of the rows it compares digests by day of which versions they are: whatever is written to a
+row, its digest differs. From time to time everything is read again all the same.
 
-A pass reads the digests first and the rows after them. A change in between is in what it compared
-and not in the digest, so the next pass reads the window once more than needed.
+A window that is read comes with the versions of its rows, and what is looked up after it is newer.
+A change in between is in what was compared and not in the digest, so the next pass reads the window
+once more than needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -24,7 +24,7 @@ from dueledger.reconciler.compared_items import ID, SUBJECT, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.day_digests import DayMarks
 from dueledger.reconciler.tallies import KindTally, no_tallies
-from dueledger.reconciler.windows import DateRange, disjoint
+from dueledger.reconciler.windows import DateRange
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -121,16 +121,15 @@ class PartitionCache:
     def valid_results(
         self,
         marks: DayMarks,
+        partitions: Collection[DateRange],
         expectation: Expectation,
         facts: Mapping[KindKey, FlowRules],
         *,
         as_of: datetime,
-        started_at: datetime,
     ) -> dict[DateRange, CachedWindow]:
-        """Return the results that are still valid; none where everything is to be read again."""
-        if not self._explains_as_before(expectation) or self._is_stale(started_at):
+        """Return the results of windows within these partitions that are still valid."""
+        if not self._explains_as_before(expectation):
             return {}
-        partitions = list(disjoint(marks.partitions))
         return {
             window: result
             for window, result in self.results.items()
@@ -153,6 +152,12 @@ class PartitionCache:
         self.full_pass_at = full_pass_at
         self.rows.keep(expectation.plain.units)
 
+    def is_usable(self, started_at: datetime) -> bool:
+        """Return whether results may be valid; otherwise everything is to be read again."""
+        age = started_at - self.full_pass_at
+        is_recent = timedelta() <= age < timedelta(seconds=self.full_pass_seconds)
+        return bool(self.results) and is_recent
+
     def _explains_as_before(self, expectation: Expectation) -> bool:
         """Return whether everything that explained an item still does."""
         return (
@@ -160,7 +165,3 @@ class PartitionCache:
             and self.triggered <= expectation.triggered
             and self.expedited <= expectation.expedited
         )
-
-    def _is_stale(self, started_at: datetime) -> bool:
-        age = started_at - self.full_pass_at
-        return not timedelta() <= age < timedelta(seconds=self.full_pass_seconds)

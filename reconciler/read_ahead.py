@@ -1,8 +1,9 @@
 """Work beside the event loop: reads that run ahead, and computations in a thread."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 KeyT = TypeVar("KeyT")
 FoundT = TypeVar("FoundT")
@@ -23,6 +24,19 @@ async def read_ahead(
         if reading is not None:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+
+@asynccontextmanager
+async def reading_beside(
+    read: Coroutine[Any, Any, FoundT],
+) -> AsyncGenerator["asyncio.Task[FoundT]"]:
+    """Let a read run for the length of the block, and cancel it if it has not ended then."""
+    task = asyncio.create_task(read)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 async def run_beside(compute: Callable[[], FoundT]) -> FoundT:

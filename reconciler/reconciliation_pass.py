@@ -35,6 +35,8 @@ from dueledger.reconciler.pass_end import counts_of, end_pass
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.read.accounting import read_accounting, read_accounting_beside
+from dueledger.reconciler.read.day_digests import read_ledger_days
+from dueledger.reconciler.read_ahead import reading_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
@@ -76,17 +78,30 @@ class ReconciliationPass:
     async def run(self) -> PassResult:
         """Read, compare, record and close findings; return the counts."""
         began, self._cpu_began = monotonic(), process_time()
-        async with self._pool.acquire() as connection, self._pool.acquire() as reader:
+        async with (
+            self._pool.acquire() as connection,
+            self._pool.acquire() as reader,
+            self._pool.acquire() as counter,
+        ):
             opened = await self._record.begin(connection, self._scope)
             # Before the inbox: what is read into it meanwhile may not be in what this pass reads.
             backlog = await self._kafka.events.read_backlog() if self._kafka else None
-            async with build_expectation(
-                connection,
-                self._sources.populations,
-                opened.as_of,
-                reader=reader,
-                kept=self._rows,
-            ) as expectation:
+            key = await reconciled_rows.read_version_key(connection)
+            is_digested = self._cache is not None and self._cache.is_usable(opened.started_at)
+            scope = self._scope.window
+            async with (
+                reading_beside(
+                    read_ledger_days(counter, scope, key, is_digested=is_digested)
+                ) as days,
+                build_expectation(
+                    connection,
+                    self._sources.populations,
+                    opened.as_of,
+                    reader=reader,
+                    kept=self._rows,
+                    version_key=key,
+                ) as expectation,
+            ):
                 flows = LedgerFlows(expectation, self._evidence.by_kind)
                 await flows.read(connection)
                 comparison = _comparison_of(expectation, flows, opened.as_of)
@@ -123,7 +138,7 @@ class ReconciliationPass:
                         recorder=self._recorder,
                         cache=self._cache,
                         facts=flows.of_kinds,
-                    ).run(connection, reader, self._scope.window)
+                    ).run(connection, reader, scope, await days)
                 result.evidenced = self._evidence.checked_kinds()
                 if self._kafka is not None:
                     absent, is_full = self._window_findings.absent, not result.cached_windows

@@ -8,7 +8,7 @@ from itertools import pairwise, zip_longest
 from operator import attrgetter
 from typing import Final
 
-WINDOW_ROWS_MAX: Final = 200_000
+WINDOW_ROWS_MAX: Final = 400_000
 """A window ends before it would exceed this; a day with more rows is a window of its own."""
 SNAPSHOT_BYTES_MAX: Final = 134_217_728
 """Bytes of items, about a million of them, that a statement over all items reads in a snapshot."""

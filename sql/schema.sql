@@ -2078,6 +2078,12 @@ end $$;
 
 COMMENT ON FUNCTION ledger.revoke_role(role text, login text) IS 'Revoke a role from a login, with the caller''s rights.';
 
+CREATE FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN hashtextextended((xmin)::text, hashtidextended(ctid, (key # (tableoid)::bigint)));
+
+COMMENT ON FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) IS 'A hash of which version of a row this is: each write of the row, of any column, makes another. A transaction number is used again after 4 billion others, and after a restore: `key` names the server''s start.';
+
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN hashtextextended(key, (kind_no)::bigint);

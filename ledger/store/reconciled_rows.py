@@ -18,14 +18,28 @@ _BEFORE_ALL: Final = -(2**63)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def copy_item_columns(connection: Connection, from_date: date, to_date: date) -> bytes:
-    """Copy the items of a range of effective dates in binary form."""
-    return await _copied(connection, statement("copy_item_columns"), from_date, to_date)
+async def read_version_key(connection: Connection) -> int:
+    """Return the key for versions of rows: of this process, the server's start, and the columns.
+
+    Versions are comparable as long as it is the same.
+    """
+    row = await connection.fetchrow(statement("read_version_key"))
+    assert row is not None  # noqa: S101 - an aggregate gives one row
+    return hash((row["started_at"], *row["columns"]))
 
 
-async def copy_ending_columns(connection: Connection, from_date: date, to_date: date) -> bytes:
-    """Copy what ended the items of a range of effective dates in binary form."""
-    return await _copied(connection, statement("copy_ending_columns"), from_date, to_date)
+async def copy_item_columns(
+    connection: Connection, from_date: date, to_date: date, key: int
+) -> bytes:
+    """Copy the items of a range of effective dates in binary form, with their rows' versions."""
+    return await _copied(connection, statement("copy_item_columns"), from_date, to_date, key)
+
+
+async def copy_journal_columns(
+    connection: Connection, from_date: date, to_date: date, key: int
+) -> bytes:
+    """Copy the journal of a range of effective dates in binary form, with its rows' versions."""
+    return await _copied(connection, statement("copy_journal_columns"), from_date, to_date, key)
 
 
 async def copy_places(connection: Connection, after_item_no: int, limit: int) -> bytes:
@@ -42,8 +56,8 @@ async def copy_inbox_events(connection: Connection, types: Sequence[str], page: 
     return await _copied(connection, statement("copy_inbox_events"), types, *bounds)
 
 
-async def digest_inbox(connection: Connection, types: Sequence[str]) -> dict[int, str]:
-    """Digest the recorded domain events of these types, by page of numbers.
+async def digest_inbox(connection: Connection, types: Sequence[str], key: int) -> dict[int, str]:
+    """Digest the versions of recorded domain events of these types, by page of numbers.
 
     Some pages are read in one snapshot.
     """
@@ -51,7 +65,7 @@ async def digest_inbox(connection: Connection, types: Sequence[str]) -> dict[int
     from_page = 0
     while True:
         rows = await connection.fetch(
-            statement("digest_inbox"), types, from_page, INBOX_PAGES_A_READ
+            statement("digest_inbox"), types, from_page, INBOX_PAGES_A_READ, key
         )
         digests.update((row["page"], row["digest"]) for row in rows if row["digest"])
         if len(rows) < INBOX_PAGES_A_READ:
@@ -81,7 +95,7 @@ async def list_outcomes_of_items(
 async def count_items_by_day(
     connection: Connection, from_date: date, to_date: date
 ) -> dict[date, int]:
-    """Count the items of each effective date of a half-open range."""
+    """Count the items of each effective date of a half-open range, or its journal if longer."""
     rows = await connection.fetch(statement("count_items_by_day"), from_date, to_date)
     return {row["effective_date"]: row["item_count"] for row in rows}
 
@@ -92,9 +106,11 @@ async def list_item_partitions(connection: Connection) -> list[tuple[date, date,
     return [(row["from_date"], row["to_date"], row["bytes"]) for row in rows]
 
 
-async def digest_days(connection: Connection, from_date: date, to_date: date) -> list[Record]:
-    """Digest what items and journal say of each effective date of a range, with a count of rows."""
-    return await connection.fetch(statement("digest_days"), from_date, to_date)
+async def digest_days(
+    connection: Connection, from_date: date, to_date: date, key: int
+) -> list[Record]:
+    """Count and digest the versions of items and journal of each effective date of a range."""
+    return await connection.fetch(statement("digest_days"), from_date, to_date, key)
 
 
 async def find_effect_items(

@@ -46,11 +46,12 @@ async def build_expectation(
     *,
     reader: "Connection | None" = None,
     kept: KeptRows | None = None,
+    version_key: int = 0,
 ) -> AsyncGenerator[Expectation]:
     """Read every source once and spool what it expects; a source that fails is marked.
 
     `kept` has plain rows of earlier passes, and gets those of this one. `reader`, another
-    connection, reads events ahead.
+    connection, reads events ahead. `version_key` is the key for versions of rows.
     """
     versions, failures = await read_version_spans(connection)
     reads = [
@@ -69,6 +70,7 @@ async def build_expectation(
     with Spool() as spool:
         expectation = Expectation(versions, spool, PlainRows(kept or KeptRows()), reads)
         expectation.failures = failures
+        expectation.version_key = version_key
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
         expedited = await reconciled_rows.list_expedited(connection)
@@ -82,7 +84,8 @@ async def build_expectation(
             if not version.definition.catch_up.keeps_all
         }
         with Spool() as occurrences:
-            _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
+            shared = SharedOccurrences(versions, occurrences)
+            await run_beside(partial(_put_schedules, expectation, shared, as_of))
         await _put_events(connection, reader or connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
             rows_before = await reconciled_rows.last_row_count(connection, population.name)
@@ -185,7 +188,8 @@ async def _put_plain_events(
     the rows and not in the digest, so the next pass reads its page once more.
     """
     types, rows = sorted(plain.types), expectation.plain
-    digests = await reconciled_rows.digest_inbox(reader, types) if types else {}
+    key = expectation.version_key
+    digests = await reconciled_rows.digest_inbox(reader, types, key) if types else {}
     known = hash(tuple(version.fingerprint for version in rules.versions))
     names = {page: ("events", known, page, digest) for page, digest in digests.items()}
     units = {page: rows.take(name) for page, name in names.items()}

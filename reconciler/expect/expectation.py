@@ -69,6 +69,7 @@ class Expectation:
     """Everything expected, by effective date: `plain` rows, and all others in the `spool`.
 
     `reads` are its sources, by index. `says_payloads`: a population says payloads of items.
+    `version_key` is the key for versions of rows.
     """
 
     versions: list[DefinitionSpan]
@@ -87,6 +88,7 @@ class Expectation:
     missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
     says_payloads: bool = False
+    version_key: int = 0
     _names: dict[int, str] = field(init=False)
     _keys: dict[int, KindKey] = field(init=False)
 

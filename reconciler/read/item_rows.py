@@ -1,7 +1,6 @@
-"""Items of the ledger: how many there are, a day at a time, and what those are that differ."""
+"""Items of the ledger that seem to differ, with what ended each."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from struct import Struct
 from typing import Final
@@ -9,23 +8,9 @@ from typing import Final
 from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.columns.terms import mixed, payload_digest, payload_of_terms
 from dueledger.reconciler.compared_items import NOT_SAID, ActualItem
-from dueledger.reconciler.windows import DateRange
 
 _TIMES: Final = Struct(">qqq")
 _TERMS: Final = ActualItem._fields.index("terms_digest")
-
-
-async def count_items_in_windows(
-    connection: Connection, windows: Iterable[DateRange]
-) -> Counter[int]:
-    """Return how many items the days of these windows have, by proleptic ordinal."""
-    counts: Counter[int] = Counter()
-    for window in windows:
-        counted = await reconciled_rows.count_items_by_day(
-            connection, window.from_date, window.to_date
-        )
-        counts.update({day.toordinal(): count for day, count in counted.items()})
-    return counts
 
 
 async def read_outcomes(

@@ -1,6 +1,5 @@
 """Where all items are that have not ended: they wait, are parked, claimed or running."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,9 +7,9 @@ import numpy as np
 
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.columns.expected_columns import EPOCH_DAY
 from dueledger.reconciler.columns.fixed_width import Column, Columns, RowLayout
 from dueledger.reconciler.columns.terms import all_mixed
+from dueledger.reconciler.read.day_digests import RowsDigest, digests_by_day
 
 PLACES_A_READ: Final = 500_000
 _BEFORE_ALL: Final = -(2**63)
@@ -31,15 +30,9 @@ class OpenPlaces:
         """Return the numbers of items that are claimed or running."""
         return set(self.item_no[np.isin(self.state, _HANDED_OUT)].tolist())
 
-    def digests(self) -> Iterator[tuple[int, str]]:
-        """Yield days (proleptic ordinals) with a digest of the places of their items."""
-        days, row_days = np.unique(self.day, return_inverse=True)
-        sums = np.zeros(len(days), dtype=np.uint64)
-        hashes = all_mixed(self.item_no, self.state).view(np.uint64)
-        np.add.at(sums, row_days, hashes)
-        counts = np.bincount(row_days, minlength=len(days))
-        for day, count, total in zip(days.tolist(), counts.tolist(), sums.tolist(), strict=True):
-            yield day + EPOCH_DAY, f"{count}/{total}"
+    def digests(self) -> dict[int, RowsDigest]:
+        """Return the digest of the places of each day's items, by proleptic ordinal."""
+        return digests_by_day(self.day, all_mixed(self.item_no, self.state))
 
 
 async def read_places(connection: Connection) -> OpenPlaces:

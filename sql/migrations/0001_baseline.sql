@@ -5,6 +5,7 @@
 \ir ../schema/functions/grant_role.sql
 \ir ../schema/functions/clock.sql
 \ir ../schema/functions/identity.sql
+\ir ../schema/functions/row_version.sql
 
 \ir ../schema/tables/cell.sql
 \ir ../schema/tables/lock_row.sql

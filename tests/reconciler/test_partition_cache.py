@@ -127,6 +127,8 @@ CHANGES = {
     " *) insert into ledger.transition select effective_date, 5, 1, item_no, null,"
     " (select min(actor_no) from ledger.actor), ledger.now(), null from ended",
     "truncate": "truncate ledger.due_item_202704",
+    "payload": "update ledger.due_item set payload = '{\"edited\": 1}' where effective_date = $1",
+    "as it was": "update ledger.due_item set tzdata = tzdata where effective_date = $1",
 }
 
 

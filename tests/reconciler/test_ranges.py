@@ -13,8 +13,10 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.items import read_accounting as read_at_once
 from dueledger.ledger.store.partitions import make_event_months
 from dueledger.reconciler.pass_result import PassScope
-from dueledger.reconciler.read import accounting, open_places
+from dueledger.reconciler.read import accounting, day_digests, open_places
 from dueledger.reconciler.read.accounting import read_accounting
+from dueledger.reconciler.read.day_digests import DayMarks, read_ledger_days
+from dueledger.reconciler.read.item_columns import columns_of, copy_window
 from dueledger.reconciler.read.open_places import read_places
 from dueledger.reconciler.windows import DateRange, cut_by_bytes
 
@@ -23,6 +25,7 @@ from .conftest import NOON
 Drafts = Callable[..., list[ItemDraft]]
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
 ITEMS_IN_A_CLAIM = 4
+KEY = 7
 IN_TWO_PLACES = """
 insert into ledger.review (
   item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
@@ -97,7 +100,7 @@ async def test_g11_places_are_the_same_read_by_some_numbers_at_a_time(
     for numbers in (1, 3):
         monkeypatch.setattr(open_places, "PLACES_A_READ", numbers)
         parts = await read_places(frozen)
-        assert [*parts.digests()] == [*whole.digests()]
+        assert parts.digests() == whole.digests()
         assert sorted(parts.item_no.tolist()) == sorted(whole.item_no.tolist())
         assert parts.handed_out == whole.handed_out
 
@@ -137,16 +140,45 @@ async def test_g11_the_accounting_is_the_same_counted_by_ranges_of_dates(
     assert await read_accounting(frozen, PassScope().window) == whole
 
 
+@pytest.mark.usefixtures("open_items")
+async def test_g11_days_are_the_same_read_by_ranges_and_as_the_windows_that_are_compared_have_them(
+    frozen: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = PassScope().window
+    whole = await read_ledger_days(frozen, scope, KEY, is_digested=True)
+    counts = whole.counts.within(scope)
+    assert sorted(counts.values()) == [5, 5, 8]
+    assert sum(digest.rows for digest in whole.journal.values()) == ITEMS_IN_A_CLAIM
+    columns = columns_of(await copy_window(frozen, scope, key=KEY), says_payloads=False)
+    assert whole.marks({}).of(scope) == (
+        DayMarks.joined(columns.item_digests, columns.journal_digests, {}).of(scope)
+    )
+
+    monkeypatch.setattr(day_digests, "DIGEST_BYTES_MAX", 8192)
+    assert (await read_ledger_days(frozen, scope, KEY, is_digested=True)).items == whole.items
+    counted = await read_ledger_days(frozen, scope, KEY, is_digested=False)
+    assert (counted.counts.within(scope), counted.items) == (counts, {})
+
+
+async def test_g11_a_column_that_changes_what_all_rows_say_makes_their_versions_others(
+    frozen: Connection,
+) -> None:
+    key = await reconciled_rows.read_version_key(frozen)
+    assert await reconciled_rows.read_version_key(frozen) == key
+    await frozen.execute("alter table ledger.due_item add column edited text default 'all rows'")
+    assert await reconciled_rows.read_version_key(frozen) != key
+
+
 async def test_g11_digests_of_the_inbox_are_the_same_read_by_some_pages_at_a_time(
     frozen: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await make_event_months(frozen, [NOON.date()])
     pages = [0, 1, 2, 7, 9, 2**40]
     await frozen.execute(OF_PAGES, pages, NOON)
-    whole = await reconciled_rows.digest_inbox(frozen, ["PolicyActivated"])
+    whole = await reconciled_rows.digest_inbox(frozen, ["PolicyActivated"], KEY)
     assert [*whole] == [page for page in pages if page != 7]
     assert {digest.split("/")[0] for digest in whole.values()} == {"3"}
 
     for pages_a_read in (1, 2):
         monkeypatch.setattr(reconciled_rows, "INBOX_PAGES_A_READ", pages_a_read)
-        assert await reconciled_rows.digest_inbox(frozen, ["PolicyActivated"]) == whole
+        assert await reconciled_rows.digest_inbox(frozen, ["PolicyActivated"], KEY) == whole

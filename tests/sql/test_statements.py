@@ -39,7 +39,7 @@ HOT_TABLES = {
     "event_key",
 }
 READS_ALL = {
-    "copy_ending_columns": "the reconciler, of a window of dates",
+    "copy_journal_columns": "the reconciler, of a window of dates",
     "copy_item_columns": "the reconciler, of a window of dates",
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, of dates without a partition, or without a cache",

@@ -1,9 +1,10 @@
--- Digest the recorded domain events of these types, in pages of 65,536 numbers, some pages at a time: sums of hashes of what event rules read.
+-- Digest the versions of the rows of recorded domain events of these types, in pages of 65,536 numbers, some pages at a time.
 -- returns: zero or more, each page that has an event; without a digest if it has none of these types
 -- roles: auditor, reconciler
 -- $1 types text[]
 -- $2 from_page bigint
 -- $3 limit integer
+-- $4 key bigint
 -- index: event_pkey
 -- locks: none
 with recursive visited (page, place) as (
@@ -14,10 +15,7 @@ with recursive visited (page, place) as (
 ),
 digested as (
   select e.event_no >> 16 as page, concat_ws(
-      '/', count(*), sum(
-        jsonb_hash_extended(
-          e.body, timestamptz_hash_extended(e.received_at, hashtextextended(e.tenant, hashtextextended(e.type, e.event_no))))))
-      as digest
+      '/', count(*), sum(ledger.row_version($4::bigint, e.tableoid, e.ctid, e.xmin))) as digest
   from ledger.event e
   where e.event_no >= (select min(v.page) << 16 from visited v) and e.event_no < (select (max(v.page) + 1) << 16 from visited v)
     and e.type = any($1::text[])

@@ -1,40 +1,26 @@
--- Digest what items and journal say of each effective date of a range, as far as it is compared in columns: counts, and sums of hashes.
+-- Digest the versions of the rows of items and journal of each effective date of a range: counts, and sums of hashes.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
+-- $3 key bigint
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 item as (
-  select i.effective_date, count(*) as items,
-    -- Each hash is the seed of the next: the result depends on all columns, and which of them has what.
-    sum(
-      hashtextextended(concat_ws(chr(31), i.business_key, i.cycle),
-        timestamptz_hash_extended(i.due_at,
-          timestamptz_hash_extended(coalesce(i.start_by, '-infinity'),
-            timestamptz_hash_extended(coalesce(i.complete_by, '-infinity'),
-              timestamptz_hash_extended(i.emitted_at,
-                hashint8extended(coalesce(i.definition_no, -1),
-                  hashint8extended(coalesce(i.event_no, -1),
-                    hashint8extended(i.flow_no, uuid_hash_extended(i.id, i.item_no)))))))))) as digest
+  select i.effective_date, count(*) as items, sum(ledger.row_version($3::bigint, i.tableoid, i.ctid, i.xmin)) as versions
   from ledger.due_item i
   where i.effective_date >= $1::date and i.effective_date < $2::date
   group by i.effective_date
 ),
 journal as (
-  select t.effective_date, count(*) as transitions,
-    sum(
-      timestamptz_hash_extended(t.at,
-        hashint8extended(t.actor_no,
-          hashint8extended(coalesce(t.run_no, -1),
-            hashint8extended(t.attempt, hashint8extended(t.event, t.item_no)))))) as digest
+  select t.effective_date, count(*) as transitions, sum(ledger.row_version($3::bigint, t.tableoid, t.ctid, t.xmin)) as versions
   from ledger.transition t
   where t.effective_date >= $1::date and t.effective_date < $2::date
   group by t.effective_date
 )
-select effective_date, greatest(i.items, j.transitions) as row_count, concat_ws(
-    '/', coalesce(i.items, 0), coalesce(i.digest, 0), coalesce(j.transitions, 0), coalesce(j.digest, 0)) as digest
+select effective_date, coalesce(i.items, 0) as items, coalesce(i.versions, 0) as item_versions,
+  coalesce(j.transitions, 0) as transitions, coalesce(j.versions, 0) as transition_versions
 from item i
 full join journal j using (effective_date)
 order by effective_date

@@ -1,4 +1,4 @@
--- Count the items of each effective date, or what ended some where that is more, to plan windows.
+-- Count the items of each effective date, or the rows of its journal where those are more, to plan windows.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 from_date date
@@ -12,14 +12,13 @@ item as (
   where i.effective_date >= $1::date and i.effective_date < $2::date
   group by i.effective_date
 ),
-ending as (
-  select t.effective_date, count(*) as endings
+journal as (
+  select t.effective_date, count(*) as transitions
   from ledger.transition t
   where t.effective_date >= $1::date and t.effective_date < $2::date
-    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   group by t.effective_date
 )
-select effective_date, greatest(i.items, e.endings) as item_count
+select effective_date, greatest(i.items, j.transitions) as item_count
 from item i
-full join ending e using (effective_date)
+full join journal j using (effective_date)
 order by effective_date

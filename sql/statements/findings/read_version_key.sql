@@ -1,0 +1,10 @@
+-- Read what versions of rows depend on beside the rows: when the server was started, and which columns the tables have.
+-- returns: one
+-- roles: auditor, reconciler
+-- index: none
+-- locks: none
+select pg_postmaster_start_time() as started_at,
+  -- A column that is added with a default changes what all rows say, and writes none.
+  array_agg(concat_ws('/', a.attrelid, a.attnum, a.attname, a.attmissingval) order by a.attrelid, a.attnum) as columns
+from pg_catalog.pg_attribute a
+where a.attrelid in ('ledger.due_item'::regclass, 'ledger.transition'::regclass, 'ledger.event'::regclass) and a.attnum > 0

@@ -1,0 +1,12 @@
+-- Give the journal of a range of effective dates as columns of fixed width, for COPY in binary form.
+-- returns: zero or more
+-- roles: auditor, reconciler
+-- $1 from_date date
+-- $2 to_date date
+-- $3 key bigint
+-- index: none
+-- locks: none
+with locked_default as (select from ledger.due_item_default)
+select t.effective_date, t.item_no, t.event, t.at, ledger.row_version($3::bigint, t.tableoid, t.ctid, t.xmin) as version
+from ledger.transition t
+where t.effective_date >= $1::date and t.effective_date < $2::date
