@@ -341,7 +341,12 @@ CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective
 #variable_conflict use_variable
 declare
   emitted_at timestamptz := ledger.now();
+  -- Computed here and not in the look-up: each execution of a query sets up its expressions anew.
+  emitter text := ledger.emitter_name();
+  starts_on date := ledger.partition_start(effective_date);
   flow_no integer;
+  kind_no integer;
+  ordered boolean;
   actor_no bigint;
   serial bigint;
   overlap smallint;
@@ -350,13 +355,11 @@ declare
 begin
   id := ledger.item_id(tenant, kind, business_key, cycle, effective_date);
 
-  select f.flow_no, a.actor_no,
-    case when k.ordering = 'key' then ledger.serial_of(k.kind_no, coalesce(partition_key, business_key)) end, p.leaf
-  into flow_no, actor_no, serial, leaf
+  select f.flow_no, f.kind_no, k.ordering = 'key', a.actor_no, p.leaf into flow_no, kind_no, ordered, actor_no, leaf
   from ledger.kind k, ledger.flow f, ledger.actor a, ledger.partition_span p
   where k.tenant = emit.tenant and k.name = emit.kind and f.kind_no = k.kind_no and f.lane = emit.lane
-    and a.name = ledger.emitter_name() and (a.tenants is null or emit.tenant = any (a.tenants))
-    and p.parent = 'due_item' and p.starts_on = ledger.partition_start(effective_date) and not p.has_retired;
+    and a.name = emitter and (a.tenants is null or emit.tenant = any (a.tenants))
+    and p.parent = 'due_item' and p.starts_on = starts_on and not p.has_retired;
   -- Asking for the size reads what other sessions did to the partition, as in ledger.emit_items.
   if flow_no is null or pg_relation_size(leaf, 'init') is null then
     created := not exists (
@@ -367,7 +370,8 @@ begin
     return;
   end if;
 
-  if serial is not null then
+  if ordered then
+    serial := ledger.serial_of(kind_no, coalesce(partition_key, business_key));
     overlap := 1;
   end if;
   if traceparent is not null then
@@ -1719,7 +1723,7 @@ CREATE FUNCTION ledger.partition_backoff_span(expirations integer) RETURNS inter
 COMMENT ON FUNCTION ledger.partition_backoff_span(expirations integer) IS 'How long the items of a partition wait after their claims expired unstarted so many times in a row: 1, 2, 4, then 8 seconds.';
 
 CREATE FUNCTION ledger.partition_start(day date) RETURNS date
-    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN (date_trunc('month'::text, (day)::timestamp without time zone))::date ELSE (date_trunc('year'::text, (day)::timestamp without time zone))::date END;
 
 COMMENT ON FUNCTION ledger.partition_start(day date) IS 'First day of the table partition that holds a date: of its month from 2020 to 2049, else of its year.';
@@ -2156,7 +2160,8 @@ CREATE FUNCTION ledger.wake_sleepers() RETURNS trigger
     AS $$
 begin
   -- Each query here sees what is committed now, also where the statement began before a process registered its sleep.
-  if exists (select from ledger.process p where p.sleeps_until is not null) then
+  perform from ledger.process p where p.sleeps_until is not null;
+  if found then
     perform pg_notify('ledger_process_' || s.process_no, '')
     from ledger.process s
     where s.sleeps_until >= ledger.now()

@@ -3,7 +3,8 @@ create function ledger.wake_sleepers() returns trigger
 as $$
 begin
   -- Each query here sees what is committed now, also where the statement began before a process registered its sleep.
-  if exists (select from ledger.process p where p.sleeps_until is not null) then
+  perform from ledger.process p where p.sleeps_until is not null;
+  if found then
     perform pg_notify('ledger_process_' || s.process_no, '')
     from ledger.process s
     where s.sleeps_until >= ledger.now()
