@@ -691,8 +691,10 @@ CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-  insert into ledger.kind (tenant, name, topic)
-  select distinct u.tenant, u.kind, 'due.' || u.kind
+  insert into ledger.kind (tenant, name, topic, compression)
+  select distinct u.tenant, u.kind, 'due.' || u.kind,
+    -- The consumers of the topic may have no other.
+    (select min(k.compression) from ledger.kind k where k.topic = 'due.' || u.kind)
   from unnest(tenants, kinds) u (tenant, kind)
   where not exists (select from ledger.kind k where k.tenant = u.tenant and k.name = u.kind)
   order by 1, 2

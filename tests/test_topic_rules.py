@@ -1,12 +1,15 @@
 """A definition names no topic that a process or another tenant uses."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topics
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidInput
-from dueledger.ledger.store import Connection
+from dueledger.ledger.store import Connection, connect
 from tests.definition_documents import NIGHTLY, document
 
 RULES = TopicRules(
@@ -133,6 +136,40 @@ async def test_the_kinds_of_a_topic_have_one_codec_which_its_batches_have(
         for kind in ("LetterDue", "OrderDue")
     ]
     await put_in_force(connection, both, actor_no=actor_no)
+
+
+async def test_of_two_sessions_that_define_kinds_of_one_topic_the_later_one_meets_the_others_codec(
+    connection: Connection,
+    database: str,
+    actor_no: int,
+    eventually: Callable[[Callable[[], Awaitable[object]]], Awaitable[object]],
+) -> None:
+    letters, orders = (
+        parse_definition(
+            document(
+                NIGHTLY,
+                definition=kind.lower(),
+                kind=kind,
+                dispatch={"kafka": {"topic": "post", "compression": compression}},
+            )
+        )
+        for kind, compression in (("LetterDue", "gzip"), ("OrderDue", "none"))
+    )
+    rival = await connect(database, application_name="test")
+    pid = await rival.fetchval("select pg_backend_pid()")
+    async with connection.transaction():
+        await put_in_force(connection, [letters], actor_no=actor_no)
+        defining = asyncio.create_task(put_in_force(rival, [orders], actor_no=actor_no))
+
+        async def waits_or_has_ended() -> bool:
+            waits = "select cardinality(pg_blocking_pids($1)) > 0"
+            return defining.done() or await connection.fetchval(waits, pid)
+
+        await eventually(waits_or_has_ended)
+
+    with pytest.raises(InvalidInput, match="acme/LetterDue and acme/OrderDue"):
+        await defining
+    await rival.close()
 
 
 def _settled_by_topic(topic: str, outcome_topic: str, **fields: object) -> Definition:

@@ -18,7 +18,11 @@ from dueledger.ledger.kafka.envelope import (
     WORK_TOPIC_PREFIX,
 )
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.kinds import find_mixed_compressions, find_topic_uses
+from dueledger.ledger.store.kinds import (
+    find_mixed_compressions,
+    find_topic_uses,
+    lock_topics,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,14 @@ async def check_topic_uses(
 ) -> None:
     """Refuse work in a topic of outcomes, outcomes in a work topic, and two codecs in one topic.
 
-    To be called once the kinds are written. Raises InvalidInput.
+    To be called once the kinds are written. Locks the topics until the transaction ends, so that
+    the kinds of two sessions are compared too. Raises InvalidInput and Conflict.
     """
     topics = [_topics_of(one) for one in definitions]
     work, outcomes = (
         [each[field] for each in topics if field in each] for field in ("topic", "outcome_topic")
     )
+    await lock_topics(connection, [*work, *outcomes])
     kinds = await find_topic_uses(connection, work, outcomes)
     problems = [
         _problem(one, field, topic, f"the kind {kinds[topic]} uses it for {other}", sources)

@@ -1,6 +1,6 @@
 """Kinds: their work policies, and those that are sent by HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +139,16 @@ async def list_outcome_topics(connection: Connection) -> list[str]:
     """List the topics that definitions name for the outcomes of their kinds."""
     rows = await connection.fetch(statement("list_outcome_topics"))
     return [row["outcome_topic"] for row in rows]
+
+
+async def lock_topics(connection: Connection, topics: Iterable[str]) -> None:
+    """Lock names of topics until the transaction ends: one at a time decides who shares them.
+
+    Raises Conflict if the limit of `limit_lock_wait` is exceeded.
+    """
+    in_order = sorted(set(topics))  # so that two sessions cannot deadlock
+    with conflict_on_lock_timeout(f"a topic of {', '.join(in_order)}"):
+        await connection.fetch(statement("lock_topics"), in_order)
 
 
 async def find_topic_uses(

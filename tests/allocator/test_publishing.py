@@ -85,6 +85,20 @@ async def test_the_codec_that_a_kind_names_is_that_of_its_flows(
     assert flow.compression == "gzip"
 
 
+async def test_a_kind_that_is_emitted_before_it_is_defined_has_the_codec_of_its_topic(
+    emit: Emit, make_drafts: Drafts, connection: Connection, kind: str
+) -> None:
+    await put_kind_policy(connection, KindPolicy("acme", kind, compression="gzip"))
+    await emit([*make_drafts(tenant="globex"), *make_drafts(kind="OtherDue")])
+
+    flows = await list_due_flows(connection, 10)
+
+    assert {(flow.tenant, flow.kind): flow.compression for flow in flows} == {
+        ("globex", kind): "gzip",
+        ("acme", "OtherDue"): None,
+    }
+
+
 async def test_claims_of_many_limited_flows_share_their_partitions_batches(
     start_allocator: Start,
     emit: Emit,
