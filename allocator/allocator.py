@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from math import inf
 from time import monotonic
-from typing import Final, final
+from typing import Any, Final, final
 
 from dueledger.allocator.admission_group import admission_group_of
 from dueledger.allocator.claim_loop import ClaimLoop
@@ -123,7 +123,6 @@ class Allocator:
         self._presence.report_success(self._state.topics.unavailable)
         if any(counts.values()):
             self._idle_passes = 0
-            await self._sleep.worked()
             self._log.debug(LogEvent.TICK_COMPLETED, **counts)
         return counts
 
@@ -153,23 +152,29 @@ class Allocator:
 
     def _on_woken(self) -> None:
         self._poller.invalidate()
+        self._sleep.woken()
         self._woken.set()
 
-    async def _pause(self, wanted: float) -> None:
-        """Wait for a stop or a notification, at most so long; asleep, if that is worth it."""
+    async def _pause(self, wanted: float, running: Collection[asyncio.Task[Any]] = ()) -> None:
+        """Wait for a stop, a notification or the end of a task, at most so long.
+
+        Asleep, if that is worth it.
+        """
         if not self._woken.is_set():
-            seconds = await self._sleep.pause_seconds(wanted)
+            seconds = await self._sleep.pause_seconds(
+                wanted, poll_seconds=self._poller.poll_seconds
+            )
             if seconds < wanted:
                 self._poller.invalidate()
-            began = monotonic()
             waits = {
                 asyncio.create_task(self._stop.wait()),
                 asyncio.create_task(self._woken.wait()),
             }
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                waits.union(running), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
             for wait in waits:
                 wait.cancel()
-            self._sleep.rested(monotonic() - began)
         self._woken.clear()
 
     async def drain(self) -> None:
@@ -190,8 +195,8 @@ class Allocator:
                 # While heavy flows are claimed the pass goes on, for light flows as well.
                 while steps > 0 or self._heavy_task is not None:
                     steps -= 1
-                    if any(counts.values()):
-                        await self._sleep.worked()
+                    await self._sleep.end_if_busy(poll_seconds=self._poller.poll_seconds)
+                    self._woken.clear()  # this poll finds what it announced
                     await self._poller.poll(connection, heavy_active=self._heavy_task is not None)
                     if self._stop.is_requested:
                         break
@@ -202,7 +207,7 @@ class Allocator:
         finally:
             heavy_task, self._heavy_task = self._heavy_task, None
             await _wait_for_all(*([heavy_task] if heavy_task else []), *self._light.publishing)
-            await self._deliveries.wait_for_background()
+            await _wait_for_all(*self._deliveries.writing)
 
     async def _step(self, claims: ConcurrentClaims, counts: Counter[str], began: float) -> bool:
         """Start a claim of light flows, or wait for one that runs or for due items.
@@ -211,24 +216,30 @@ class Allocator:
         """
         heavy_task = self._heavy_task
         at = min(self._poller.next_poll_at, self._poller.next_event_at)
-        has_ready = self._light.has_ready()
-        if has_ready:
-            at = claims.next_start_at(heavy_active=heavy_task is not None)
-            if at <= monotonic():
-                claims.start(counts)
+        if has_ready := self._light.has_ready():
+            heavy_active = heavy_task is not None
+            start_at = claims.next_start_at(heavy_active=heavy_active)
+            if start_at > monotonic():
+                at = start_at
+            elif claims.start(counts, heavy_active=heavy_active):
                 return True
-        running = {*claims.busy, *self._light.publishing, *([heavy_task] if heavy_task else [])}
-        pause = max(0.0, min(_WAIT_SECONDS_MAX, at - monotonic()))
-        if running:
-            await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-            claims.raise_failures()
-            if heavy_task is not None and heavy_task.done():
-                self._heavy_task = None
-                heavy_task.result()
-            return True
-        if not has_ready and self._poller.polled_at >= began:
+            else:
+                has_ready = False
+        running = {*claims.busy, *self._light.publishing, *self._deliveries.writing}
+        if heavy_task is not None:
+            running.add(heavy_task)
+        if not running and not has_ready and self._poller.polled_at >= began:
             return False
-        await self._pause(min(pause, max(0.0, self._poller.next_poll_at - monotonic())))
+        pause = max(0.0, min(_WAIT_SECONDS_MAX, at - monotonic()))
+        if running and (has_ready or heavy_task is not None):
+            await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            # Nothing is left to claim, though claims may be on their way to Kafka.
+            await self._pause(pause, running)
+        claims.raise_failures()
+        if heavy_task is not None and heavy_task.done():
+            self._heavy_task = None
+            heavy_task.result()
         return True
 
     async def _claim_heavy(self, counts: Counter[str]) -> None:

@@ -64,14 +64,20 @@ class ClaimLoop:
         return any(self._capacity(group) > 0 for group in flow_queue.waiting_groups([self._load]))
 
     async def claim_once(self, connection: Connection, counts: Counter[str]) -> bool:
-        """Claim a share of each flow that is next; publish in the background. False without any.
+        """Claim a share of each flow that is next, as `claim` does. False without any."""
+        shares = self.next_shares()
+        if shares:
+            await self.claim(connection, shares, counts)
+        return bool(shares)
+
+    async def claim(
+        self, connection: Connection, shares: Sequence[FlowShare], counts: Counter[str]
+    ) -> None:
+        """Claim shares, and publish in the background.
 
         Several calls may run at once, each on its own connection. Raises Unavailable when Kafka
         cannot be reached: nothing is claimed then.
         """
-        shares = self._next_shares()
-        if not shares:
-            return False
         began = monotonic()
         try:
             topics = {share.flow.topic for share in shares}
@@ -91,11 +97,15 @@ class ClaimLoop:
                 self._publish_in_background(batches, counts)
             await self._requeue_flows(connection, available, taken)
         finally:
-            self._state.flow_queue.return_unserved(shares)
+            self.return_unserved(shares)
         self.claim_seconds += (monotonic() - began - self.claim_seconds) / SMOOTHING_CLAIMS
-        return True
 
-    def _next_shares(self) -> list[FlowShare]:
+    def return_unserved(self, shares: Sequence[FlowShare]) -> None:
+        """Queue the flows again of which nothing was claimed."""
+        self._state.flow_queue.return_unserved(shares)
+
+    def next_shares(self) -> list[FlowShare]:
+        """Take a share of each flow that is next out of the queue: `claim` them, or return them."""
         flow_queue, settings = self._state.flow_queue, self._state.settings
         items, flows = settings.allocator_batch_items_max, settings.allocator_flows_max
         if self._load is FlowLoad.LIGHT:

@@ -2,18 +2,22 @@
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self, final
 
 from dueledger.allocator.claim_loop import ClaimLoop
+from dueledger.ledger.flows.shares import FlowShare
 from dueledger.ledger.store import Connection, Pool
 
 CONCURRENT_CLAIMS_MAX: Final = 2
 SPACING_SECONDS: Final = 0.006
 """A claim costs 2 to 4 ms of CPU in all processes together, however few items it has."""
 SPACING_SECONDS_MAX: Final = 0.025
+BURST_CLAIMS: Final = 4
+"""So many claims may start at once after a time with fewer: then no item waits for the spacing."""
 PUBLISHING_MAX: Final = 8
 
 
@@ -26,8 +30,8 @@ class ConcurrentClaims:
         self._claim_loop = claim_loop
         self._exits = AsyncExitStack()
         self._free: deque[Connection] = deque()
-        self._began_at = float("-inf")
-        self.busy: set[asyncio.Task[bool]] = set()
+        self._pace = ClaimPace()
+        self.busy: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
         """Start a pass."""
@@ -52,15 +56,15 @@ class ConcurrentClaims:
             or len(self._claim_loop.publishing) >= PUBLISHING_MAX
         ):
             return float("inf")
-        return self._began_at + spacing_seconds(
-            self._claim_loop.claim_seconds, heavy_active=heavy_active
-        )
+        return self._pace.next_start_at(self._spacing_seconds(heavy_active=heavy_active))
 
-    def start(self, counts: Counter[str]) -> None:
-        """Make one claim in the background."""
-        self._began_at = monotonic()
-        task = asyncio.create_task(self._claim_once(counts))
-        self.busy.add(task)
+    def start(self, counts: Counter[str], *, heavy_active: bool) -> bool:
+        """Make one claim in the background. False if no flow can be claimed from."""
+        shares = self._claim_loop.next_shares()
+        if shares:
+            self._pace.started(self._spacing_seconds(heavy_active=heavy_active), now=monotonic())
+            self.busy.add(asyncio.create_task(self._claim(shares, counts)))
+        return bool(shares)
 
     def raise_failures(self) -> None:
         """Raise the error of a claim that has ended."""
@@ -68,18 +72,45 @@ class ConcurrentClaims:
             self.busy.remove(task)
             task.result()
 
-    async def _claim_once(self, counts: Counter[str]) -> bool:
-        if not self._free:
-            self._free.append(await self._exits.enter_async_context(self._pool.acquire()))
-        connection = self._free.popleft()
+    def _spacing_seconds(self, *, heavy_active: bool) -> float:
+        return spacing_seconds(self._claim_loop.claim_seconds, heavy_active=heavy_active)
+
+    async def _claim(self, shares: Sequence[FlowShare], counts: Counter[str]) -> None:
         try:
-            return await self._claim_loop.claim_once(connection, counts)
+            if not self._free:
+                self._free.append(await self._exits.enter_async_context(self._pool.acquire()))
+            connection = self._free.popleft()
+        except BaseException:
+            self._claim_loop.return_unserved(shares)
+            raise
+        try:
+            await self._claim_loop.claim(connection, shares, counts)
         finally:
             self._free.append(connection)
 
 
+@final
+class ClaimPace:
+    """The mean time between the starts of claims, which a burst may fall short of.
+
+    It is the generic cell rate algorithm: each start moves a time on by one spacing, and the next
+    one may be a burst ahead of that time.
+    """
+
+    def __init__(self) -> None:
+        self._paced_until = float("-inf")
+
+    def next_start_at(self, spacing_seconds: float) -> float:
+        """Return when the next claim may start at this spacing."""
+        return self._paced_until - (BURST_CLAIMS - 1) * spacing_seconds
+
+    def started(self, spacing_seconds: float, *, now: float) -> None:
+        """Take note of a claim that starts now."""
+        self._paced_until = max(self._paced_until, now) + spacing_seconds
+
+
 def spacing_seconds(claim_seconds: float, *, heavy_active: bool) -> float:
-    """Return the time between the starts of two claims, from how long a claim takes.
+    """Return the mean time between the starts of two claims, from how long a claim takes.
 
     It is about the duration of a claim: the slower claims are, the more items each of them has.
     While heavy flows are claimed the machine is busy, and fewer, larger claims cost less.

@@ -1,9 +1,11 @@
 """The sleep of a process that claims: it is woken when an item may be claimed before it would poll.
 
-While it sleeps its row says so, and who writes an item that is available before notifies it. While
-it is awake nobody notifies: at high rates a notification for each commit halves their number.
+While it sleeps its row says so, and who writes an item that is available before notifies it. A
+process that is notified too often stays awake and polls, and nobody notifies it: at high rates a
+notification for each commit halves their number.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
@@ -18,8 +20,14 @@ RENEW_SECONDS: Final = 5.0
 """A sleep is renewed so early that it never ends while the process sleeps."""
 PAUSE_SECONDS_MIN: Final = 0.003
 """For a shorter pause it is not worth to register."""
-AWAKE_SECONDS: Final = 0.02
-"""A process that is woken without pause for longer is awake."""
+WAKES_MAX: Final = 20
+WAKES_SECONDS: Final = 0.1
+"""A process that is woken so often in that time, or whose polls take half of it, is busy."""
+BUSY_SECONDS: Final = 1.0
+"""For so long a busy process polls; then it may sleep again."""
+BUSY_POLL_SECONDS: Final = 0.01
+BUSY_POLL_DIVISOR: Final = 10
+"""The polls of a busy process take a tenth of the time at most."""
 _REPEAT_SECONDS: Final = 0.002
 _REPEAT_DOUBLINGS_MAX: Final = 8
 
@@ -48,20 +56,23 @@ class Sleep:
         self._renew_at = float("-inf")
         self._repeats = 0
         self._session_no: int | None = None
-        self._busy_since: float | None = None
+        self._wakes: deque[float] = deque(maxlen=WAKES_MAX)
+        self._busy_until = float("-inf")
 
     @property
     def is_asleep(self) -> bool:
         """Return whether the process is notified of items that others emit from now on."""
         return self._state is _State.ASLEEP and self._session_no == self._presence.session_no
 
-    async def pause_seconds(self, wanted: float) -> float:
+    async def pause_seconds(self, wanted: float, *, poll_seconds: float) -> float:
         """Return how long to pause after a poll that found nothing: at most `wanted` seconds.
 
-        If it is less, the process polls afresh after the pause.
+        If it is less, the process polls afresh after the pause. A poll takes about `poll_seconds`.
         """
         if wanted < PAUSE_SECONDS_MIN:
             return wanted
+        if monotonic() < self._busy_until:
+            return min(wanted, max(BUSY_POLL_SECONDS, BUSY_POLL_DIVISOR * poll_seconds))
         try:
             await self._register()
             if self._state is not _State.REGISTERED:
@@ -92,17 +103,19 @@ class Sleep:
             self._state, self._transaction_no, self._repeats = _State.REGISTERED, transaction_no, 0
             self._session_no = session_no
 
-    def rested(self, seconds: float) -> None:
-        """Take note of a pause that took so long."""
-        if seconds >= PAUSE_SECONDS_MIN:
-            self._busy_since = None
+    def woken(self) -> None:
+        """Take note of a notification."""
+        self._wakes.append(monotonic())
 
-    async def worked(self) -> None:
-        """Take note of a poll that found items: after some time of that, the process is awake."""
+    async def end_if_busy(self, *, poll_seconds: float) -> None:
+        """Be awake for a while if notifications came too often: each makes a commit slower."""
         now = monotonic()
-        if self._busy_since is None:
-            self._busy_since = now
-        if self._state is not _State.AWAKE and now - self._busy_since > AWAKE_SECONDS:
+        wakes = min(WAKES_MAX, max(1, int(WAKES_SECONDS / 2 / max(poll_seconds, 1e-9))))
+        if len(self._wakes) < wakes or now - self._wakes[-wakes] > WAKES_SECONDS:
+            return
+        self._wakes.clear()
+        self._busy_until = now + BUSY_SECONDS
+        if self._state is not _State.AWAKE:
             self._state = _State.AWAKE
             with suppress(Unavailable):
                 await self._presence.end_sleep()

@@ -46,7 +46,7 @@ class DueFlowPoller:
         self._topics = topics
         self._publisher = publisher
         self._topic_window_items = topic_window_items
-        self._poll_seconds = 0.0
+        self.poll_seconds = 0.0  # how long the last list took
         self._limits_poll_at = float("-inf")
         self._heavy_active = False
         self.polled_at = float("-inf")
@@ -60,12 +60,10 @@ class DueFlowPoller:
     @property
     def poll_interval_seconds(self) -> float:
         """Seconds from one list of due flows to the next."""
-        pause = max(POLL_INTERVAL_SECONDS_MIN, POLL_TIME_DIVISOR * self._poll_seconds)
+        pause = max(POLL_INTERVAL_SECONDS_MIN, POLL_TIME_DIVISOR * self.poll_seconds)
         if self._heavy_active:
             pause = max(POLL_INTERVAL_BUSY_SECONDS, pause)
-        return max(
-            min(pause, POLL_INTERVAL_SECONDS_MAX), POLL_TIME_DIVISOR_MIN * self._poll_seconds
-        )
+        return max(min(pause, POLL_INTERVAL_SECONDS_MAX), POLL_TIME_DIVISOR_MIN * self.poll_seconds)
 
     @property
     def next_event_at(self) -> float:
@@ -115,7 +113,7 @@ class DueFlowPoller:
         self._is_invalid = False
         horizon = max(HORIZON_SECONDS, 2 * self.poll_interval_seconds)
         flows = await list_due_flows(connection, FLOWS_LISTED_MAX, horizon_seconds=horizon)
-        self._poll_seconds = monotonic() - began
+        self.poll_seconds = monotonic() - began
         for start in range(0, len(flows), FLOWS_PER_YIELD):
             self._flow_queue.update(flows[start : start + FLOWS_PER_YIELD], asked_at=began)
             await asyncio.sleep(0)  # 10,000 flows take 30 ms: claims go on meanwhile

@@ -8,9 +8,10 @@ from typing import Final
 
 import pytest
 
+from dueledger.ledger import sleep
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.sleep import Sleep
+from dueledger.ledger.sleep import WAKES_MAX, Sleep
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.items import emit_items
@@ -43,7 +44,7 @@ class Sleeper:
 
     async def fall_asleep(self) -> None:
         while not self.sleep.is_asleep:
-            await self.sleep.pause_seconds(LONG)
+            await self.sleep.pause_seconds(LONG, poll_seconds=0.001)
 
     async def heard(self) -> int:
         """Return how often it was woken, after all notifications that were sent have arrived."""
@@ -58,6 +59,12 @@ async def open_sleeper(dsn: str, *kinds: str) -> AsyncGenerator[Sleeper]:
     await presence.open()
     yield Sleeper(presence, list(kinds) or None)
     await presence.close()
+
+
+@pytest.fixture
+def _stopped_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let notifications come at one time, however slow the machine is."""
+    monkeypatch.setattr(sleep, "monotonic", lambda: 0.0)
 
 
 @pytest.fixture
@@ -83,17 +90,17 @@ async def test_g9_an_item_that_an_open_transaction_emitted_before_the_sleep_is_p
     transaction = other.transaction()
     await transaction.start()
     await emit_items(other, make_drafts(), actor_no=actor_no)  # while the allocator is awake
-    pauses = [await sleeper.sleep.pause_seconds(LONG) for _ in range(4)]
+    pauses = [await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001) for _ in range(4)]
     unseen = await list_due_flows(connection, 10)
     asleep_before = sleeper.sleep.is_asleep
     await transaction.commit()
-    after = await sleeper.sleep.pause_seconds(LONG)
+    after = await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001)
     assert 0 < max(pauses) < 1  # it polls
     assert (unseen, asleep_before) == ([], False)
     assert after == 0  # it polls once more, and finds the item
     assert len(await list_due_flows(connection, 10)) == 1
     assert sleeper.sleep.is_asleep
-    assert await sleeper.sleep.pause_seconds(LONG) == LONG
+    assert await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001) == LONG
 
 
 async def test_g9_a_transaction_that_began_before_the_sleep_and_emits_in_it_wakes(
@@ -127,18 +134,32 @@ async def test_a_retry_that_is_available_within_the_sleep_wakes(
     assert await sleeper.heard() == 1
 
 
-async def test_nobody_notifies_a_process_that_is_awake(
+@pytest.mark.usefixtures("_stopped_watch")
+async def test_nobody_notifies_a_process_that_is_woken_too_often(
     sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
 ) -> None:
     await emit_items(connection, make_drafts(), actor_no=actor_no)
     before = await sleeper.heard()
     await sleeper.fall_asleep()
-    await sleeper.sleep.worked()
-    async with asyncio.timeout(60):
-        while sleeper.sleep.is_asleep:
-            await sleeper.sleep.worked()
+    asleep = [await _is_asleep_after(sleeper, WAKES_MAX - 1), await _is_asleep_after(sleeper, 1)]
+    pause = await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001)
     await emit_items(connection, make_drafts(prefix="again"), actor_no=actor_no)
-    assert (before, await sleeper.heard()) == (0, 0)
+    assert (before, asleep, pause, await sleeper.heard()) == (0, [True, False], 0.01, 0)
+
+
+@pytest.mark.usefixtures("_stopped_watch")
+async def test_a_process_whose_polls_take_long_is_woken_less_often(sleeper: Sleeper) -> None:
+    await sleeper.fall_asleep()
+    asleep = [await _is_asleep_after(sleeper, 1, poll_seconds=0.02) for _ in range(2)]
+    pause = await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.02)
+    assert (asleep, pause) == ([True, False], 0.2)
+
+
+async def _is_asleep_after(sleeper: Sleeper, wakes: int, *, poll_seconds: float = 0.001) -> bool:
+    for _ in range(wakes):
+        sleeper.sleep.woken()
+    await sleeper.sleep.end_if_busy(poll_seconds=poll_seconds)
+    return sleeper.sleep.is_asleep
 
 
 async def test_a_direct_worker_is_woken_by_its_own_kinds_only(

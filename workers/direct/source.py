@@ -163,12 +163,10 @@ class DirectSource(WorkSource):
         taken = await self._take()
         if self._can_take_suspects():
             self._poll_at = monotonic()
-        count = suspects + taken.get("taken", 0)
-        if count:
-            await self._sleep.worked()
-        return {"taken": count}
+        return {"taken": suspects + taken.get("taken", 0)}
 
     async def _wait_for_next_poll(self) -> None:
+        await self._sleep.end_if_busy(poll_seconds=self._list_seconds)
         if not self._wake.is_set():
             await self._pause(max(0.0, self._poll_at - monotonic()))
         # Items that end now and items that are due in a moment are served together.
@@ -179,14 +177,13 @@ class DirectSource(WorkSource):
         self._polled_at = monotonic()
 
     async def _pause(self, wanted: float) -> None:
-        seconds = await self._sleep.pause_seconds(wanted)
+        seconds = await self._sleep.pause_seconds(wanted, poll_seconds=self._list_seconds)
         self._has_news |= seconds < wanted
-        began = monotonic()
         await wait_for_event(self._wake, seconds)
-        self._sleep.rested(monotonic() - began)
 
     def _on_woken(self) -> None:
         """List at once: an item was emitted, or failed, and may be claimed soon."""
+        self._sleep.woken()
         self._has_news = True
         self._wake.set()
 
