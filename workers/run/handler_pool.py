@@ -18,7 +18,7 @@ from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.handlers import Handler, HandlerForm
 from dueledger.workers.open_run import CallState
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
-from dueledger.workers.run.own_transaction import CONNECTION_LOST, Losses, settle_inside
+from dueledger.workers.run.own_transaction import Losses, connection_lost_outcome, settle_inside
 from dueledger.workers.run.thread_call import CallResult, call_in_thread
 from dueledger.workers.verdict_outcomes import (
     ItemOutcome,
@@ -350,11 +350,19 @@ class HandlerPool:
         if self._pool is None:
             raise ValueError("a transactional handler needs a pool")
         lent = self._pool.acquire()
+        begin_no = self._losses.begin(item.id)
         result = await self._await_handler(run, self._run_in_transaction(lent, run, index, item))
         crash_point("worker.handled")
         # Also after a lost COMMIT: if it happened, the ledger refuses this outcome as settled.
-        if lent.is_lost and self._losses.excuse(lent, item):
-            run.end(index, CONNECTION_LOST)
+        excused = None
+        if lent.is_lost:
+            excused = (
+                self._losses.add(item.id, begin_no)
+                if lent.was_acquired
+                else connection_lost_outcome()
+            )
+        if excused is not None:
+            run.end(index, excused)
         elif result.error is not None:
             run.end(index, outcome_of_error(result.error, item, self.handler.options))
         elif result.value is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.store import open_pool
@@ -14,21 +16,29 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from uuid import UUID
 
-    from dueledger.ledger.store import Connection, LentConnection, Pool
+    from dueledger.ledger.store import Connection, Pool
     from dueledger.workers.handlers import Handlers
-    from dueledger.workers.item import DueItem
     from dueledger.workers.open_run import OpenRun
 
 CONTENDED_TRIES_MAX: Final = 50
 TRANSACTIONS_MAX: Final = 32
 IDLE_TRANSACTION_SECONDS: Final = 5.0
 LOSSES_MAX: Final = 10
+LOSSES_TOTAL_MAX: Final = 100
 LOSSES_KEPT_MAX: Final = 10_000
-CONNECTION_LOST: Final = released("the connection of its transaction was lost", after_seconds=0.25)
+AGAIN_SECONDS: Final = 0.25
+AGAIN_SECONDS_MAX: Final = 0.5
 
 
 class CompletionRefused(Exception):  # its name is what the journal shows
     """The ledger refused a completion, so the handler's writes were rolled back."""
+
+
+@dataclass(slots=True)
+class _ItemLosses:
+    in_a_row: int = 0
+    total: int = 0
+    last_no: int = 0
 
 
 @final
@@ -36,21 +46,43 @@ class Losses:
     """How often the transaction of each item lost its connection in this worker.
 
     A loss is no failure of the item, but one that crashes Postgres each time must park at last:
-    from LOSSES_MAX losses on, each is a failed attempt.
+    from LOSSES_MAX losses in a row on, each is a failed attempt. If another transaction began and
+    lost its connection while the item waited, something else ends connections, and the row begins
+    anew; so two such items excuse each other, until LOSSES_TOTAL_MAX.
+
+    Numbers order the events: each begin and each loss has the next one.
     """
 
     def __init__(self) -> None:
-        self._by_item: dict[UUID, int] = {}
+        self._by_item: dict[UUID, _ItemLosses] = {}
+        self._numbers = count(1)
+        self._lost_begin_no = 0  # the last begin of a transaction that lost its connection
 
-    def excuse(self, lent: LentConnection, item: DueItem) -> bool:
-        """Count a loss and return whether no attempt counts."""
-        if not lent.was_acquired:
-            return True
+    def begin(self, item_id: UUID) -> int:
+        """Take note that the transaction of an item begins; return the number of this begin."""
+        losses = self._by_item.get(item_id)
+        if losses is not None and self._lost_begin_no > losses.last_no:
+            losses.in_a_row = 0
+        return next(self._numbers)
+
+    def add(self, item_id: UUID, begin_no: int) -> Outcome | None:
+        """Add a loss; return the outcome by which no attempt counts, or None if one does."""
         if len(self._by_item) >= LOSSES_KEPT_MAX:
             self._by_item.clear()
-        losses = self._by_item.get(item.id, 0) + 1
-        self._by_item[item.id] = losses
-        return losses < LOSSES_MAX
+        losses = self._by_item.setdefault(item_id, _ItemLosses())
+        losses.in_a_row += 1
+        losses.total += 1
+        losses.last_no = next(self._numbers)
+        self._lost_begin_no = max(self._lost_begin_no, begin_no)
+        if losses.in_a_row >= LOSSES_MAX or losses.total >= LOSSES_TOTAL_MAX:
+            return None
+        return connection_lost_outcome(losses.in_a_row)
+
+
+def connection_lost_outcome(losses: int = 1) -> Outcome:
+    """Return the outcome that releases an item whose transaction lost its connection."""
+    seconds = min(AGAIN_SECONDS_MAX, AGAIN_SECONDS * losses)
+    return released("the connection of its transaction was lost", after_seconds=seconds)
 
 
 @asynccontextmanager
