@@ -4546,6 +4546,7 @@ GRANT UPDATE(counts) ON TABLE ledger.reconciliation TO ledger_reconciler;
 GRANT UPDATE(witness_credit_seconds) ON TABLE ledger.reconciliation TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.rejected_write TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_worker;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_operator;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_outcome_intake;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;

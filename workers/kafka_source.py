@@ -20,6 +20,8 @@ from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.credits import read_credits
 from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.poll.credit_grants import CreditGrants, initial_credits
+from dueledger.workers.poll.gone_members import CHECK_SECONDS as MEMBERS_SECONDS
+from dueledger.workers.poll.gone_members import GoneMembers
 from dueledger.workers.poll.partition_progress import CHECK_SECONDS, PartitionProgress
 from dueledger.workers.poll.work_consumer import WorkConsumer
 from dueledger.workers.start.partition_queue import PartitionQueue, TopicPartitionKey
@@ -70,6 +72,7 @@ class KafkaSource(WorkSource):
             worker_no=connections.worker_no,
             full=self._full,
         )
+        self._gone = GoneMembers(connections.pool, settings, name=connections.name)
         self._credits = CreditGrants(
             connections.pool,
             worker_no=connections.worker_no,
@@ -97,11 +100,12 @@ class KafkaSource(WorkSource):
         ]
 
     def background_services(self) -> list[Service]:
-        """Commit offsets and grant credit."""
+        """Commit offsets, grant credit, and let killed workers leave the group."""
         return [
             Service("worker.commit", self._commit_soon),
             Service("worker.credit", self._credits.tick),
             Service("worker.check_partitions", self._progress.tick, CHECK_SECONDS),
+            Service("worker.end_members", self._gone.tick, MEMBERS_SECONDS),
         ]
 
     async def open(self) -> None:

@@ -66,6 +66,7 @@ class LogEvent(StrEnum):
     LEASE_LAPSED = "lease.lapsed"
     LEASE_LOST = "lease.lost"
     LOCK_LOST = "lock.lost"
+    MEMBER_ENDED = "member.ended"
     OFFSET_COMMIT_FAILED = "offset.commit_failed"
     OPERATION_FINISHED = "operation.finished"
     PARTITION_RESUMED = "partition.resumed"

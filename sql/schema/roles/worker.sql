@@ -4,8 +4,8 @@ select ledger.make_role('ledger_worker');
 grant usage on schema ledger to ledger_worker;
 grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.expedited,
   ledger.failure_streak, ledger.flow, ledger.following, ledger.held_key, ledger.kind,
-  ledger.partition_backoff, ledger.pending, ledger.process, ledger.run, ledger.stalled_partition,
-  ledger.withdrawal to ledger_worker;
+  ledger.partition_backoff, ledger.pending, ledger.process, ledger.process_status, ledger.run,
+  ledger.stalled_partition, ledger.withdrawal to ledger_worker;
 grant select (allocator_no, attempt, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, partition, run_seconds, size, started, starts, token, topic, topic_actor_no) on ledger.claim
   to ledger_worker;
