@@ -1,4 +1,4 @@
-"""Emission, deduplicated and journalled: from one connection and several, and by each door."""
+"""Emission, deduplicated and journalled: from connections, by each door, and by a relay."""
 
 import asyncio
 import gc
@@ -11,6 +11,7 @@ from typing import Any, Final, final
 from bench.draining import PREFIX, WARM_UP_PREFIX
 from bench.emission_doors import measure_doors
 from bench.ledgers import MeasurementFailed
+from bench.relay import measure_relay
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import APPLICATION, Rig
 from bench.usage import Usage, bound_by
@@ -47,7 +48,7 @@ class _Emission:
 
 
 async def bench_emit(rig: Rig, options: EmitOptions) -> Measured:
-    """Emit from each number of connections into a ledger of its own, then by each door."""
+    """Emit from each number of connections into a ledger of its own, by each door and a relay."""
     emissions = {count: await _emission(rig, options, count) for count in options.connections}
     goals = [
         Goal(
@@ -62,6 +63,7 @@ async def bench_emit(rig: Rig, options: EmitOptions) -> Measured:
     figures = {
         "connections": {str(count): _fields(one) for count, one in emissions.items()},
         "backend_microseconds_an_item": doors,
+        "relay_items_per_second": await measure_relay(rig, options.items // 4),
     }
     return Measured([*goals, *door_goals], figures, last.usage, last.items)
 

@@ -57,6 +57,7 @@ _ACTOR_KINDS: Final = {
     ProcessRole.INTAKE: ActorKind.INTAKE,
     ProcessRole.MATERIALISER: ActorKind.MATERIALISER,
     ProcessRole.RECONCILER: ActorKind.RECONCILER,
+    ProcessRole.RELAY: ActorKind.RELAY,
 }
 
 

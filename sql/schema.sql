@@ -82,8 +82,6 @@ COMMENT ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kind
 
 CREATE FUNCTION ledger.accounting(from_date date DEFAULT '-infinity'::date, to_date date DEFAULT 'infinity'::date) RETURNS TABLE(tenant text, kind text, items bigint, pending bigint, handed_out bigint, running bigint, reviews bigint, completed bigint, cancelled bigint, superseded bigint, skipped bigint, written_off bigint)
     LANGUAGE sql STABLE
-    SET enable_hashjoin TO 'on'
-    SET enable_nestloop TO 'off'
     AS $$
   with locked_default as (select from ledger.due_item_default),
   item_counts as (
@@ -679,7 +677,7 @@ begin
     raise exception using
       errcode = '42501', column = 'tenant',
       message = format('%s may not emit for tenant %L', session_user, emitting_actor.tenant),
-      hint = 'it emits for the tenants named by `dueledger grant emitter TO … --tenant …` only';
+      hint = 'it emits for the tenants named by `dueledger grant … TO … --tenant …` only';
   end if;
   return coalesce(known, ledger.register_actor(ledger.emitter_name(), 'service'));
 end $$;
@@ -691,10 +689,8 @@ CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-  insert into ledger.kind (tenant, name, topic, compression)
-  select distinct u.tenant, u.kind, 'due.' || u.kind,
-    -- The consumers of the topic may have no other.
-    (select min(k.compression) from ledger.kind k where k.topic = 'due.' || u.kind)
+  insert into ledger.kind (tenant, name, topic)
+  select distinct u.tenant, u.kind, 'due.' || u.kind
   from unnest(tenants, kinds) u (tenant, kind)
   where not exists (select from ledger.kind k where k.tenant = u.tenant and k.name = u.kind)
   order by 1, 2
@@ -1060,7 +1056,7 @@ begin
   end if;
 end $$;
 
-COMMENT ON FUNCTION ledger.grant_role(role text, login text, tenants text[]) IS 'Grant a role to a login, with the caller''s rights; an emitter may then emit for `tenants` only, where they are given.';
+COMMENT ON FUNCTION ledger.grant_role(role text, login text, tenants text[]) IS 'Grant a role to a login, with the caller''s rights; an emitter or relay may then emit for `tenants` only, where they are given.';
 
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -1913,7 +1909,7 @@ declare
   prefix text := lower(split_part(name, ':', 1));
   permitted text[] := case
     when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
-    when prefix = 'service' then array['ledger_emitter']
+    when prefix = 'service' then array['ledger_emitter', 'ledger_relay']
   end;
   known bigint;
 begin
@@ -1935,7 +1931,7 @@ begin
   return known;
 end $$;
 
-COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter a service.';
+COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service.';
 
 CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS double precision
     LANGUAGE sql PARALLEL RESTRICTED
@@ -2077,18 +2073,12 @@ CREATE FUNCTION ledger.revoke_role(role text, login text) RETURNS void
     AS $$
 begin
   execute format('revoke %I from %I', 'ledger_' || role, login);
-  if role = 'emitter' then
+  if role in ('emitter', 'relay') then
     update ledger.actor a set tenants = null where a.name = 'service:' || login;
   end if;
 end $$;
 
 COMMENT ON FUNCTION ledger.revoke_role(role text, login text) IS 'Revoke a role from a login, with the caller''s rights.';
-
-CREATE FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) RETURNS bigint
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN hashtextextended((xmin)::text, hashtidextended(ctid, (key # (tableoid)::bigint)));
-
-COMMENT ON FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) IS 'A hash of which version of a row this is: each write of the row, of any column, makes another. A transaction number is used again after 4 billion others, and after a restore: `key` names the server''s start.';
 
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -2186,7 +2176,7 @@ CREATE TABLE ledger.actor (
     kind text NOT NULL,
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     tenants text[],
-    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'person'::text, 'service'::text])))
+    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'person'::text, 'service'::text])))
 );
 
 COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person or a service by name.';
@@ -3045,11 +3035,7 @@ CREATE TABLE ledger.process (
     yields boolean DEFAULT false NOT NULL,
     kinds text[],
     sleeps_until timestamp with time zone,
-    failing_since timestamp with time zone,
-    failure text,
-    failed_service text,
-    unavailable_topics jsonb,
-    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text])))
+    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
@@ -3071,17 +3057,9 @@ COMMENT ON COLUMN ledger.process.unlocked_at IS 'Since when upkeep finds its loc
 
 COMMENT ON COLUMN ledger.process.yields IS 'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. False of a worker with handlers in threads, which nothing stops: its leases decide.';
 
-COMMENT ON COLUMN ledger.process.kinds IS 'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
+COMMENT ON COLUMN ledger.process.kinds IS 'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
 
 COMMENT ON COLUMN ledger.process.sleeps_until IS 'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
-
-COMMENT ON COLUMN ledger.process.failing_since IS 'Since when its attempts to take work fail, the same one after another; null while they succeed.';
-
-COMMENT ON COLUMN ledger.process.failure IS 'The error of these attempts.';
-
-COMMENT ON COLUMN ledger.process.failed_service IS 'The service that did not respond to it, as kafka; null for other errors.';
-
-COMMENT ON COLUMN ledger.process.unavailable_topics IS 'Topics to which an allocator could not publish when it last tried, each with the reason.';
 
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
@@ -3098,12 +3076,7 @@ CREATE VIEW ledger.process_status AS
             WHEN (p.seen_at >= (ledger.machine_now() - '00:00:15'::interval)) THEN 'live'::text
             WHEN (l.pid IS NOT NULL) THEN 'silent'::text
             ELSE 'gone'::text
-        END AS status,
-    p.kinds,
-    p.failing_since,
-    p.failure,
-    p.failed_service,
-    p.unavailable_topics
+        END AS status
    FROM (((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
@@ -3811,6 +3784,7 @@ GRANT USAGE ON SCHEMA ledger TO ledger_monitor;
 GRANT USAGE ON SCHEMA ledger TO ledger_operator;
 GRANT USAGE ON SCHEMA ledger TO ledger_outcome_intake;
 GRANT USAGE ON SCHEMA ledger TO ledger_reconciler;
+GRANT USAGE ON SCHEMA ledger TO ledger_relay;
 GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
 GRANT USAGE ON SCHEMA ledger TO ledger_upkeep;
 GRANT USAGE ON SCHEMA ledger TO ledger_worker;
@@ -3843,6 +3817,7 @@ GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, eff
 
 REVOKE ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) TO ledger_emitter;
+GRANT ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) TO ledger_relay;
 
 REVOKE ALL ON FUNCTION ledger.emit_follower() FROM PUBLIC;
 
@@ -3973,6 +3948,7 @@ GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_mate
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_operator;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_outcome_intake;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_reconciler;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_relay;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) FROM PUBLIC;
@@ -4087,8 +4063,6 @@ GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_allocator;
-GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_auditor;
-GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_upkeep;
@@ -4139,8 +4113,6 @@ GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_allocator;
-GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_auditor;
-GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_upkeep;
@@ -4392,7 +4364,6 @@ GRANT UPDATE(aborted_by) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT UPDATE(abort_reason) ON TABLE ledger.operation TO ledger_operator;
 
-GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
 
@@ -4451,6 +4422,7 @@ GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_reconciler;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_relay;
 GRANT SELECT,DELETE ON TABLE ledger.process TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_worker;
 
@@ -4459,6 +4431,7 @@ GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_allocator;
@@ -4466,6 +4439,7 @@ GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_allocator;
@@ -4473,6 +4447,7 @@ GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_allocator;
@@ -4480,6 +4455,7 @@ GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_upkeep;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_worker;
 
@@ -4488,6 +4464,7 @@ GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_allocator;
@@ -4495,6 +4472,7 @@ GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_allocator;
@@ -4502,39 +4480,13 @@ GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
-
-GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_allocator;
-GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_intake;
-GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_materialiser;
-GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_outcome_intake;
-GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_reconciler;
-GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_worker;
-
-GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_allocator;
-GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_intake;
-GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_materialiser;
-GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_outcome_intake;
-GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_reconciler;
-GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_worker;
-
-GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_allocator;
-GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_intake;
-GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_materialiser;
-GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_outcome_intake;
-GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_reconciler;
-GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_worker;
-
-GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_allocator;
-GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_intake;
-GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_materialiser;
-GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_outcome_intake;
-GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_reconciler;
-GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;
@@ -4546,7 +4498,6 @@ GRANT UPDATE(counts) ON TABLE ledger.reconciliation TO ledger_reconciler;
 GRANT UPDATE(witness_credit_seconds) ON TABLE ledger.reconciliation TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.rejected_write TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.process_status TO ledger_worker;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_operator;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_outcome_intake;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;

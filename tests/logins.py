@@ -17,6 +17,7 @@ LOGINS: Final = {
     "operator": ("operator",),
     "outcome_intake": ("outcome_intake",),
     "reconciler": ("reconciler",),
+    "relay": ("relay",),
     "worker": ("worker",),
 }
 """The roles of each login, as docs/security.md gives them."""

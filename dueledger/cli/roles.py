@@ -10,7 +10,7 @@ from dueledger.cli.session import ledger_connection, run
 
 app = typer.Typer(rich_markup_mode=None)
 
-_EMITTER: Final = "emitter"
+_EMITTING: Final = ({"emitter"}, {"relay"})
 
 
 @app.command()
@@ -20,7 +20,9 @@ def grant(
     ],
     tenant: Annotated[
         list[str] | None,
-        typer.Option("--tenant", help="With emitter: emit for this tenant only; may be repeated."),
+        typer.Option(
+            "--tenant", help="With emitter or relay: emit for this tenant only; may be repeated."
+        ),
     ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
@@ -29,8 +31,10 @@ def grant(
     from dueledger.ledger.identity import TENANT_SHAPE
 
     roles, login = _read(words, "TO")
-    if tenant and roles != [_EMITTER]:
-        raise typer.BadParameter("only an emitter is bound to tenants", param_hint="--tenant")
+    if tenant and set(roles) not in _EMITTING:
+        raise typer.BadParameter(
+            "only an emitter or relay is bound to tenants", param_hint="--tenant"
+        )
     if unusable := [name for name in tenant or () if not TENANT_SHAPE.fullmatch(name)]:
         message = f"{unusable[0]!r} can be no tenant: 1 to 100 of A-Z a-z 0-9 . _ -"
         raise typer.BadParameter(message, param_hint="--tenant")

@@ -1,37 +1,42 @@
-"""The relay as a process: its two connections, and its loop."""
+"""The relay as a process: its connections, its presence, and its loop."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from dueledger.ledger.outbox.relay import Relay
 from dueledger.ledger.outbox.settings import RelaySettings
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
-
-NAME: Final = "dueledger-relay"
+from dueledger.ledger.store.actors import ActorKind, incarnation
+from dueledger.ledger.store.processes import ProcessRole
 
 
 @asynccontextmanager
 async def open_relay(settings: RelaySettings) -> AsyncGenerator[Relay]:
-    """Connect a relay. Its items are the login's: it has no actor of its own.
+    """Connect a relay. Its items are the login's; its own actor is in its row of `process` alone.
 
     Raises Unavailable if either Postgres cannot be reached, NotPermitted if the login of the ledger
-    is no emitter.
+    is no relay.
     """
+    name, dsn = incarnation(ActorKind.RELAY), settings.dsn.get_secret_value()
     async with (
         open_pool(
-            settings.outbox_dsn.get_secret_value(), application_name=NAME, size_max=1
+            settings.outbox_dsn.get_secret_value(), application_name=name, size_max=1
         ) as outbox,
-        open_pool(
-            settings.dsn.get_secret_value(), application_name=NAME, size_max=1, roles=("emitter",)
-        ) as ledger,
+        open_pool(dsn, application_name=name, size_max=1, roles=("relay",)) as ledger,
+        open_presence(dsn, name, ProcessRole.RELAY) as presence,
     ):
         log = get_logger("relay")
-        log.info(LogEvent.PROCESS_STARTED)
-        yield Relay(outbox, ledger, batch_items_max=settings.relay_batch_items_max)
-        log.info(LogEvent.PROCESS_STOPPED)
+        log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=presence.process_no)
+        yield Relay(
+            outbox,
+            ledger,
+            batch_items_max=settings.relay_batch_items_max,
+            idle_seconds_max=settings.relay_idle_seconds,
+        )
+        log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 
 async def run_relay(settings: RelaySettings, stop: Stop) -> None:
@@ -42,4 +47,4 @@ async def run_relay(settings: RelaySettings, stop: Stop) -> None:
 async def _run(settings: RelaySettings, stop: Stop) -> None:
     async with open_relay(settings) as relay:
         stop.mark_started()
-        await run_service("relay", relay.tick, stop=stop, idle_seconds=settings.relay_idle_seconds)
+        await run_service("relay", relay.tick, stop=stop, idle_seconds=relay.idle_seconds)

@@ -19,6 +19,8 @@ from dueledger.ledger.store.outbox import (
 )
 
 REASON_CHARS_MAX: Final = 1_000
+IDLE_FIRST_SECONDS: Final = 0.01
+IDLE_DOUBLINGS_MAX: Final = 20
 
 
 class Carried(NamedTuple):
@@ -32,10 +34,14 @@ class Carried(NamedTuple):
 class Relay:
     """One relay between an outbox and a ledger. Any number may run."""
 
-    def __init__(self, outbox: Pool, ledger: Pool, *, batch_items_max: int) -> None:
+    def __init__(
+        self, outbox: Pool, ledger: Pool, *, batch_items_max: int, idle_seconds_max: float
+    ) -> None:
         self._outbox = outbox
         self._ledger = ledger
         self._batch_items_max = batch_items_max
+        self._idle_seconds_max = idle_seconds_max
+        self._idle_passes = 0
 
     async def tick(self) -> dict[str, int]:
         """Carry one batch; return how many items are new, known already, and refused."""
@@ -43,6 +49,7 @@ class Relay:
             items = await list_outbox_items(outbox, self._batch_items_max)
         if not items:
             return {}
+        self._idle_passes = 0
         carried = Carried({}, {})
         async with self._ledger.acquire() as ledger:
             await _emit(ledger, items, carried)
@@ -55,6 +62,12 @@ class Relay:
             "known": len(carried.created) - emitted,
             "refused": len(carried.refusals),
         }
+
+    async def idle_seconds(self) -> float:
+        """Return the seconds to wait after a pass without rows: twice as long after each."""
+        pause = IDLE_FIRST_SECONDS * 2 ** min(self._idle_passes, IDLE_DOUBLINGS_MAX)
+        self._idle_passes += 1
+        return min(pause, self._idle_seconds_max)
 
 
 async def _emit(ledger: Connection, items: list[OutboxItem], carried: Carried) -> None:

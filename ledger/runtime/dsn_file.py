@@ -10,18 +10,21 @@ DSN_FILE_VARIABLE: Final = "DUELEDGER_DSN_FILE"
 DSN_ACCEPTED: Final = "postgresql://user:password@host:port/name"
 
 
-def read_dsn_file(path: Path) -> str:
-    """Return the address in a file. Raises InvalidSetting, which shows nothing of its content."""
+def read_dsn_file(path: Path, variable: str = DSN_FILE_VARIABLE) -> str:
+    """Return the address in a file, which an environment variable names.
+
+    Raises InvalidSetting, which shows nothing of its content.
+    """
     try:
         dsn = read_text(path, SECRET_BYTES_MAX).strip()
     except UnreadableFile as error:
-        raise _unusable(path, error.reason) from None
+        raise _unusable(path, variable, error.reason) from None
     if not dsn or len(dsn.split()) > 1:
-        raise _unusable(path, "is not one address")
+        raise _unusable(path, variable, "is not one address")
     return dsn
 
 
-def _unusable(path: Path, reason: str) -> InvalidSetting:
+def _unusable(path: Path, variable: str, reason: str) -> InvalidSetting:
     accepted = f"a file with one line: {DSN_ACCEPTED}"
-    problem = Problem(DSN_FILE_VARIABLE, str(path), reason, accepted)
+    problem = Problem(variable, str(path), reason, accepted)
     return InvalidSetting("Settings are missing or wrong:", [problem])

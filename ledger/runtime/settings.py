@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import Field, SecretStr, model_validator
 
 from dueledger.ledger.runtime.dsn_file import read_dsn_file
-from dueledger.ledger.runtime.kafka_settings import KafkaSettings
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings, variable_of
 
 EVENT_KEY_DAYS: Final = 400
 
@@ -27,8 +27,15 @@ class Settings(KafkaSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_dsn_file(cls, values: dict[str, Any]) -> dict[str, Any]:
-        path = values.get("dsn_file")
-        if values.get("dsn") is not None or path is None:
-            return values
-        return values | {"dsn": read_dsn_file(Path(path))}
+    def _read_dsn_files(cls, values: dict[str, Any]) -> dict[str, Any]:
+        files = {
+            name: values[f"{name}_file"]
+            for name in cls.model_fields
+            if name.endswith("dsn")
+            and values.get(name) is None
+            and values.get(f"{name}_file") is not None
+        }
+        return values | {
+            name: read_dsn_file(Path(path), variable_of(f"{name}_file"))
+            for name, path in files.items()
+        }

@@ -19,6 +19,7 @@ class ActorKind(StrEnum):
     MATERIALISER = "materialiser"
     INTAKE = "intake"
     RECONCILER = "reconciler"
+    RELAY = "relay"
     PERSON = "person"
     SERVICE = "service"
 

@@ -62,7 +62,7 @@ async def end_outbox_items(
 
 
 async def emit_as_service(connection: Connection, items: Sequence[OutboxItem]) -> list[bool]:
-    """Emit items in their order, as the connection's login; return whether each is new.
+    """Emit items as the connection's login; return which are new. The first of a key counts.
 
     Raises InvalidItem if the ledger refuses one of them, also for a tenant that the login may not
     emit for; then none is emitted.

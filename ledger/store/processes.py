@@ -20,6 +20,7 @@ class ProcessRole(StrEnum):
     INTAKE = "intake"
     MATERIALISER = "materialiser"
     RECONCILER = "reconciler"
+    RELAY = "relay"
 
     @property
     def label(self) -> str:
@@ -180,12 +181,12 @@ async def watch_locks(connection: Connection) -> list[int]:
     return [row["process_no"] for row in await connection.fetch(statement("watch_locks"))]
 
 
-async def end_leases(connection: Connection, process_nos: Sequence[int], limit: int) -> int:
 async def list_gone_workers(connection: Connection, limit: int) -> list[str]:
     """Return the names of workers whose lock has been missing for two seconds, the last first."""
     return [row["name"] for row in await connection.fetch(statement("list_gone_workers"), limit)]
 
 
+async def end_leases(connection: Connection, process_nos: Sequence[int], limit: int) -> int:
     """End the leases of such processes, if they still are; return of how many runs."""
     return len(await connection.fetch(statement("end_leases"), process_nos, limit))
 

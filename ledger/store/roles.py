@@ -13,7 +13,7 @@ from dueledger.ledger.store.statements import statement
 
 ROLES: Final = (
     *("allocator", "approver", "auditor", "emitter", "intake", "materialiser", "monitor"),
-    *("operator", "outcome_intake", "reconciler", "simulator", "upkeep", "worker"),
+    *("operator", "outcome_intake", "reconciler", "relay", "simulator", "upkeep", "worker"),
 )
 """Each is `ledger_…` in Postgres; docs/security.md says what each may do."""
 
@@ -23,7 +23,7 @@ _HEADER: Final = re.compile(r"^-- roles: (.+)$", re.MULTILINE)
 async def grant_role(
     connection: Connection, role: str, login: str, tenants: Sequence[str] | None = None
 ) -> None:
-    """Grant a role to a login. An emitter may then emit for `tenants` only, unless None.
+    """Grant a role to a login. An emitter or relay may then emit for `tenants` only, unless None.
 
     Raises NotFound if there is no such login.
     """
@@ -32,7 +32,7 @@ async def grant_role(
 
 
 async def revoke_role(connection: Connection, role: str, login: str) -> None:
-    """Revoke a role from a login, and what an emitter was bound to. Raises NotFound as above."""
+    """Revoke a role from a login, and what it was bound to. Raises NotFound as above."""
     with _found(login):
         await connection.execute(statement("revoke_role"), role, login)
 

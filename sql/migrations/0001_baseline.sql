@@ -92,6 +92,7 @@
 \ir ../schema/roles/operator.sql
 \ir ../schema/roles/outcome_intake.sql
 \ir ../schema/roles/reconciler.sql
+\ir ../schema/roles/relay.sql
 \ir ../schema/roles/simulator.sql
 \ir ../schema/roles/upkeep.sql
 \ir ../schema/roles/worker.sql

@@ -16,6 +16,7 @@ from dueledger.ledger.intake.settings import EventIntakeSettings
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.materialise.process import open_materialiser
 from dueledger.ledger.materialise.settings import MaterialiserSettings
+from dueledger.ledger.outbox import RelaySettings, open_relay
 from dueledger.ledger.presence import Presence, open_presence
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
@@ -54,6 +55,7 @@ OPENINGS: Final[dict[str, Opening]] = {
     ),
     "intake": lambda dsn, kafka: open_intake(EventIntakeSettings(dsn=dsn, bootstrap_servers=kafka)),
     "materialiser": lambda dsn, _: open_materialiser(MaterialiserSettings(dsn=dsn)),
+    "relay": lambda dsn, _: open_relay(RelaySettings(dsn=dsn, outbox_dsn=dsn)),
     "reconciler": lambda dsn, kafka: open_reconciler(
         ReconcilerSettings(dsn=dsn, bootstrap_servers=kafka), ReconcilerSources()
     ),

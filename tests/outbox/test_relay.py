@@ -8,13 +8,14 @@ import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from dueledger.ledger.errors import NotPermitted
+from dueledger.ledger.errors import InvalidSetting, NotPermitted
 from dueledger.ledger.outbox import Relay, RelaySettings, open_relay
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.store import Connection
@@ -77,7 +78,7 @@ async def outbox_dsn(stack: Endpoints) -> AsyncGenerator[str]:
 async def service(database: str, outbox_dsn: str, kind: str) -> AsyncGenerator[Service]:
     connection = await asyncpg.connect(outbox_dsn)
     settings = RelaySettings(
-        dsn=SecretStr(with_login(database, "emitter")), outbox_dsn=SecretStr(outbox_dsn)
+        dsn=SecretStr(with_login(database, "relay")), outbox_dsn=SecretStr(outbox_dsn)
     )
     yield Service(connection, settings, kind)
     await connection.close()
@@ -119,7 +120,7 @@ async def test_a_committed_row_becomes_the_item_that_it_describes(
         await connection.fetchval(
             "select name from ledger.actor where actor_no = $1", item["actor_no"]
         )
-        == "service:test_emitter"
+        == "service:test_relay"
     )
     assert await service.left() == {}
     assert await relay.tick() == {}
@@ -268,24 +269,24 @@ async def test_a_tenant_that_the_login_may_not_emit_for_is_refused_by_row(
 ) -> None:
     await connection.execute(
         "insert into ledger.actor (name, kind, tenants)"
-        " values ('service:test_emitter', 'service', '{acme}')"
+        " values ('service:test_relay', 'service', '{acme}')"
     )
     await service.write("theirs", tenant="umbra")
     await service.write("ours")
 
     assert await relay.tick() == {"emitted": 1, "known": 0, "refused": 1}
 
-    assert await service.left() == {"theirs": "test_emitter may not emit for tenant 'umbra'"}
+    assert await service.left() == {"theirs": "test_relay may not emit for tenant 'umbra'"}
 
 
-async def test_a_login_that_is_no_emitter_is_refused_and_marks_no_row(
+async def test_a_login_that_is_no_relay_is_refused_and_marks_no_row(
     service: Service, database: str
 ) -> None:
     await service.write("INV-1")
     settings = service.settings.model_copy(
         update={"dsn": SecretStr(with_login(database, "auditor"))}
     )
-    with pytest.raises(NotPermitted, match="lacks ledger_emitter"):
+    with pytest.raises(NotPermitted, match="lacks ledger_relay"):
         async with open_relay(settings):
             pass
     assert await service.left() == {"INV-1": None}
@@ -295,10 +296,30 @@ async def test_a_role_that_is_lost_meanwhile_marks_no_row(
     service: Service, relay: Relay, connection: Connection
 ) -> None:
     await service.write("INV-1")
-    await connection.execute("revoke execute on function ledger.emit from ledger_emitter")
+    await connection.execute("revoke execute on function ledger.emit_arrays from ledger_relay")
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await relay.tick()
     assert await service.left() == {"INV-1": None}
+
+
+async def test_after_passes_without_rows_the_relay_waits_longer_and_after_rows_shortly(
+    service: Service, relay: Relay
+) -> None:
+    idle = [await relay.idle_seconds() for _ in range(8)]
+    await service.write("INV-1")
+    await relay.tick()
+    assert idle == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
+    assert await relay.idle_seconds() == 0.01
+
+
+def test_a_file_names_the_services_database(tmp_path: Path) -> None:
+    given = {"dsn": "postgresql:///ledger", "outbox_dsn_file": tmp_path / "dsn"}
+    with pytest.raises(InvalidSetting) as refused:
+        RelaySettings.model_validate(given)
+    (tmp_path / "dsn").write_text("postgresql:///letters\n")
+    settings = RelaySettings.model_validate(given)
+    assert settings.outbox_dsn.get_secret_value() == "postgresql:///letters"
+    assert [each.field for each in refused.value.problems] == ["DUELEDGER_OUTBOX_DSN_FILE"]
 
 
 async def test_the_batch_is_found_by_its_index_beside_many_refused_rows(service: Service) -> None:

@@ -28,11 +28,12 @@ class Definition(NamedTuple):
 
 PROCESSES: Final = {
     "allocator": ("dueledger.allocator.process",),
-    "emitter": ("dueledger.emission", "dueledger.ledger.outbox.process"),
+    "emitter": ("dueledger.emission",),
     "intake": ("dueledger.ledger.intake.process",),
     "materialiser": ("dueledger.ledger.materialise.process",),
     "outcome_intake": ("dueledger.workers.outcomes.process",),
     "reconciler": ("dueledger.reconciler.process",),
+    "relay": ("dueledger.ledger.outbox.process",),
     "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check"),
     "worker": ("dueledger.workers.process", "dueledger.workers.http.process"),
 }

@@ -150,7 +150,15 @@ async def test_each_statement_runs_under_each_role_that_it_names(
 ENDS = {"outcome_intake", "reconciler", "upkeep", "worker"}
 """Who records that a run's item ended without being done."""
 WITHDRAWS = {"intake", "reconciler"}
-PROCESSES = {"allocator", "intake", "materialiser", "outcome_intake", "reconciler", "worker"}
+PROCESSES = {
+    "allocator",
+    "intake",
+    "materialiser",
+    "outcome_intake",
+    "reconciler",
+    "relay",
+    "worker",
+}
 WRITERS: dict[str, dict[str, set[str]]] = {
     # The journal, and what is append-only beside it.
     "calendar": {"insert": {"operator"}},
@@ -273,7 +281,7 @@ def test_items_events_and_the_journal_are_never_changed(table: str) -> None:
 CALLERS = {
     "accept_disagreements": {"operator"},
     "emit": {"emitter"},
-    "emit_arrays": {"emitter"},
+    "emit_arrays": {"emitter", "relay"},
     "emit_follower": set[str](),
     "emitting_actor": set[str](),
     "emit_items": {"intake", "materialiser", "operator", "reconciler"},

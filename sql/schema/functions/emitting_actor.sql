@@ -19,7 +19,7 @@ begin
     raise exception using
       errcode = '42501', column = 'tenant',
       message = format('%s may not emit for tenant %L', session_user, emitting_actor.tenant),
-      hint = 'it emits for the tenants named by `dueledger grant emitter TO … --tenant …` only';
+      hint = 'it emits for the tenants named by `dueledger grant … TO … --tenant …` only';
   end if;
   return coalesce(known, ledger.register_actor(ledger.emitter_name(), 'service'));
 end $$;

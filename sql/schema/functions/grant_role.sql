@@ -10,14 +10,14 @@ begin
 end $$;
 
 comment on function ledger.grant_role is
-  'Grant a role to a login, with the caller''s rights; an emitter may then emit for `tenants` only, where they are given.';
+  'Grant a role to a login, with the caller''s rights; an emitter or relay may then emit for `tenants` only, where they are given.';
 
 create function ledger.revoke_role(role text, login text) returns void
   language plpgsql set search_path = pg_catalog, pg_temp
 as $$
 begin
   execute format('revoke %I from %I', 'ledger_' || role, login);
-  if role = 'emitter' then
+  if role in ('emitter', 'relay') then
     update ledger.actor a set tenants = null where a.name = 'service:' || login;
   end if;
 end $$;

@@ -7,7 +7,7 @@ declare
   prefix text := lower(split_part(name, ':', 1));
   permitted text[] := case
     when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
-    when prefix = 'service' then array['ledger_emitter']
+    when prefix = 'service' then array['ledger_emitter', 'ledger_relay']
   end;
   known bigint;
 begin
@@ -30,5 +30,5 @@ begin
 end $$;
 
 comment on function ledger.register_actor is
-  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter a service.';
+  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service.';
 revoke execute on function ledger.register_actor from public;

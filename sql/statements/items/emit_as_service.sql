@@ -1,6 +1,6 @@
--- Emit items one after another as the login itself, and return which of them are new; one that is refused refuses all.
+-- Emit items as the login itself, and return which of them are new; one that is refused refuses all.
 -- returns: exactly one per input
--- roles: emitter
+-- roles: relay
 -- $1 tenants text[]
 -- $2 kinds text[]
 -- $3 business_keys text[]
@@ -14,15 +14,8 @@
 -- $11 traceparents text[]
 -- index: none
 -- locks: none
-select e.created
-from unnest(
+select created
+from ledger.emit_arrays(
   $1::text[], $2::text[], $3::text[], $4::date[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[], $10::text[],
-  $11::text[]
-) with ordinality r (
-  tenant, kind, business_key, effective_date, due_at, payload, cycle, lane, partition_key, labels, traceparent, ord
-)
-cross join lateral ledger.emit(
-  r.tenant, r.kind, r.business_key, r.effective_date, r.due_at, r.payload::json, r.cycle, r.lane, r.partition_key,
-  r.labels::jsonb, r.traceparent
-) e
-order by r.ord
+  $11::text[])
+order by ord

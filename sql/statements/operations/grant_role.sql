@@ -1,4 +1,4 @@
--- Grant a role to a login; with tenants, an emitter may emit for these only.
+-- Grant a role to a login; with tenants, an emitter or relay may emit for these only.
 -- returns: one
 -- roles: owner
 -- $1 role text

@@ -1,0 +1,7 @@
+-- The relay of a service: emits what the service's outbox holds. It writes items as an emitter does, and its own presence.
+select ledger.make_role('ledger_relay');
+
+grant usage on schema ledger to ledger_relay;
+grant select, insert on ledger.process to ledger_relay;
+grant update (ended_at, kinds, locked_on, seen_at, sleeps_until, unlocked_at, yields) on ledger.process to ledger_relay;
+grant execute on function ledger.emit_arrays, ledger.register_actor to ledger_relay;
