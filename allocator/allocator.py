@@ -207,7 +207,7 @@ class Allocator:
         finally:
             heavy_task, self._heavy_task = self._heavy_task, None
             await _wait_for_all(*([heavy_task] if heavy_task else []), *self._light.publishing)
-            await _wait_for_all(*self._deliveries.writing)
+            await self._deliveries.wait_for_background()
 
     async def _step(self, claims: ConcurrentClaims, counts: Counter[str], began: float) -> bool:
         """Start a claim of light flows, or wait for one that runs or for due items.

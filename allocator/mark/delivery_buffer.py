@@ -47,6 +47,11 @@ class DeliveryBuffer:
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_batched(counts))
 
+    async def wait_for_background(self) -> None:
+        """Wait for the background write. Raises its error."""
+        if self._writing is not None:
+            await self._writing
+
     @property
     def writing(self) -> set[asyncio.Task[None]]:
         """The background write, while there is one."""

@@ -13,6 +13,7 @@ from dueledger import Completed, DueItem, Handlers
 from dueledger.allocator import AllocatorSettings, run_allocator
 from dueledger.ledger.intake import EventIntakeSettings, run_intake
 from dueledger.ledger.materialise import MaterialiserSettings, run_materialiser
+from dueledger.ledger.outbox import RelaySettings, run_relay
 from dueledger.ledger.runtime import service
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection
@@ -54,6 +55,7 @@ RUNS: dict[str, tuple[type[Any], Callable[[Any, Stop], Awaitable[object]]]] = {
     "work --outcomes": (OutcomeIntakeSettings, run_outcome_intake),
     "intake": (EventIntakeSettings, run_intake),
     "materialise": (MaterialiserSettings, run_materialiser),
+    "relay": (RelaySettings, run_relay),
     "reconcile": (
         ReconcilerSettings,
         lambda settings, stop: run_reconciler(settings, ReconcilerSources(), stop),
@@ -90,7 +92,9 @@ async def cut_proxy(upstream_port: int) -> AsyncGenerator[tuple[Cuts, int]]:
 
 
 def settings_of(process: str, dsn: str, bootstrap_servers: str) -> Any:  # noqa: ANN401  # by the row
-    extra = {"http_allowed_origins": ("*",)} if "--http" in process else {}
+    extra: dict[str, object] = {"http_allowed_origins": ("*",)} if "--http" in process else {}
+    if process == "relay":
+        extra["outbox_dsn"] = SecretStr(dsn)
     return RUNS[process][0](dsn=SecretStr(dsn), bootstrap_servers=bootstrap_servers, **extra)
 
 
