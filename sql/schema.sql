@@ -82,6 +82,8 @@ COMMENT ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kind
 
 CREATE FUNCTION ledger.accounting(from_date date DEFAULT '-infinity'::date, to_date date DEFAULT 'infinity'::date) RETURNS TABLE(tenant text, kind text, items bigint, pending bigint, handed_out bigint, running bigint, reviews bigint, completed bigint, cancelled bigint, superseded bigint, skipped bigint, written_off bigint)
     LANGUAGE sql STABLE
+    SET enable_hashjoin TO 'on'
+    SET enable_nestloop TO 'off'
     AS $$
   with locked_default as (select from ledger.due_item_default),
   item_counts as (
@@ -689,8 +691,10 @@ CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) 
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-  insert into ledger.kind (tenant, name, topic)
-  select distinct u.tenant, u.kind, 'due.' || u.kind
+  insert into ledger.kind (tenant, name, topic, compression)
+  select distinct u.tenant, u.kind, 'due.' || u.kind,
+    -- The consumers of the topic may have no other.
+    (select min(k.compression) from ledger.kind k where k.topic = 'due.' || u.kind)
   from unnest(tenants, kinds) u (tenant, kind)
   where not exists (select from ledger.kind k where k.tenant = u.tenant and k.name = u.kind)
   order by 1, 2
@@ -2080,6 +2084,12 @@ end $$;
 
 COMMENT ON FUNCTION ledger.revoke_role(role text, login text) IS 'Revoke a role from a login, with the caller''s rights.';
 
+CREATE FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN hashtextextended((xmin)::text, hashtidextended(ctid, (key # (tableoid)::bigint)));
+
+COMMENT ON FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) IS 'A hash of which version of a row this is: each write of the row, of any column, makes another. A transaction number is used again after 4 billion others, and after a restore: `key` names the server''s start.';
+
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN hashtextextended(key, (kind_no)::bigint);
@@ -3035,6 +3045,10 @@ CREATE TABLE ledger.process (
     yields boolean DEFAULT false NOT NULL,
     kinds text[],
     sleeps_until timestamp with time zone,
+    failing_since timestamp with time zone,
+    failure text,
+    failed_service text,
+    unavailable_topics jsonb,
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -3057,9 +3071,17 @@ COMMENT ON COLUMN ledger.process.unlocked_at IS 'Since when upkeep finds its loc
 
 COMMENT ON COLUMN ledger.process.yields IS 'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. False of a worker with handlers in threads, which nothing stops: its leases decide.';
 
-COMMENT ON COLUMN ledger.process.kinds IS 'Of a direct worker: the kinds that it claims. An allocator claims all kinds that are not direct.';
+COMMENT ON COLUMN ledger.process.kinds IS 'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
 
 COMMENT ON COLUMN ledger.process.sleeps_until IS 'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
+
+COMMENT ON COLUMN ledger.process.failing_since IS 'Since when its attempts to take work fail, the same one after another; null while they succeed.';
+
+COMMENT ON COLUMN ledger.process.failure IS 'The error of these attempts.';
+
+COMMENT ON COLUMN ledger.process.failed_service IS 'The service that did not respond to it, as kafka; null for other errors.';
+
+COMMENT ON COLUMN ledger.process.unavailable_topics IS 'Topics to which an allocator could not publish when it last tried, each with the reason.';
 
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
@@ -3076,7 +3098,12 @@ CREATE VIEW ledger.process_status AS
             WHEN (p.seen_at >= (ledger.machine_now() - '00:00:15'::interval)) THEN 'live'::text
             WHEN (l.pid IS NOT NULL) THEN 'silent'::text
             ELSE 'gone'::text
-        END AS status
+        END AS status,
+    p.kinds,
+    p.failing_since,
+    p.failure,
+    p.failed_service,
+    p.unavailable_topics
    FROM (((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
@@ -4063,6 +4090,8 @@ GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_upkeep;
@@ -4113,6 +4142,8 @@ GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_upkeep;
@@ -4364,6 +4395,7 @@ GRANT UPDATE(aborted_by) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT UPDATE(abort_reason) ON TABLE ledger.operation TO ledger_operator;
 
+GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
 
@@ -4482,6 +4514,34 @@ GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;
