@@ -81,6 +81,10 @@ def test_the_top_level_of_the_wheel_is_dueledger_alone(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"dueledger"}
 
 
+def test_the_wheel_has_no_package_that_an_example_fetched(wheel: Path) -> None:
+    assert [name for name in files_of(wheel) if "node_modules" in name] == []
+
+
 def test_a_service_finds_its_own_packages_beside_the_wheels(service: Path) -> None:
     theirs, own = in_service(service, "-c", WHERE).split()
     assert Path(theirs).is_relative_to(service / "site")
