@@ -96,7 +96,7 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
     Hindrance.CLOCK_BEHIND: HindranceText(
         "It is available at {until}, which is past by the machine's clock; but the ledger's clock "
         "is simulated, and says {now}.",
-        "`alter database {database} reset ledger.clock` ends that, for new connections.",
+        "`alter database {database} reset ledger.clock` ends that; restart the processes.",
     ),
     Hindrance.RETRY: HindranceText(
         "Attempt {attempt} failed; the next is not before {until}, {wait} from now.",
@@ -157,7 +157,8 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
     ),
     Hindrance.READ_ONLY: HindranceText(
         "The database {database} accepts no writes: {reason}.",
-        "On the primary, `alter database {database} reset default_transaction_read_only`.",
+        "On the primary: `set default_transaction_read_only = off`, then `alter database "
+        "{database} reset default_transaction_read_only`; restart the processes.",
         "The database accepts no writes.",
     ),
     Hindrance.NO_ALLOCATOR: HindranceText(

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from io import StringIO
@@ -190,6 +191,25 @@ def test_lines_are_one_a_flow() -> None:
         "running 0, retrying 0, parked 0"
     )
     assert "PARKED  acme ReminderDue eu: due 0, " in second
+
+
+def test_a_role_that_cannot_take_work_has_a_line_with_since_when_and_why() -> None:
+    roles = RUNNING | {ProcessRole.ALLOCATOR: replace(CUT_OFF, silent=2, failure="Unavailable: x")}
+    status = make_status(NOW, [of_flow(due=1)], roles)
+    assert make_lines(status)[1:3] == [
+        "processes: allocator 1 live, 2 silent; worker 1 live",
+        "! 1 of 1 allocators cannot take work since 2027-03-01 12:00:00 UTC: Unavailable: x",
+    ]
+    assert json.loads(json.dumps(status.document(), default=str))["processes"][0] == {
+        "role": "allocator",
+        "live": 1,
+        "silent": 2,
+        "gone": 0,
+        "failing": 1,
+        "failing_since": str(NOW),
+        "failed_service": "kafka",
+        "failure": "Unavailable: x",
+    }
 
 
 async def test_the_status_counts_what_is_due_and_says_since_when(

@@ -1,5 +1,6 @@
 """Which processes live: each has a row, renewed while it lives, and a lock that ends with it."""
 
+import asyncio
 import struct
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, suppress
@@ -11,6 +12,7 @@ from pydantic import SecretStr
 from dueledger import Handlers
 from dueledger.allocator import AllocatorSettings, open_allocator
 from dueledger.doctor import Health, run_checks
+from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.intake.process import open_intake
 from dueledger.ledger.intake.settings import EventIntakeSettings
 from dueledger.ledger.kafka.envelope import work_topic
@@ -24,7 +26,13 @@ from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, show_item
-from dueledger.ledger.store.processes import ProcessRole, list_processes, prune_processes
+from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.processes import (
+    ProcessRole,
+    list_processes,
+    prune_processes,
+    read_roles,
+)
 from dueledger.reconciler.process import open_reconciler
 from dueledger.reconciler.settings import ReconcilerSettings
 from dueledger.reconciler.sources_file import ReconcilerSources
@@ -201,6 +209,57 @@ async def test_the_doctor_names_processes_that_are_gone(
     assert live == (Health.OK, "live: 1 worker")
     assert health is Health.WARN
     assert f"{NAME} (gone)" in text
+
+
+async def test_the_doctor_says_why_a_process_cannot_take_work_until_it_can(
+    connection: Connection, database: str
+) -> None:
+    settings = Settings(dsn=SecretStr(database), bootstrap_servers="127.0.0.1:1")
+
+    async def check() -> tuple[Health, str]:
+        [found] = [each async for each in run_checks(settings) if each.name == "failures"]
+        return found.health, found.text
+
+    async with open_presence(database, "allocator:host:1:abcd", ProcessRole.ALLOCATOR) as presence:
+        presence.report_failure(asyncio.CancelledError())
+        await presence.tick()
+        assert (await check())[0] is Health.OK
+        presence.report_failure(Unavailable("Kafka cannot be used: gone.", service="kafka"))
+        await presence.tick()
+        since = (await read_roles(connection))[ProcessRole.ALLOCATOR].failing_since
+        presence.report_failure(Unavailable("Kafka cannot be used: again.", service="kafka"))
+        await presence.tick()
+        failing = (await read_roles(connection))[ProcessRole.ALLOCATOR]
+        health, text = await check()
+        presence.report_success()
+        await presence.tick()
+        assert (await check())[0] is Health.OK
+    assert health is Health.WARN
+    assert "1 of 1 allocators cannot take work since 2" in text
+    assert "Unavailable: Kafka cannot be used: again." in text
+    assert (failing.failing_since, failing.failed_service) == (since, "kafka")
+
+
+async def test_the_doctor_names_operations_that_no_process_carries_out(
+    connection: Connection, database: str, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await emit_items(connection, make_drafts(), actor_no=actor_no)
+    cancel = (OperationVerb.CANCEL, ItemFilter(tenant="acme"))
+    await record_operation(connection, *cancel, reason="it was sold", actor_no=actor_no)
+    settings = Settings(dsn=SecretStr(database), bootstrap_servers="127.0.0.1:1")
+
+    async def check() -> tuple[Health, str]:
+        [found] = [each async for each in run_checks(settings) if each.name == "operations"]
+        return found.health, found.text
+
+    health, text = await check()
+    async with open_presence(database, "allocator:host:1:abcd", ProcessRole.ALLOCATOR):
+        carried_out = await check()
+    assert (health, text) == (
+        Health.WARN,
+        "1 open: 1 (cancel); no process carries operations out",
+    )
+    assert carried_out == (Health.OK, "1 open: 1 (cancel)")
 
 
 async def test_why_says_whether_an_allocator_lives(

@@ -110,6 +110,17 @@ async def test_a_partition_whose_handlers_hang_is_reported_and_not_taken_anew(
 
     stalled, *_ = await site.eventually(checks_answered)
     assert stalled["waits_for_handlers"]
+    await site.connection.execute("update ledger.claim set deadline = deadline + interval '1 h'")
+    waiting = await site.connection.fetchval(
+        "select i.id from ledger.claim c join ledger.due_item i on i.item_no = c.item_no[c.size]"
+        " where c.closed_at is null and c.partition = $1 and c.started < c.size",
+        stalled["partition"],
+    )
+    shown = await show_item(site.connection, waiting)
+    assert shown is not None
+    explanation = await explain(site.connection, shown)
+    assert explanation.code == "HANDLERS_STALLED"
+    await site.connection.execute("update ledger.claim set deadline = deadline - interval '1 h'")
     assert rejoined == []
     as_owner = site.settings.model_copy(update={"dsn": SecretStr(database)})
     checks = {check.name: check async for check in run_checks(as_owner)}

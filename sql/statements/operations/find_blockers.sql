@@ -12,7 +12,7 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
   f.circuit, f.circuit_at, f.circuit_rest_seconds, k.settled_by, k.dispatch, k.name as kind, k.topic,
   f.paused_at, widest.by as paused_by, widest.tenant as paused_tenant, widest.kind as paused_kind, widest.lane as paused_lane,
   handed.items as handed_out, running.items as running, credit.granted, credit.grants, outstanding.items as outstanding,
-  p.available_at = 'infinity' as blocked, p.overlap is not null as is_overlap, p.batch_max is not null as is_suspect,
+  p.available_at = 'infinity' as blocked, (k.ordering <> 'key' or p.overlap > 1) as is_overlap, p.batch_max is not null as is_suspect,
   holder.id as behind, holder.review_reason as behind_reason, holder.retry_at as behind_until,
   coalesce((
     select t.event from ledger.transition t
