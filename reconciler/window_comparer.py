@@ -77,6 +77,8 @@ class WindowComparer:
         )
         self._engine.put("item", actual.items)
         self._engine.put("ending", actual.endings)
+        self._engine.put("journal", actual.journal)
+        self._engine.put("held", actual.held)
         compared = await run_beside(self._engine.compare)
         candidates = Candidates(compared.candidates)
         rows = [row for row in rows if row[ID] in candidates.ids]
@@ -93,6 +95,7 @@ class WindowComparer:
             if tally.next_due is not None:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
         judged.result.unowned_endings = candidates.unowned_endings
+        judged.result.unproven = compared.unproven
         for chunk in candidates.chunks():
             outcomes = await read_outcomes(
                 connection, chunk, says_payloads=expectation.says_payloads

@@ -42,6 +42,13 @@ async def copy_journal_columns(
     return await _copied(connection, statement("copy_journal_columns"), from_date, to_date, key)
 
 
+async def list_run_items(
+    connection: Connection, run_nos: Sequence[int], first_at: datetime, last_at: datetime
+) -> list[Record]:
+    """List runs with their items; most were started between these instants."""
+    return await connection.fetch(statement("list_run_items"), run_nos, first_at, last_at)
+
+
 async def copy_places(connection: Connection, after_item_no: int, limit: int) -> bytes:
     """Copy where items are that have not ended, by ascending number, in binary form.
 
@@ -307,11 +314,11 @@ async def _unfit_pages(
 
 
 async def list_contradicted_endings(
-    connection: Connection, from_date: date, to_date: date, row_max: int
+    connection: Connection, from_date: date, to_date: date, item_nos: Sequence[int], row_max: int
 ) -> list[Record]:
-    """List transitions of a range of effective dates that are not as their runs have them."""
+    """List transitions of items of a range of dates that are not as their runs have them."""
     return await connection.fetch(
-        statement("list_contradicted_endings"), from_date, to_date, row_max
+        statement("list_contradicted_endings"), from_date, to_date, item_nos, row_max
     )
 
 

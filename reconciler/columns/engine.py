@@ -49,10 +49,12 @@ class Compared:
     """What one window's comparison leaves: the tallies by flow, and the candidates' columns.
 
     Candidates have high, low, day, item_no (-1: there is no item), is_owed and differences.
+    `unproven` are the numbers of items with a transition that is not simply as its run has it.
     """
 
     tallies: dict[int, FlowTally]
     candidates: Columns
+    unproven: list[int]
 
 
 @final
@@ -85,7 +87,8 @@ class ComparisonEngine:
         found: dict[str, Column] = run(
             "select high, low, day, item_no, is_owed, differences from candidate"
         ).fetchnumpy()
-        return Compared(tallies, found)
+        unproven = [item_no for (item_no,) in run(comparison_statement("unproven")).fetchall()]
+        return Compared(tallies, found, unproven)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ Columns = dict[str, Column]
 _HEADER_BYTES: Final = 19
 _TRAILER_BYTES: Final = 2
 _SIZE_BYTES: Final = 4
+_ARRAY_HEADER_BYTES: Final = 20
 _FORMATS: Final = {
     "bool": ("i1", 1),
     "smallint": (">i2", 2),
@@ -85,6 +86,16 @@ class RowLayout:
         ):
             raise UnexpectedCopy("another number of columns, or a null")
         return rows
+
+
+def array_elements(sent: bytes | None, type_: str) -> Column:
+    """Return the elements of an array in binary form; none if one is null, or is of an array."""
+    number, width = _FORMATS[type_]
+    dtype = np.dtype([("size", ">i4"), ("value", number)])
+    body = b"" if sent is None else sent[_ARRAY_HEADER_BYTES:]
+    elements = np.frombuffer(body[: len(body) - len(body) % dtype.itemsize], dtype)
+    is_plain = len(body) % dtype.itemsize == 0 and (elements["size"] == width).all()
+    return elements["value"].astype(np.int64) if is_plain else np.empty(0, dtype=np.int64)
 
 
 def _split_off_texts(copied: bytes, end: int, width: int, texts: list[bytes]) -> bytes:

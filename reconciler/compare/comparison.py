@@ -113,7 +113,8 @@ class WindowResult:
     `overlapped` for another item of their key (the reader says whether there was one), and
     `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
     after the pass began, as their rows say. `unowned_endings` counts what ended no item,
-    `conflicts` the items that did not end as their runs have it, once these were asked for.
+    `unproven` are the numbers of items with a transition that has no run, or is not as its run has
+    it, and `conflicts` counts those of them that no repair explains, once these were asked for.
     `changes_at` is the first instant at which an open item becomes due or overdue.
     """
 
@@ -132,6 +133,7 @@ class WindowResult:
     late: list[ActualItem] = field(default_factory=list[ActualItem])
     evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
     unowned_endings: int = 0
+    unproven: list[int] = field(default_factory=list[int])
     conflicts: int = 0
     deferred: int = 0
     changes_at: datetime | None = None

@@ -79,6 +79,11 @@ def instant_of_postgres(microseconds: int) -> datetime | None:
     """Return an instant as PostgreSQL stores it; None where there is none, or it is not said."""
     if microseconds in {NO_INSTANT, NOT_SAID}:
         return None
+    return instant_at(microseconds)
+
+
+def instant_at(microseconds: int) -> datetime:
+    """Return the instant so many microseconds after 2000."""
     return _POSTGRES_EPOCH + timedelta(microseconds=microseconds)
 
 

@@ -231,8 +231,11 @@ class WindowFindings:
             item_findings.unexcused(item, flows[item.flow_no]) for item in window.unexcused
         )
         premature = {item.id for item in window.premature}
+        if not window.unproven:
+            return
+        span = dates.from_date, dates.to_date
         conflicts = await reconciled_rows.list_contradicted_endings(
-            connection, dates.from_date, dates.to_date, self._recorder.row_max
+            connection, *span, window.unproven, self._recorder.row_max
         )
         self._recorder.note_list(conflicts, FindingType.OUTCOME_CONFLICT)
         window.conflicts = len(conflicts)

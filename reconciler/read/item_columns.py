@@ -1,14 +1,17 @@
 """The ledger's items and journal of a window as columns."""
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from dueledger.ledger.states import TERMINAL_EVENTS
-from dueledger.ledger.store import Connection, reconciled_rows
-from dueledger.reconciler.columns.fixed_width import Columns, RowLayout
+from dueledger.ledger.store import Connection, Record, reconciled_rows
+from dueledger.reconciler.columns.fixed_width import Columns, RowLayout, array_elements
 from dueledger.reconciler.columns.terms import all_mixed, payload_digest, payload_of_terms
 from dueledger.reconciler.compared_items import NOT_SAID
+from dueledger.reconciler.expect.item_terms import instant_at, postgres_microseconds
 from dueledger.reconciler.read.day_digests import RowsDigest, digests_by_day
 from dueledger.reconciler.windows import DateRange
 
@@ -29,24 +32,38 @@ _ITEM: Final = RowLayout(
     is_named="bool",
     terms="text",
 )
+_NONE: Final = np.empty(0, dtype=np.int64)
 _ENDING_EVENTS: Final = sorted(TERMINAL_EVENTS)
 _JOURNAL: Final = RowLayout(
-    day="date", item_no="bigint", event="smallint", ended_at="instant", version="bigint"
+    day="date",
+    item_no="bigint",
+    event="smallint",
+    attempt="smallint",
+    run="bigint",
+    actor="bigint",
+    ended_at="instant",
+    version="bigint",
 )
+_NEVER: Final = 2**63 - 1
+_BEFORE_RUNS: Final = timedelta(days=1)
+_YEARS_MICROSECONDS: Final = 100 * 366 * 86_400 * 10**6
 
 
 class CopiedWindow(NamedTuple):
-    """Items and journal of a window as they were copied, each in a snapshot of its own."""
+    """Items, journal and runs of a window as they were read, each in a snapshot of its own."""
 
     items: bytes
-    journal: bytes
+    journal: Columns
+    runs: list[Record]
 
 
 class WindowColumns(NamedTuple):
-    """Items and endings of a window, and by day the digests of its items and of its journal."""
+    """Items, endings, journal and what runs held, and by day the digests of items and journal."""
 
     items: Columns
     endings: Columns
+    journal: Columns
+    held: Columns
     item_digests: dict[int, RowsDigest]
     journal_digests: dict[int, RowsDigest]
 
@@ -54,10 +71,44 @@ class WindowColumns(NamedTuple):
 async def copy_window(connection: Connection, window: DateRange, *, key: int) -> CopiedWindow:
     """Copy a window. An item that ends in between seems to have no state: it is read again."""
     dates = (window.from_date, window.to_date)
-    return CopiedWindow(
-        await reconciled_rows.copy_item_columns(connection, *dates, key),
-        await reconciled_rows.copy_journal_columns(connection, *dates, key),
-    )
+    items = await reconciled_rows.copy_item_columns(connection, *dates, key)
+    journal = _JOURNAL.read(await reconciled_rows.copy_journal_columns(connection, *dates, key))
+    return CopiedWindow(items, journal, await _list_runs(connection, journal))
+
+
+async def _list_runs(connection: Connection, journal: Columns) -> list[Record]:
+    """List the runs that the journal names."""
+    has_run = journal["run"] >= 0
+    if not has_run.any():
+        return []
+    ended = np.clip(journal["ended_at"][has_run], -_YEARS_MICROSECONDS, _YEARS_MICROSECONDS)
+    first, last = instant_at(int(ended.min())), instant_at(int(ended.max()))
+    run_nos = np.unique(journal["run"][has_run]).tolist()
+    return await reconciled_rows.list_run_items(connection, run_nos, first - _BEFORE_RUNS, last)
+
+
+def held_columns(runs: Sequence[Record]) -> Columns:
+    """Return what runs held: a row for each item, none of a run whose items cannot be read."""
+    rows: list[tuple[int, int, int, int]] = []
+    items, attempts = [_NONE], [_NONE]
+    for run in runs:
+        numbers = array_elements(run["item_nos"], "bigint")
+        counted = array_elements(run["attempts"], "smallint")
+        if len(numbers) == len(counted) and len(numbers):
+            items.append(numbers)
+            attempts.append(counted)
+            closed = run["closed_at"]
+            until = _NEVER if closed is None else postgres_microseconds(closed)
+            started = postgres_microseconds(run["started_at"])
+            rows.append((run["run_no"], run["worker_no"], started, until))
+    sizes = [len(each) for each in items[1:]]
+    shared = np.array(rows, dtype=np.int64).reshape(-1, 4).repeat(sizes, axis=0)
+    names = ("run", "worker", "started", "closed")
+    return {
+        **{name: np.ascontiguousarray(shared[:, place]) for place, name in enumerate(names)},
+        "item_no": np.concatenate(items),
+        "attempt": np.concatenate(attempts),
+    }
 
 
 def columns_of(copied: CopiedWindow, *, says_payloads: bool) -> WindowColumns:
@@ -71,8 +122,8 @@ def columns_of(copied: CopiedWindow, *, says_payloads: bool) -> WindowColumns:
     items["payload"] = np.full(len(terms), NOT_SAID, dtype=np.int64)
     if says_payloads:
         items["payload"][:] = [payload_digest(payload_of_terms(text)) for text in terms]
-    journal = _JOURNAL.read(copied.journal)
+    journal = copied.journal
     by_day = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
     is_ending = np.isin(journal["event"], _ENDING_EVENTS)
     endings = {name: column[is_ending] for name, column in journal.items()}
-    return WindowColumns(items, endings, *by_day)
+    return WindowColumns(items, endings, journal, held_columns(copied.runs), *by_day)

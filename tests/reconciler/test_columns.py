@@ -2,6 +2,7 @@
 
 import os
 import random
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import pytest
 from datafusion import SessionContext
 
 from dueledger.reconciler.columns.engine import comparison_statement
-from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy
+from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy, array_elements
 from dueledger.reconciler.columns.terms import NO_INSTANT, all_mixed, double_bits, mixed
 
 TABLES = {
@@ -130,6 +131,68 @@ def test_two_engines_find_the_same_differences_in_the_same_parquet(
     )
     assert found == again
     assert len(differences_of(found)) > 8
+
+
+JOURNAL = "day item_no event attempt run actor ended_at"
+HELD = "run item_no attempt worker started closed"
+OF_RUNS: dict[str, dict[str, int]] = {
+    "run": {"run": 6},
+    "no run": {"run": -1},
+    "item": {"item_no": 9},
+    "attempt": {"attempt": 1},
+    "worker": {"actor": 5},
+    "before": {"ended_at": 99},
+    "after": {"ended_at": 201},
+}
+
+
+def of_runs(edited: dict[str, int]) -> dict[str, list[dict[str, int]]]:
+    """Return journal and runs of four items, one of which failed at first; one row is edited."""
+    held = [
+        dict(zip(HELD.split(), (run, item_no, attempt, 4, 100, 200), strict=True))
+        for run, item_no, attempt in ((1, 1, 1), (1, 2, 1), (2, 2, 2), (2, 3, 1), (2, 4, 1))
+    ]
+    journal = [
+        dict(
+            zip(
+                JOURNAL.split(),
+                (0, row["item_no"], 5, row["attempt"], row["run"], 4, 150),
+                strict=True,
+            )
+        )
+        for row in held
+    ]
+    journal[1] |= {"event": 6, "actor": 3}
+    journal[2] |= {"ended_at": 200}
+    journal[2] |= edited
+    return {"journal": journal, "held": held}
+
+
+@pytest.mark.parametrize("edit", ["none", *OF_RUNS])
+def test_g11_two_engines_find_the_items_of_which_a_transition_is_not_as_its_run_has_it(
+    engine: duckdb.DuckDBPyConnection, tmp_path: Path, edit: str
+) -> None:
+    edited = OF_RUNS.get(edit, {})
+    other: Any = SessionContext()
+    for name, rows in of_runs(edited).items():
+        columns = {each: np.array([row[each] for row in rows]) for each in rows[0]}
+        engine.register(name, columns)
+        engine.table(name).write_parquet(str(tmp_path / f"{name}.parquet"))
+        other.register_parquet(name, str(tmp_path / f"{name}.parquet"))
+    query = comparison_statement("unproven")
+    found = engine.execute(query).fetchall()
+    assert found == [(edited.get("item_no", 2),)] * bool(edited)
+    again = [row for batch in other.sql(query).collect() for row in batch.to_pylist()]
+    assert [tuple(row.values()) for row in again] == found
+
+
+def test_g11_of_an_array_with_a_null_no_element_is_read() -> None:
+    header = bytes(20)
+    elements = [struct.pack(">ih", 2, number) for number in (1, -2, 3)]
+    sent = header + b"".join(elements)
+    assert array_elements(sent, "smallint").tolist() == [1, -2, 3]
+    for broken in (None, b"", header, sent[:-1], header + struct.pack(">i", -1) + sent[26:]):
+        assert array_elements(broken, "smallint").tolist() == []
 
 
 def lose_item(rows: Rows) -> None:

@@ -36,7 +36,10 @@ select effective_date, item_no, 5, 1, 1, ledger.now() from taken
 
 @dataclass
 class Meanwhile:
-    """Evidence of every item. It is asked after the first window's rows were read, and writes."""
+    """Evidence of every item. It writes when it is asked, after the first window's rows were read.
+
+    If it is `complete`, it writes when it is listed, before any row of an item is read.
+    """
 
     kind: str
     write: Callable[[], Awaitable[object]]
@@ -51,13 +54,15 @@ class Meanwhile:
         self, wanted: Sequence[EvidenceQuery], extract: object
     ) -> list[EvidenceQuery]:
         del wanted, extract
-        await self.write()
+        if not self.complete:
+            await self.write()
         return []
 
     async def list_effects(
         self, extract: object, from_date: date, to_date: date
     ) -> AsyncGenerator[Sequence[ListedEffect]]:
         del extract, from_date, to_date
+        await self.write()
         yield ()
 
 
@@ -69,15 +74,18 @@ def write_during_pass(
     complete_all: Complete,
     kind: str,
     actor_no: int,
-) -> Callable[[Callable[[], Awaitable[object]]], Awaitable[list[tuple[str, str]]]]:
+) -> Callable[..., Awaitable[list[tuple[str, str]]]]:
     """Make a pass over a month with one item and another, and write in its midst."""
 
-    async def write(change: Callable[[], Awaitable[object]]) -> list[tuple[str, str]]:
+    async def write(
+        change: Callable[[], Awaitable[object]], *, is_early: bool = False
+    ) -> list[tuple[str, str]]:
         done = make_drafts(1, due_at=NOON - HOUR)
         later = make_drafts(1, due_at=NOON + HOUR, effective_date=APRIL)
         await emit_items(frozen, [*done, *later], actor_no=actor_no)
         await complete_all()
-        reconciler = make_reconciler(ReconcilerSources((), (Meanwhile(kind, change),)))
+        meanwhile = Meanwhile(kind, change, complete=is_early)
+        reconciler = make_reconciler(ReconcilerSources((), (meanwhile,)))
         await reconciler.tick()
         return [(row["type"], row["kind"]) for row in await findings.list_findings(frozen)]
 
@@ -85,10 +93,10 @@ def write_during_pass(
 
 
 @pytest.mark.parametrize(
-    ("due_at", "edit", "found"),
+    ("due_at", "edit", "is_early", "found"),
     [
-        (NOON + HOUR, WAIT_FOR_LESS, FindingType.WRONG_DATE),
-        (NOON - HOUR, COMPLETE_WITHOUT_RUN, FindingType.OUTCOME_CONFLICT),
+        (NOON + HOUR, WAIT_FOR_LESS, False, FindingType.WRONG_DATE),
+        (NOON - HOUR, COMPLETE_WITHOUT_RUN, True, FindingType.OUTCOME_CONFLICT),
     ],
 )
 async def test_g11_what_is_wrong_with_an_item_of_a_kind_made_during_the_pass_is_found(
@@ -96,8 +104,10 @@ async def test_g11_what_is_wrong_with_an_item_of_a_kind_made_during_the_pass_is_
     make_drafts: Drafts,
     write_during_pass: Callable[..., Awaitable[list[tuple[str, str]]]],
     actor_no: int,
+    *,
     due_at: datetime,
     edit: str,
+    is_early: bool,
     found: FindingType,
 ) -> None:
     async def write() -> None:
@@ -105,4 +115,4 @@ async def test_g11_what_is_wrong_with_an_item_of_a_kind_made_during_the_pass_is_
         await emit_items(frozen, drafts, actor_no=actor_no)
         await frozen.execute(edit)
 
-    assert await write_during_pass(write) == [(found, "New")]
+    assert await write_during_pass(write, is_early=is_early) == [(found, "New")]

@@ -7,6 +7,7 @@
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
-select t.effective_date, t.item_no, t.event, t.at, ledger.row_version($3::bigint, t.tableoid, t.ctid, t.xmin) as version
+select t.effective_date, t.item_no, t.event, t.attempt, coalesce(t.run_no, -1) as run_no, t.actor_no, t.at,
+  ledger.row_version($3::bigint, t.tableoid, t.ctid, t.xmin) as version
 from ledger.transition t
 where t.effective_date >= $1::date and t.effective_date < $2::date

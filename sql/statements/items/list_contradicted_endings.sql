@@ -1,16 +1,17 @@
--- List transitions of effective dates that are not as a run or a repair has them, each with its item and why.
+-- List transitions of items of effective dates that are not as a run or a repair has them, each with its item and why.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 from_date date
 -- $2 to_date date
--- $3 limit integer
+-- $3 item_nos bigint[]
+-- $4 limit integer
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 ended as materialized (
   select t.item_no, t.effective_date, t.event, t.attempt, t.run_no, t.actor_no, t.at, t.detail ->> 'repair' as repair
   from ledger.transition t
-  where t.effective_date >= $1::date and t.effective_date < $2::date
+  where t.effective_date >= $1::date and t.effective_date < $2::date and t.item_no = any($3::bigint[])
 ),
 held as materialized (
   select r.run_no, r.worker_no, r.started_at, r.closed_at, u.item_no, u.attempt
@@ -62,4 +63,4 @@ where case
       and p.status = 'executed' and p.executed_by = e.actor_no and p.outcome ->> 'completed' = i.id::text)
   end
 order by e.effective_date, e.item_no
-limit $3::integer
+limit $4::integer
