@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import Enum, auto
 from time import monotonic
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from dueledger.ledger.errors import Unavailable
-from dueledger.ledger.presence import Presence
 
 SLEEP_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 5.0
@@ -32,6 +31,27 @@ _REPEAT_SECONDS: Final = 0.002
 _REPEAT_DOUBLINGS_MAX: Final = 8
 
 
+class SleepRegister(Protocol):
+    """Where a process registers its sleep, on a connection on which it is notified."""
+
+    @property
+    def session_no(self) -> int | None:
+        """Number of the connection; None without one."""
+        ...
+
+    async def register_sleep(self, seconds: float, kinds: Sequence[str] | None) -> int | None:
+        """Register a sleep of so long; return the number of the transaction that did, or None."""
+        ...
+
+    async def is_seen_by_all(self, transaction_no: int) -> bool:
+        """Return whether all who write see what that transaction did."""
+        ...
+
+    async def end_sleep(self) -> None:
+        """Register that the process is awake."""
+        ...
+
+
 class _State(Enum):
     AWAKE = auto()
     REGISTERED = auto()
@@ -47,8 +67,8 @@ class Sleep:
     once more. Those that write later see that it sleeps.
     """
 
-    def __init__(self, presence: Presence, kinds: Sequence[str] | None) -> None:
-        """Sleep as the process of `presence`, which claims `kinds`; of an allocator, None."""
+    def __init__(self, presence: SleepRegister, kinds: Sequence[str] | None) -> None:
+        """Sleep by `presence`, as a process that claims `kinds`; of an allocator or relay, None."""
         self._presence = presence
         self._kinds = kinds
         self._state = _State.AWAKE

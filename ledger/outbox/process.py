@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from dueledger.ledger.outbox.listener import OutboxListener
 from dueledger.ledger.outbox.relay import Relay
 from dueledger.ledger.outbox.settings import RelaySettings
 from dueledger.ledger.presence import open_presence
@@ -14,7 +15,7 @@ from dueledger.ledger.store.processes import ProcessRole
 
 
 @asynccontextmanager
-async def open_relay(settings: RelaySettings) -> AsyncGenerator[Relay]:
+async def open_relay(settings: RelaySettings, *, stop: Stop | None = None) -> AsyncGenerator[Relay]:
     """Connect a relay. Its items are the login's; its own actor is in its row of `process` alone.
 
     Raises Unavailable if either Postgres cannot be reached, NotPermitted if the login of the ledger
@@ -30,12 +31,18 @@ async def open_relay(settings: RelaySettings) -> AsyncGenerator[Relay]:
     ):
         log = get_logger("relay")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=presence.process_no)
-        yield Relay(
-            outbox,
-            ledger,
-            batch_items_max=settings.relay_batch_items_max,
-            idle_seconds_max=settings.relay_idle_seconds,
-        )
+        listener = OutboxListener(settings.outbox_dsn.get_secret_value(), name)
+        try:
+            yield Relay(
+                outbox,
+                ledger,
+                listener,
+                batch_items_max=settings.relay_batch_items_max,
+                idle_seconds=settings.relay_idle_seconds,
+                stop=stop or Stop(),
+            )
+        finally:
+            await listener.close()
         log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 
@@ -45,6 +52,6 @@ async def run_relay(settings: RelaySettings, stop: Stop) -> None:
 
 
 async def _run(settings: RelaySettings, stop: Stop) -> None:
-    async with open_relay(settings) as relay:
+    async with open_relay(settings, stop=stop) as relay:
         stop.mark_started()
-        await run_service("relay", relay.tick, stop=stop, idle_seconds=relay.idle_seconds)
+        await run_service("relay", relay.tick, stop=stop, idle_seconds=relay.wait_for_rows)

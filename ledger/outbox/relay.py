@@ -6,10 +6,14 @@ business key decides. A relay carries rows in the order written, so of several w
 ledger keeps the first.
 """
 
+from contextlib import suppress
 from typing import Final, NamedTuple, final
 
-from dueledger.ledger.errors import InvalidItem
-from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.errors import InvalidItem, Unavailable
+from dueledger.ledger.outbox.listener import OutboxListener
+from dueledger.ledger.runtime.service import Stop, crash_point
+from dueledger.ledger.runtime.waiting import run_unless_stopped, wait_for_event
+from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.outbox import (
     OutboxItem,
@@ -19,8 +23,8 @@ from dueledger.ledger.store.outbox import (
 )
 
 REASON_CHARS_MAX: Final = 1_000
-IDLE_FIRST_SECONDS: Final = 0.01
-IDLE_DOUBLINGS_MAX: Final = 20
+POLL_SECONDS: Final = 0.002
+"""About how long a poll without rows takes."""
 
 
 class Carried(NamedTuple):
@@ -35,13 +39,22 @@ class Relay:
     """One relay between an outbox and a ledger. Any number may run."""
 
     def __init__(
-        self, outbox: Pool, ledger: Pool, *, batch_items_max: int, idle_seconds_max: float
+        self,
+        outbox: Pool,
+        ledger: Pool,
+        listener: OutboxListener,
+        *,
+        batch_items_max: int,
+        idle_seconds: float,
+        stop: Stop,
     ) -> None:
         self._outbox = outbox
         self._ledger = ledger
+        self._listener = listener
+        self._sleep = Sleep(listener, None)
         self._batch_items_max = batch_items_max
-        self._idle_seconds_max = idle_seconds_max
-        self._idle_passes = 0
+        self._idle_seconds = idle_seconds
+        self._stop = stop
 
     async def tick(self) -> dict[str, int]:
         """Carry one batch; return how many items are new, known already, and refused."""
@@ -49,7 +62,6 @@ class Relay:
             items = await list_outbox_items(outbox, self._batch_items_max)
         if not items:
             return {}
-        self._idle_passes = 0
         carried = Carried({}, {})
         async with self._ledger.acquire() as ledger:
             await _emit(ledger, items, carried)
@@ -63,11 +75,18 @@ class Relay:
             "refused": len(carried.refusals),
         }
 
-    async def idle_seconds(self) -> float:
-        """Return the seconds to wait after a pass without rows: twice as long after each."""
-        pause = IDLE_FIRST_SECONDS * 2 ** min(self._idle_passes, IDLE_DOUBLINGS_MAX)
-        self._idle_passes += 1
-        return min(pause, self._idle_seconds_max)
+    async def wait_for_rows(self) -> float:
+        """Wait after a pass without rows, until one is written or for `idle_seconds`; return 0."""
+        if self._listener.woken.is_set():
+            self._sleep.woken()
+        else:
+            await self._sleep.end_if_busy(poll_seconds=POLL_SECONDS)
+            with suppress(Unavailable):  # then it polls, and its pass says why
+                await self._listener.open()
+            seconds = await self._sleep.pause_seconds(self._idle_seconds, poll_seconds=POLL_SECONDS)
+            await run_unless_stopped(wait_for_event(self._listener.woken, seconds), self._stop)
+        self._listener.woken.clear()
+        return 0.0
 
 
 async def _emit(ledger: Connection, items: list[OutboxItem], carried: Carried) -> None:

@@ -61,6 +61,19 @@ async def end_outbox_items(
             )
 
 
+async def register_relay_sleep(outbox: Connection, name: str, seconds: float) -> int:
+    """Record that a relay sleeps; return the number of the transaction that did.
+
+    It is notified of rows that are written within `seconds`.
+    """
+    return await outbox.fetchval(_outbox_sql("register_relay_sleep"), name, seconds)
+
+
+async def end_relay_sleep(outbox: Connection, name: str) -> None:
+    """Record that a relay is awake."""
+    await outbox.execute(_outbox_sql("end_relay_sleep"), name)
+
+
 async def emit_as_service(connection: Connection, items: Sequence[OutboxItem]) -> list[bool]:
     """Emit items as the connection's login; return which are new. The first of a key counts.
 

@@ -27,3 +27,29 @@ comment on column due_outbox.item.refused_at is
 comment on column due_outbox.item.refusal is 'Why the ledger refused the row.';
 
 create index item_waiting_idx on due_outbox.item (outbox_no) where refused_at is null;
+
+create table due_outbox.relay (
+  name text primary key,
+  sleeps_until timestamptz not null
+);
+
+comment on table due_outbox.relay is 'Relays that sleep. A statement that writes a row to carry notifies them.';
+
+create function due_outbox.wake_relays() returns trigger
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- Reads what is committed now, also where the statement began before a relay registered its sleep.
+  perform from due_outbox.relay r where r.sleeps_until >= clock_timestamp();
+  if found and coalesce(current_setting('due_outbox.wakes', true), '') <> 'off' then
+    perform pg_notify('due_outbox', '');
+  end if;
+  return null;
+end $$;
+
+comment on function due_outbox.wake_relays is
+  'Notify relays that sleep; those that are awake cost no notification. A transaction that is to be prepared (two-phase '
+  'commit) may not notify: it sets due_outbox.wakes to off, and the next poll finds its rows.';
+
+create trigger item_wakes_relays after insert or update of refused_at on due_outbox.item
+  for each statement execute function due_outbox.wake_relays();

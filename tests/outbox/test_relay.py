@@ -5,7 +5,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -16,15 +16,22 @@ import pytest
 from pydantic import SecretStr
 
 from dueledger.ledger.errors import InvalidSetting, NotPermitted
-from dueledger.ledger.outbox import Relay, RelaySettings, open_relay
-from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.outbox import Relay, RelaySettings, open_relay, run_relay
+from dueledger.ledger.runtime.service import CRASH_VARIABLE, Stop
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.outbox import OUTBOX_SQL, outbox_schema
 from dueledger.stack import Endpoints
 from tests.databases import named_database
 from tests.logins import with_login
 
+NEVER_SECONDS = 1e6
+SLEEPERS = "select count(*) > 0 from due_outbox.relay"
+KILL = """
+    select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity
+    where datname = current_database() and application_name like 'relay:%'
+"""
 DUE = datetime(2026, 3, 1, 9, tzinfo=UTC)
+Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 @dataclass(frozen=True)
@@ -302,14 +309,39 @@ async def test_a_role_that_is_lost_meanwhile_marks_no_row(
     assert await service.left() == {"INV-1": None}
 
 
-async def test_after_passes_without_rows_the_relay_waits_longer_and_after_rows_shortly(
-    service: Service, relay: Relay
+async def test_g9_a_row_written_while_the_relay_sleeps_is_carried(
+    service: Service, connection: Connection, eventually: Eventually
 ) -> None:
-    idle = [await relay.idle_seconds() for _ in range(8)]
+    settings = service.settings.model_copy(update={"relay_idle_seconds": NEVER_SECONDS})
+    stop = Stop()
+    running = asyncio.create_task(run_relay(settings, stop))
+    for number in range(3):
+        await eventually(lambda: service.connection.fetchval(SLEEPERS))
+        await service.write(f"INV-{number}")
+        await eventually(lambda wanted=number + 1: _has_items(connection, wanted))
+    stop.request()
+    await running
+    assert await service.connection.fetchval(SLEEPERS) is False
+
+
+async def test_a_relay_that_lost_its_listening_connection_listens_again(
+    service: Service, connection: Connection, eventually: Eventually
+) -> None:
+    settings = service.settings.model_copy(update={"relay_idle_seconds": NEVER_SECONDS})
+    stop = Stop()
+    running = asyncio.create_task(run_relay(settings, stop))
+    await eventually(lambda: service.connection.fetchval(SLEEPERS))
+    await service.connection.execute("delete from due_outbox.relay")  # so that it is seen anew
+    await service.connection.execute(KILL)
+    await eventually(lambda: service.connection.fetchval(SLEEPERS))
     await service.write("INV-1")
-    await relay.tick()
-    assert idle == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5]
-    assert await relay.idle_seconds() == 0.01
+    await eventually(lambda: _has_items(connection, 1))
+    stop.request()
+    await running
+
+
+async def _has_items(connection: Connection, wanted: int) -> bool:
+    return await connection.fetchval("select count(*) from ledger.due_item") == wanted
 
 
 def test_a_file_names_the_services_database(tmp_path: Path) -> None:
