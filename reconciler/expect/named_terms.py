@@ -17,6 +17,7 @@ from dueledger.reconciler.expect.events import draft_effects
 from dueledger.reconciler.expect.item_terms import instant_of
 from dueledger.reconciler.expect.schedules import drafts_moved_before_change, schedule_drafts
 from dueledger.reconciler.expect.versions import DefinitionSpan
+from dueledger.reconciler.read_ahead import run_beside
 
 _ZONES_APART_MAX: Final = timedelta(hours=26)
 """No two zones have one local time further apart."""
@@ -33,6 +34,7 @@ async def list_named_drafts(
     More than one where the calendar of the version changed; none where they owe no such item.
     """
     found: defaultdict[int, list[ItemDraft]] = defaultdict(list)
+    scheduled: list[tuple[int, DefinitionSpan, ExpectedItem]] = []
     by_event: defaultdict[int, list[tuple[ExpectedItem, Record]]] = defaultdict(list)
     for expected, row in items:
         version = versions.get(row["definition_no"])
@@ -41,7 +43,10 @@ async def list_named_drafts(
         if row["event_no"] is not None:
             by_event[row["event_no"]].append((expected, row))
             continue
-        found[row["item_no"]] += _scheduled_drafts(version, expected)
+        scheduled.append((row["item_no"], version, expected))
+    found |= await run_beside(
+        lambda: {number: _scheduled_drafts(version, each) for number, version, each in scheduled}
+    )
     events = await reconciled_rows.list_numbered_events(connection, sorted(by_event))
     for event in events:
         for expected, row in by_event[event["event_no"]]:
@@ -50,26 +55,38 @@ async def list_named_drafts(
     return found
 
 
-def _scheduled_drafts(version: DefinitionSpan, expected: ExpectedItem) -> Iterator[ItemDraft]:
-    cycle, issue = split_issue(expected.cycle)
-    smear = version.definition.smear or timedelta()
+def _scheduled_drafts(version: DefinitionSpan, expected: ExpectedItem) -> list[ItemDraft]:
     own = [
         each.due_microseconds
         for each in (expected, *map(ExpectedItem._make, expected.later))
         if each.definition_no == version.definition_no
     ]
-    around = _ZONES_APART_MAX if not own else timedelta()
-    for due in own or [expected.due_microseconds]:
-        start = instant_of(due) - smear - around
-        moved = (drafts_moved_before_change(version, period) for period in version.periods)
-        try:
-            for draft, _ in chain(
-                schedule_drafts(version, start, instant_of(due + 1) + around), *moved
-            ):
-                if draft.cycle == cycle and draft.business_key == expected.business_key:
-                    yield issue_draft(draft, issue)
-        except (InvalidInput, WindowTooLarge):
-            continue  # the version is a finding of its own
+    if own:
+        return [draft for due in own for draft in _drafts_at(version, expected, due, timedelta())]
+    # Where only the zone changed, the occurrence is due at another time: two days of a schedule
+    # of each second take a second to expand, so it is looked for at the same time first.
+    due = expected.due_microseconds
+    apart = (_ZONES_APART_MAX,) if version.periods else (timedelta(), _ZONES_APART_MAX)
+    for around in apart:
+        if found := list(_drafts_at(version, expected, due, around)):
+            return found
+    return []
+
+
+def _drafts_at(
+    version: DefinitionSpan, expected: ExpectedItem, due_microseconds: int, around: timedelta
+) -> Iterator[ItemDraft]:
+    """Yield what a version makes of an item's occurrence that is due about then."""
+    cycle, issue = split_issue(expected.cycle)
+    start = instant_of(due_microseconds) - (version.definition.smear or timedelta()) - around
+    end = instant_of(due_microseconds + 1) + around
+    moved = (drafts_moved_before_change(version, period) for period in version.periods)
+    try:
+        for draft, _ in chain(schedule_drafts(version, start, end), *moved):
+            if draft.cycle == cycle and draft.business_key == expected.business_key:
+                yield issue_draft(draft, issue)
+    except (InvalidInput, WindowTooLarge):
+        return  # the version is a finding of its own
 
 
 def _implied_drafts(

@@ -148,11 +148,11 @@ OF_RUNS: dict[str, dict[str, int]] = {
 
 def of_runs(edited: dict[str, int]) -> dict[str, list[dict[str, int]]]:
     """Return journal and runs of four items, one of which failed at first; one row is edited."""
-    held = [
+    held: list[dict[str, int]] = [
         dict(zip(HELD.split(), (run, item_no, attempt, 4, 100, 200), strict=True))
         for run, item_no, attempt in ((1, 1, 1), (1, 2, 1), (2, 2, 2), (2, 3, 1), (2, 4, 1))
     ]
-    journal = [
+    journal: list[dict[str, int]] = [
         dict(
             zip(
                 JOURNAL.split(),
