@@ -16,6 +16,8 @@ from bench.workload import tenant_flows
 LOAD_PER_SECOND: Final = 15_000
 REST_SECONDS: Final = 15.0
 WARM_FOR_NOW_SECONDS: Final = 5.0
+WARM_FOR_NOW_RATE: Final = 100
+"""At two items a second a broker that has just started would compile nothing."""
 WARM_PREFIX: Final = "NOW-"
 KAFKA: Final = "kafka"
 DIRECT: Final = "direct"
@@ -39,7 +41,7 @@ class LagOptions:
     """For how long each way and rate is measured; `ways` are kafka and direct.
 
     At `rates_for_now` each item is emitted when it is due. For `warm_seconds` before each
-    measurement the same load runs: a broker that has just started compiles itself.
+    measurement the same load runs, or a larger one: a broker that has just started compiles itself.
     """
 
     seconds: float = 30.0
@@ -126,7 +128,8 @@ async def _one_for_now(rig: Rig, way: str, rate: int, options: LagOptions) -> _O
     async with rig.ledger() as ledger, working(rig, ledger, PROCESSES_OF_WAY[way]):
         flows = tenant_flows(ledger.kind)
         warm_seconds = min(options.warm_seconds, WARM_FOR_NOW_SECONDS)
-        await ledger.emit_for_now(rate, warm_seconds, flows=flows, prefix=WARM_PREFIX)
+        warm_rate = max(rate, WARM_FOR_NOW_RATE)
+        await ledger.emit_for_now(warm_rate, warm_seconds, flows=flows, prefix=WARM_PREFIX)
         since, meter = await ledger.now(), rig.meter()
         await ledger.emit_for_now(rate, options.seconds, flows=flows, prefix=PREFIX)
         usage = meter.read()

@@ -11,6 +11,7 @@ from .conftest import Site
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 ITEMS: Final = 40
+LONG_AGO: Final = "update ledger.process set unlocked_at = unlocked_at - interval '2 seconds'"
 NEVER_SECONDS: Final = 1800.0
 """The longest session that brokers allow: until then a killed worker would keep its partitions."""
 
@@ -62,6 +63,7 @@ async def test_a_worker_that_lives_joins_the_group_again(
 async def _complete(site: Site, count: int) -> None:
     async def all_completed() -> bool:
         await site.allocate()
+        await site.connection.execute(LONG_AGO)
         return await site.completed() == count
 
     await site.eventually(all_completed)
