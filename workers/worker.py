@@ -172,10 +172,11 @@ class Worker:
     async def run(self, stop: Stop, *, once: bool = False) -> None:
         """Work until a stop is requested, then drain; with `once`, request it after one pass.
 
-        It waits for its source; with `once` it raises Unavailable if that cannot be reached.
-        Raises WorkerStuck if handlers never end.
+        It waits for its source; with `once` it raises Unavailable if that cannot be reached, or
+        error of its last claim, poll or start. Raises WorkerStuck if handlers never end.
         """
         work_stop, services_stop = Stop(), Stop()
+        last_errors: dict[str, Exception] = {}
         stuck = StuckPoolCheck(
             self.handler_pools.in_this_process(),
             work_stop,
@@ -214,7 +215,7 @@ class Worker:
             opening = open_source() if once else until_available(open_source)
             if await run_unless_stopped(opening, work_stop):
                 inputs = self._source.input_services()
-                input_tasks = _start(inputs, work_stop)
+                input_tasks = _start(inputs, work_stop, last_errors)
                 other_tasks += input_tasks
                 await work_stop.wait()
                 for service, task in zip(inputs, input_tasks, strict=True):
@@ -222,6 +223,8 @@ class Worker:
                         task.cancel()
                 await self._drain(input_tasks)
         stuck.raise_if_stuck()
+        if once and last_errors:
+            raise next(iter(last_errors.values()))
 
     def _cancel_handlers(self) -> None:
         for run in self.runs.values():
@@ -276,10 +279,18 @@ async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
     await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
 
-def _start(services: Iterable[Service], stop: Stop) -> list[asyncio.Task[None]]:
+def _start(
+    services: Iterable[Service], stop: Stop, last_errors: dict[str, Exception] | None = None
+) -> list[asyncio.Task[None]]:
     return [
         asyncio.create_task(
-            run_service(service.name, service.tick, stop=stop, idle_seconds=service.idle_seconds),
+            run_service(
+                service.name,
+                service.tick,
+                stop=stop,
+                idle_seconds=service.idle_seconds,
+                last_errors=last_errors,
+            ),
             name=service.name,
         )
         for service in services

@@ -157,24 +157,29 @@ async def run_service(
     *,
     stop: Stop,
     idle_seconds: float | Callable[[], Awaitable[float]],
+    last_errors: dict[str, Exception] | None = None,
 ) -> None:
     """Call `tick` until a stop is requested.
 
     After a tick with counts the next one follows at once; after a tick without, a pause of
     `idle_seconds`. A tick that fails is logged and repeated after a growing pause, so `tick` must
-    be safe to repeat. This is one of the two places that catch any exception.
+    be safe to repeat. This is one of the two places that catch any exception. `last_errors` has the
+    error under `name` while the last tick is one that failed.
     """
     log = get_logger(name)
     failures = 0
+    errors = {} if last_errors is None else last_errors
     while not stop.is_requested:
         began = monotonic()
         try:
             counts = await tick()
+            errors.pop(name, None)
             busy = any(counts.values())
             pause = 0.0 if busy else await _idle(idle_seconds)
             failures = 0
         except Exception as error:  # noqa: BLE001 - the service loop survives every error of a tick
             failures += 1
+            errors[name] = error
             is_awaited = isinstance(error, Unavailable)
             pause = _backoff_seconds(
                 failures, AWAITED_CAP_SECONDS if is_awaited else BACKOFF_CAP_SECONDS

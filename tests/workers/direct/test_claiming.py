@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from dueledger import Completed, DueItem, Handlers, Retry, Verdict
@@ -13,6 +14,7 @@ from dueledger.definitions.files import read_definitions
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, PlanProfile, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -22,6 +24,7 @@ from dueledger.ledger.store.items import RequestResult, withdraw_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.reconciler import Reconciler, ReconcilerSources
 from dueledger.reconciler.report.model import StatementVerdict
+from dueledger.workers.process import run_direct_worker
 from tests.logins import with_login
 
 from .conftest import NOBODY, Estate
@@ -445,3 +448,19 @@ async def test_one_pass_from_the_command_line_without_any_address_of_kafka(
     assert json.loads(printed)["settled"] == 100
     assert await estate.completed() == 100
     assert await estate.count("public.seen") == 100
+
+
+async def test_a_pass_whose_claims_fail_raises_their_error(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(1))
+    await estate.connection.execute("revoke insert on ledger.claim from ledger_allocator")
+    handlers = Handlers()
+
+    @handlers.on(estate.kind)
+    async def complete(item: DueItem) -> Verdict:
+        del item
+        return Completed()
+
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="table claim"):
+        await run_direct_worker(estate.settings, handlers, Stop(), once=True)
