@@ -1,5 +1,6 @@
 """What JMESPaths may build: a bound on each value and on all work, before anything reads it."""
 
+import tracemalloc
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -82,6 +83,16 @@ def test_an_expression_that_explodes_is_stopped_before_it_is_built(path: str) ->
         assert len(failure_reason(failed.value)) < 400
 
     check_cheap(evaluate, seconds=1)
+
+
+def test_a_text_is_not_joined_before_it_is_known_to_be_small_enough() -> None:
+    document = PathDocument({"data": {"text": "x" * 100_000, "many": ["a"] * 400}})
+    tracemalloc.start()
+    with pytest.raises(TooLarge):
+        document.search("join(data.text, data.many)")
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 1_000_000  # the text would have 40 million characters
 
 
 def test_all_paths_on_a_document_share_one_bound() -> None:

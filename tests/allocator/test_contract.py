@@ -23,6 +23,7 @@ from dueledger.ledger.kafka.partitioner import murmur2, partition_of, partitions
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
+from dueledger.ledger.store import Connection
 
 CONTRACT: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()
@@ -248,3 +249,14 @@ async def test_another_producer_with_the_same_key_chooses_the_same_partition(
 
     assert refused == {}
     assert [record.partition for record in sent] == partitions_of(keys, 6)
+
+
+async def test_upkeep_keeps_keys_of_events_for_as_long_as_is_set(
+    start_allocator: Callable[..., Awaitable[Allocator]], connection: Connection
+) -> None:
+    await connection.execute(
+        "insert into ledger.event_key (tenant, source, id, occurred_at, received_at)"
+        " values ('acme', '/policies', '1', now(), now() - interval '31 days')"
+    )
+    allocator = await start_allocator(event_key_days=30)
+    assert (await allocator.run_upkeep())["event_keys"] == 1

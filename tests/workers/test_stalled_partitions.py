@@ -24,6 +24,7 @@ from .conftest import Site
 from .test_kafka import completing
 
 MakeDrafts = Callable[..., list[ItemDraft]]
+QUEUE_SECONDS = 2
 
 
 class HungFetches:
@@ -52,7 +53,7 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
     hung = HungFetches(monkeypatch)
     monkeypatch.setattr(worker, "REPORT_SECONDS", 0.05)
     await site.emit([draft])
-    await site.set_kind(queue_seconds=2)
+    await site.set_kind(queue_seconds=QUEUE_SECONDS)
     await site.work(completing(site.kind))
     await site.eventually(site.credits)
 
@@ -81,6 +82,8 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
             return any(line.get("stalls") and line["settled"] == 1 for line in lines)
 
         await site.eventually(is_counted)
+    rejoined = [line for line in logged if line["event"] == LogEvent.CONSUMER_REJOINED]
+    assert [line["idle_seconds"] >= 2 * QUEUE_SECONDS for line in rejoined] == [True]
 
 
 async def test_a_partition_whose_handlers_hang_is_reported_and_not_taken_anew(

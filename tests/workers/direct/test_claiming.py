@@ -464,3 +464,14 @@ async def test_a_pass_whose_claims_fail_raises_their_error(
 
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="table claim"):
         await run_direct_worker(estate.settings, handlers, Stop(), once=True)
+
+
+async def test_upkeep_of_a_direct_worker_keeps_keys_of_events_for_as_long_as_is_set(
+    estate: Estate,
+) -> None:
+    await estate.connection.execute(
+        "insert into ledger.event_key (tenant, source, id, occurred_at, received_at)"
+        " values ('acme', '/policies', '1', now(), now() - interval '31 days')"
+    )
+    worker = await estate.employ(Handlers(), event_key_days=30)
+    assert (await worker.run_upkeep())["event_keys"] == 1
