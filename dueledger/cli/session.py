@@ -54,9 +54,9 @@ def _dsn_of_environment() -> str:
 
 async def register_person(connection: "Connection") -> int:
     """Return the number of the person at this terminal, whom the journal names."""
-    from dueledger.ledger.store.actors import ActorKind, register_actor
+    from dueledger.ledger.store import actors
 
-    return await register_actor(connection, person_name(), ActorKind.PERSON)
+    return await actors.register_person(connection, person_name())
 
 
 def person_name() -> str:

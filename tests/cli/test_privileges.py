@@ -66,10 +66,11 @@ def test_a_process_says_at_its_start_which_role_its_login_lacks(
 def test_a_person_is_named_by_an_operator_only(
     dueledger_on: Command, as_login: Command, login: str
 ) -> None:
-    dueledger_on("grant", "worker", "auditor", "TO", login)
-    refused = as_login("pause", "acme", "--reason", "month end")
-    assert refused.code == 1
-    assert "only a member of ledger_operator or ledger_approver may" in refused.err
+    for roles in (["emitter"], ["worker", "auditor"]):
+        dueledger_on("grant", *roles, "TO", login)
+        refused = as_login("pause", "acme", "--reason", "month end")
+        assert refused.code == 1
+        assert "only a member of ledger_operator or ledger_approver may" in refused.err
     dueledger_on("grant", "operator", "TO", login)
     assert as_login("pause", "acme", "--reason", "month end").code == 0
 
