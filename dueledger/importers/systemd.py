@@ -34,6 +34,7 @@ from dueledger.importers.systemd_units import (
     UnitLine,
     is_link_within,
     read_units,
+    real_path,
 )
 from dueledger.ledger.schedule.expressions import period_text
 
@@ -90,7 +91,7 @@ def import_systemd(path: Path, anew: NewDefinitionFields) -> ImportResult:
 
     found = import_path(path, (TIMER,), import_file)
     for each in sorted(path.rglob("*timer.d/*.conf")) if path.is_dir() else ():
-        if f".{each.parent.name}".endswith(f"{TIMER}.d") and each.resolve() not in drop_ins:
+        if f".{each.parent.name}".endswith(f"{TIMER}.d") and real_path(each) not in drop_ins:
             reason = "is a drop-in of a timer that is not in the folder"
             accepted = "the timer beside it, or what `systemctl cat` prints"
             found.skip_job(str(each.relative_to(path)), "", ImportRefusal(reason, accepted))

@@ -3,6 +3,7 @@
 Sources: systemd.syntax(7) for lines, systemd.unit(5) for the order of drop-ins.
 """
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -60,14 +61,19 @@ def read_units(file: Path, where: str, seen: set[Path]) -> list[TimerUnit]:
     return list(units.values())
 
 
+def real_path(path: Path) -> Path:
+    """Return the file to which links lead; unlike `resolve`, it raises nothing for a circle."""
+    return Path(os.path.realpath(path))
+
+
 def is_link_within(file: Path, folder: Path) -> bool:
     """Return whether a unit is a link to another one below the folder, which is read itself.
 
     A link to a template is an instance of it.
     """
-    target = file.resolve()
+    target = real_path(file)
     of_template = target.stem.endswith("@")
-    within = target.is_relative_to(folder.resolve()) and target.suffix == TIMER
+    within = target.is_relative_to(real_path(folder)) and target.suffix == TIMER
     return file.is_symlink() and within and target.is_file() and not of_template
 
 
@@ -82,7 +88,7 @@ def _drop_ins(file: Path, seen: set[Path]) -> list[Path]:
     The more specific folder wins: `a-b@c.timer.d`, `a-b@.timer.d`, `a-.timer.d`, `timer.d`. Those
     of a link are beside it, beside the folder that enables it, and beside the unit itself.
     """
-    parents = [file.resolve().parent, file.parent]
+    parents = [real_path(file).parent, file.parent]
     parents += [file.parent.parent] if file.parent.suffix in _ENABLING else []
     stem, _, instance = file.stem.partition("@")
     folders = ["timer.d"]
@@ -92,7 +98,7 @@ def _drop_ins(file: Path, seen: set[Path]) -> list[Path]:
     chosen: dict[str, Path] = {}
     for folder in folders:
         for drop_in in (one for parent in parents for one in (parent / folder).glob("*.conf")):
-            seen.add(drop_in.resolve())
+            seen.add(real_path(drop_in))
             chosen[drop_in.name] = drop_in
     # A link to /dev/null masks those of the same name.
     return [chosen[name] for name in sorted(chosen) if chosen[name].is_file()]

@@ -9,6 +9,7 @@ from dueledger.importers.import_result import ImportRefusal, ImportResult, OpenQ
 from dueledger.importers.on_calendar import read_on_calendar
 from dueledger.importers.source_job import NewDefinitionFields, TranslatedSchedule
 from dueledger.importers.systemd import import_systemd
+from dueledger.ledger.errors import UnreadableFile
 
 FILES = Path(__file__).parent / "files/systemd"
 """Written for these tests in the style of the timers that distributions have."""
@@ -274,6 +275,18 @@ def test_a_timer_that_is_masked_is_listed(tmp_path: Path) -> None:
     found = import_systemd(tmp_path, ANEW)
     assert [one.where for one in found.jobs] == ["c.timer:2"]
     assert [one.where for one in found.skipped] == ["a.timer", "b.timer"]
+
+
+def test_links_that_lead_in_a_circle_are_files_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "a.timer").symlink_to(tmp_path / "a.timer")
+    (tmp_path / "b.timer").write_text("[Timer]\nOnCalendar=daily\n", "utf-8")
+    (tmp_path / "b.timer.d").mkdir()
+    (tmp_path / "b.timer.d" / "a.conf").symlink_to(tmp_path / "b.timer.d" / "a.conf")
+    found = import_systemd(tmp_path, ANEW)
+    with pytest.raises(UnreadableFile):
+        import_systemd(tmp_path / "a.timer", ANEW)
+    assert [one.where for one in found.jobs] == ["b.timer:2"]
+    assert [one.where for one in found.skipped] == ["a.timer"]
 
 
 def test_a_template_is_left_out(tmp_path: Path) -> None:
