@@ -997,19 +997,27 @@ declare
   is_open boolean;
 begin
   for month in
-    select p.parent, p.starts_on, p.leaf, c.oid is not null as has_constraint
+    select p.parent, p.starts_on, p.leaf, c.oid is not null as has_constraint, o.is_over
     from ledger.partition_span p
     left join pg_constraint c on c.conrelid = p.leaf and c.conname = 'month_finished'
-    where p.parent in ('claim', 'run') and p.finished_at is null
-      -- A simulated clock may be ahead of the real one, and the next session's behind it.
-      and p.ends_before < least(ledger.now(), clock_timestamp()) - interval '32 days'
-    order by p.starts_on, p.parent
+    -- A simulated clock may be ahead of the real one, and the next session's behind it.
+    cross join lateral (
+      select p.ends_before < least(ledger.now(), clock_timestamp()) - interval '32 days') o (is_over)
+    where p.parent in ('claim', 'run')
+      and case when o.is_over then p.finished_at is null else c.oid is not null end
+    order by o.is_over, p.starts_on, p.parent
     for update of p skip locked
   loop
-    execute format('select exists (select from %s where closed_at is null)', month.leaf) into is_open;
-    continue when is_open;
+    if month.is_over then
+      execute format('select exists (select from %s where closed_at is null)', month.leaf) into is_open;
+      continue when is_open;
+    end if;
     begin
-      if month.has_constraint then
+      if not month.is_over then
+        execute format('alter table %s drop constraint month_finished', month.leaf);
+        update ledger.partition_span p set finished_at = null
+        where p.parent = month.parent and p.starts_on = month.starts_on;
+      elsif month.has_constraint then
         -- This reads the whole month, beside all other statements.
         execute format('alter table %s validate constraint month_finished', month.leaf);
         update ledger.partition_span p set finished_at = clock_timestamp()
@@ -1025,7 +1033,7 @@ begin
   return false;
 end $$;
 
-COMMENT ON FUNCTION ledger.finish_month() IS 'Finish one month of claims or runs that is over and has no open row, in two calls; false where there is none.';
+COMMENT ON FUNCTION ledger.finish_month() IS 'Finish one month of claims or runs that is over and has no open row, in two calls, or open one that is not over again; false where there is none.';
 
 CREATE FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) RETURNS boolean
     LANGUAGE sql STABLE

@@ -110,6 +110,26 @@ async def test_g5_nothing_opens_in_a_finished_month(ledger: Ledger) -> None:
         await ledger.connection.execute("update ledger.run set closed_at = null")
 
 
+async def test_g5_a_month_that_was_finished_by_a_clock_ahead_is_opened_again(
+    ledger: Ledger,
+) -> None:
+    dates = (
+        "update ledger.partition_span set ends_before = ends_before + make_interval(months => $1)"
+    )
+    await ledger.connection.execute(dates, -12)  # as a clock sees them that is a year ahead
+    finished = await _finish_all(ledger.connection)
+    await ledger.connection.execute(dates, 12)
+    [item] = await ledger.emit(1)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await ledger.claim(limit=1)
+
+    assert finished
+    assert await _finish_all(ledger.connection) == set()
+
+    await ledger.claim(limit=1)
+    assert await ledger.state_of(item) is State.CLAIMED
+
+
 async def test_a_month_that_a_transaction_uses_is_finished_later(
     ledger: Ledger, database: str
 ) -> None:
