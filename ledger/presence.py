@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from time import monotonic
 from typing import Final, TypeVar, final
@@ -99,12 +100,13 @@ class Presence:
         self._in_use = asyncio.Lock()
         self._renewed = asyncio.Event()
         self._on_woken: Callable[[], None] | None = None
+        self._on_forgotten: Callable[[], None] | None = None
 
     async def open(self) -> None:
         """Register the process. Raises Unavailable without Postgres."""
         connection = await self._connect()
         async with self._answered(connection):
-            self.process_no = await register_actor(connection, self._name, _ACTOR_KINDS[self._role])
+            self.process_no = await self._register_actor(connection)
             await self._register(connection)
 
     async def tick(self) -> dict[str, int]:
@@ -113,6 +115,8 @@ class Presence:
             is_new = (connection := self._usable()) is None
             connection = connection or await self._connect()
             async with self._answered(connection):
+                if is_new:
+                    await self._require_number(connection)
                 if is_new or (self._lock.is_direct and not self._lock.is_locked):
                     await self._register(connection)
                 else:
@@ -156,6 +160,27 @@ class Presence:
             return result
 
         return reported
+
+    # The number.
+
+    def on_forgotten(self, call: Callable[[], None]) -> None:
+        """Set what is called when the ledger does not know the process under its number."""
+        self._on_forgotten = call
+
+    async def _register_actor(self, connection: Connection) -> int:
+        return await register_actor(connection, self._name, _ACTOR_KINDS[self._role])
+
+    async def _require_number(self, connection: Connection) -> None:
+        """Raise Unavailable if the ledger gave the process another number, or none.
+
+        It went back to a state from before: others may get the number, and the journal names them.
+        """
+        if await self._register_actor(connection) == self.process_no:
+            return
+        call, self._on_forgotten = self._on_forgotten, None
+        if call is not None:
+            call()
+        raise _forgotten()
 
     # The lock.
 
@@ -279,6 +304,14 @@ class Presence:
             self._on_woken()
 
 
+def _forgotten() -> Unavailable:
+    return Unavailable(
+        "The ledger does not know this process: it went back to an earlier state, as after a"
+        " restore or the promotion of a standby. The process begins anew.",
+        service="postgres",
+    )
+
+
 @asynccontextmanager
 async def open_presence(
     dsn: str,
@@ -291,6 +324,8 @@ async def open_presence(
     """Register a process under its actor name, and keep its row and its lock for the block.
 
     `yields` and `kinds` are those of `Presence`. Raises Unavailable if Postgres cannot be reached.
+    Cancels the block and raises it, too, once the ledger does not know the process: a caller that
+    opens everything again goes on.
     """
     presence, stop = Presence(dsn, name, role, yields=yields, kinds=kinds), Stop()
     try:
@@ -299,7 +334,13 @@ async def open_presence(
             run_service("presence", presence.tick, stop=stop, idle_seconds=CHECK_SECONDS)
         )
         try:
-            yield presence
+            async with asyncio.timeout(None) as known:
+                presence.on_forgotten(partial(known.reschedule, 0.0))
+                yield presence
+        except TimeoutError as error:
+            if known.expired():
+                raise _forgotten() from error
+            raise
         finally:
             stop.request()
             await asyncio.wait({keeping}, timeout=END_SECONDS)

@@ -110,6 +110,25 @@ async def test_a_process_whose_connection_ended_is_gone_until_it_takes_its_lock_
     assert (before, lost, again) == ("live", "gone", "live")
 
 
+async def test_g5_a_process_that_its_ledger_forgot_ends_and_begins_anew(
+    connection: Connection, database: str
+) -> None:
+    async def live() -> None:
+        async with open_presence(database, NAME, ProcessRole.WORKER) as presence:
+            # As after a restore of a copy from before its start, which then gave its number again.
+            await connection.execute("delete from ledger.process")
+            await connection.execute(
+                "update ledger.actor set name = 'worker:other' where actor_no = $1",
+                presence.process_no,
+            )
+            await connection.fetchval(KILL, NAME)
+            await asyncio.Event().wait()
+
+    with pytest.raises(Unavailable, match="earlier state"):
+        await live()
+    assert await connection.fetchval("select count(*) from ledger.process") == 0
+
+
 async def test_a_process_that_holds_its_lock_and_renews_nothing_is_silent(
     connection: Connection, database: str
 ) -> None:

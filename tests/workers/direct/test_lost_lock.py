@@ -243,3 +243,28 @@ async def test_g4_a_worker_whose_network_is_cut_stops_its_handlers_and_begins_ag
     began.clear()
     proxy.heal()
     await began.wait()
+
+
+async def test_g5_a_worker_that_its_ledger_forgot_works_on_under_a_number_of_its_own(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    workers = "select array_agg(process_no) from ledger.process where ended_at is null"
+    await estate.work(completing(estate))
+
+    async def started() -> list[int] | None:
+        return await estate.connection.fetchval(workers)
+
+    [before] = await estate.eventually(started)
+    # As after a restore of a copy from before its start, which then gave its number to a person.
+    await estate.connection.execute("delete from ledger.process")
+    await estate.connection.execute(
+        "update ledger.actor set name = 'person:ada', kind = 'person' where actor_no = $1", before
+    )
+    await estate.connection.fetchval(KILL)
+    [after] = await estate.eventually(started)
+    await estate.emit(make_drafts(5))
+    await estate.until_completed(5)
+    by = await estate.connection.fetchval(
+        "select array_agg(distinct actor_no) from ledger.transition"
+    )
+    assert by == [after] != [before]
