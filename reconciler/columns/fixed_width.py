@@ -3,6 +3,7 @@
 Each column has one width, except for a text at the end, of which only the hash is kept.
 """
 
+from struct import Struct
 from typing import Final, final
 
 import numpy as np
@@ -15,6 +16,7 @@ _HEADER_BYTES: Final = 19
 _TRAILER_BYTES: Final = 2
 _SIZE_BYTES: Final = 4
 _ARRAY_HEADER_BYTES: Final = 20
+_read_size: Final = Struct(">I").unpack_from
 _FORMATS: Final = {
     "bool": ("i1", 1),
     "smallint": (">i2", 2),
@@ -73,13 +75,34 @@ class RowLayout:
         if self._text is None:
             rows = self._rows(copied[_HEADER_BYTES:end])
         else:
-            rows = self._rows(_split_off_texts(copied, end, self._dtype.itemsize, texts))
+            rows = self._rows_before_texts(copied, end, texts)
         return {name: rows[name].astype(np.int64) for name in self._names}, texts
 
     def _rows(self, body: bytes) -> npt.NDArray[np.void]:
         if len(body) % self._dtype.itemsize:
             raise UnexpectedCopy("rows of another width")
-        rows = np.frombuffer(body, self._dtype)
+        return self._checked(np.frombuffer(body, self._dtype))
+
+    def _rows_before_texts(
+        self, copied: bytes, end: int, texts: list[bytes]
+    ) -> npt.NDArray[np.void]:
+        """Return the rows without their texts, which are added to `texts`."""
+        width = self._dtype.itemsize
+        place, starts = _HEADER_BYTES, list[int]()
+        while place < end:
+            starts.append(place)
+            text = place + width
+            if text > end:
+                break
+            place = text + _read_size(copied, text - _SIZE_BYTES)[0]
+            texts.append(copied[text:place])
+        if place != end:
+            raise UnexpectedCopy("a text of another length, or a null")
+        # A row at each byte, of which those are taken that begin one.
+        anywhere = np.ndarray((max(len(copied) - width + 1, 0),), self._dtype, copied, strides=(1,))
+        return self._checked(anywhere[np.array(starts, dtype=np.int64)])
+
+    def _checked(self, rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
         if not (
             (rows["fields"] == self._count).all()
             and all((rows[size] == width).all() for size, width in self._sizes.items())
@@ -96,16 +119,3 @@ def array_elements(sent: bytes | None, type_: str) -> Column:
     elements = np.frombuffer(body[: len(body) - len(body) % dtype.itemsize], dtype)
     is_plain = len(body) % dtype.itemsize == 0 and (elements["size"] == width).all()
     return elements["value"].astype(np.int64) if is_plain else np.empty(0, dtype=np.int64)
-
-
-def _split_off_texts(copied: bytes, end: int, width: int, texts: list[bytes]) -> bytes:
-    """Return the rows without their texts, which are added to `texts`."""
-    place, heads = _HEADER_BYTES, list[bytes]()
-    while place < end:
-        text = place + width
-        heads.append(copied[place:text])
-        place = text + int.from_bytes(copied[text - _SIZE_BYTES : text])
-        texts.append(copied[text:place])
-    if place != end:
-        raise UnexpectedCopy("a text of another length, or a null")
-    return b"".join(heads)

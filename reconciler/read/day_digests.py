@@ -16,8 +16,8 @@ from dueledger.reconciler.columns.expected_columns import EPOCH_DAY
 from dueledger.reconciler.columns.fixed_width import Column
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, cut_by_bytes, disjoint
 
-DIGEST_BYTES_MAX: Final = 536_870_912
-"""Bytes of items, about two million of them, that are counted or digested in a snapshot."""
+DIGEST_BYTES_MAX: Final = 268_435_456
+"""Bytes of items, about a million of them, that are counted or digested in a snapshot."""
 
 _MODULUS: Final = 2**64
 
