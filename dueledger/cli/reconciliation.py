@@ -1,5 +1,6 @@
 """The command of the reconciler: a loop of passes, or one."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     )
 
 app = typer.Typer(rich_markup_mode=None)
+
+NICENESS = 10
+"""Of the loop: on a full machine what works items goes before what checks them."""
 
 SourcesOption = Annotated[
     Path | None,
@@ -152,6 +156,7 @@ async def _loop(settings: "ReconcilerSettings", sources: Path | None) -> None:
     from dueledger.cli.service_session import process_stop
     from dueledger.reconciler import load_sources, run_reconciler
 
+    os.nice(NICENESS)
     async with process_stop() as stop:
         await run_reconciler(settings, load_sources(sources), stop)
 

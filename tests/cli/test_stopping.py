@@ -6,8 +6,10 @@ import signal
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
+from dueledger.cli.reconciliation import NICENESS
 from dueledger.stack import Endpoints
 from tests.forks import ForkedProcess, ForkServer
 from tests.wire import Wire, wire_to
@@ -93,6 +95,15 @@ async def test_g5_a_process_whose_postgres_hangs_ends_after_sigterm(
     code, output = await _ended(process)
     assert code == 0
     assert "Traceback" not in output
+
+
+async def test_a_reconciler_takes_the_cpu_that_others_leave(start: Start) -> None:
+    process = await start("reconcile")
+    assert process.piped is not None
+    while b"process.started" not in (line := await process.piped.readline()):
+        assert line, "it ended before it began"
+    assert psutil.Process(process.pid).nice() == psutil.Process().nice() + NICENESS
+    assert (await _ended(process))[0] == 0
 
 
 @pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
