@@ -4528,6 +4528,7 @@ GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_allocator;
@@ -4535,6 +4536,7 @@ GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_allocator;
@@ -4542,6 +4544,7 @@ GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_allocator;
@@ -4549,6 +4552,7 @@ GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
