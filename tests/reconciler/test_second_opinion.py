@@ -250,7 +250,7 @@ async def test_passes_of_processes_of_their_own_gather_the_share_of_the_witness(
 ) -> None:
     await put_in_force(frozen, definitions, actor_no=ada)
     count = "select count(*) from ledger.witnessed"
-    share = 0.4 / CPU_SHARE
+    share = 0.4 / 0.05  # of the CPU time of a pass
     for passes, asks in ((1, False), (2, False), (3, True)):
         reconciler = make_reconciler()
         reconciler.second_opinion = SecondOpinion(share, start_cpu_seconds=1.0, credit_max=2.0)
