@@ -92,6 +92,20 @@ async def test_withdrawals_end_in_their_own_runs_and_others_stay_requested(
     assert [row["item_no"] for row in left] == [other.item_nos[0]]
 
 
+async def test_a_run_whose_items_were_all_withdrawn_is_closed_as_it_starts(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    [claim] = await _claims(ledger, 1)
+    for position in (2, 3, 4):
+        await ledger.cancel(await _id(ledger, claim, position))
+    await _start(ledger, [claim])
+    closed = await ledger.connection.fetch(
+        "select from_position, closed_at is not null as is_closed from ledger.run order by 1"
+    )
+    assert [tuple(row) for row in closed] == [(1, False), (3, True)]
+
+
 async def test_outcomes_of_several_runs_are_recorded_for_the_items_of_each(
     undone_ledger: Ledger,
 ) -> None:
