@@ -106,6 +106,10 @@ async def test_g5_only_runs_past_their_lease_are_reaped_those_of_a_worker_togeth
     for run_no, columns in runs.items():
         await copy_row(ledger, "run", run_no=run_no, **{"lease_seconds": 60, **columns})
     await _check_locks(ledger, database, "lock_lapsed_runs", LOCK_RUNS, expected)
+    async with ledger.connection.transaction():
+        rows = await ledger.connection.fetch(statement("lock_lapsed_runs"), 100, None)
+    lost = {row["run_no"]: row["lost_count"] for row in rows}
+    assert lost[101] == lost[131], "what a closed run had left is lost no more"
     rival = await connect(database, application_name="rival")
     async with rival.transaction():
         await rival.execute("select ledger.lock_rows('reap_runs', array[''])")
