@@ -208,6 +208,20 @@ async def test_g1_g10_each_door_gives_the_same_answers_and_writes_the_same_rows(
     assert repeated > 20
 
 
+async def test_items_of_a_kind_that_two_tenants_have_go_each_to_its_own(
+    emitter: Connection,
+) -> None:
+    for number in range(2):
+        for tenant in ("acme", "other"):
+            item = RETIRED._replace(tenant=tenant, business_key=f"P-{number}", cycle="2028")
+            await _one_by_one(emitter, [item])
+    counts = await emitter.fetch(
+        "select k.tenant, count(*) from ledger.due_item i join ledger.flow f using (flow_no)"
+        " join ledger.kind k using (kind_no) group by k.tenant order by k.tenant"
+    )
+    assert [tuple(row) for row in counts] == [("acme", 2), ("other", 2)]
+
+
 async def test_a_member_that_no_item_has_is_refused_under_its_name(emitter: Connection) -> None:
     with pytest.raises(asyncpg.PostgresError, match="no member lanes") as refusal:
         await emitter.fetch(MANY, '[{"tenant": "acme", "lanes": ""}]')
