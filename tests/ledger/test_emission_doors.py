@@ -208,18 +208,17 @@ async def test_g1_g10_each_door_gives_the_same_answers_and_writes_the_same_rows(
     assert repeated > 20
 
 
-async def test_items_of_a_kind_that_two_tenants_have_go_each_to_its_own(
-    emitter: Connection,
-) -> None:
-    for number in range(2):
-        for tenant in ("acme", "other"):
-            item = RETIRED._replace(tenant=tenant, business_key=f"P-{number}", cycle="2028")
+async def test_items_go_to_the_flow_of_their_own_tenant_kind_and_lane(emitter: Connection) -> None:
+    flows = [(t, k, lane) for t in ("acme", "other") for k in ("Known", "Ordered") for lane in "ab"]
+    for number in range(2):  # the first makes the flow
+        for tenant, kind, lane in flows:
+            item = RETIRED._replace(tenant=tenant, kind=kind, lane=lane, cycle=f"{number}{lane}")
             await _one_by_one(emitter, [item])
-    counts = await emitter.fetch(
-        "select k.tenant, count(*) from ledger.due_item i join ledger.flow f using (flow_no)"
-        " join ledger.kind k using (kind_no) group by k.tenant order by k.tenant"
+    found = await emitter.fetch(
+        "select k.tenant, k.name, f.lane from ledger.due_item i join ledger.flow f using (flow_no)"
+        " join ledger.kind k using (kind_no) order by 1, 2, 3"
     )
-    assert [tuple(row) for row in counts] == [("acme", 2), ("other", 2)]
+    assert [tuple(row) for row in found] == sorted(flows * 2)
 
 
 async def test_a_member_that_no_item_has_is_refused_under_its_name(emitter: Connection) -> None:

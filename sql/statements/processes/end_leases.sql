@@ -9,7 +9,7 @@ with dead as materialized (
   select p.process_no, p.unlocked_at
   from ledger.process p
   join ledger.process_status s on s.process_no = p.process_no
-  where p.process_no = any ($1::bigint[]) and p.ended_at is null and p.yields and s.status = 'gone'
+  where p.process_no = any ($1::bigint[]) and p.yields and s.status = 'gone'
     and p.locked_on = pg_postmaster_start_time() and p.unlocked_at <= ledger.machine_now() - interval '4 seconds'
 ),
 open as materialized (
