@@ -1,10 +1,12 @@
 """What processes without their lock leave behind is ended: theirs alone, and only what is open."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 import pytest
 
+from dueledger.ledger.store import connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.processes import end_deadlines, end_leases
@@ -46,6 +48,7 @@ async def _processes(ledger: Ledger, noon: datetime) -> dict[str, int]:
         await ledger.connection.execute(INSERT, *columns)
         numbers[name] = number
     await ledger.connection.execute(TAKE, numbers["alive"])
+    await ledger.connection.execute("set lock_timeout = '1s'")
     return numbers
 
 
@@ -60,8 +63,18 @@ def _asked(numbers: Mapping[str, int]) -> list[int]:
     return [number for name, number in numbers.items() if name != "not asked"]
 
 
+@asynccontextmanager
+async def _locked(database: str, rows: str) -> AsyncGenerator[None]:
+    """Lock rows in another session for the block."""
+    rival = await connect(database, application_name="rival")
+    async with rival.transaction():
+        await rival.execute(f"{rows} for update")
+        yield
+    await rival.close()
+
+
 async def test_g5_deadlines_of_open_unpublished_claims_of_dead_processes_end(
-    ledger: Ledger, noon: datetime
+    ledger: Ledger, noon: datetime, database: str
 ) -> None:
     numbers = await _begin(ledger, noon)
     at = await ledger.connection.fetchval("select min(claimed_at) from ledger.claim")
@@ -71,8 +84,8 @@ async def test_g5_deadlines_of_open_unpublished_claims_of_dead_processes_end(
     claims: list[dict[str, object]] = [
         {"fence": 1001},
         {"fence": 1001, "claimed_at": at + SECOND, **alive},  # as before a restore
-        {"fence": 1002, "closed_at": noon},
-        {"fence": 1003, "published_at": noon},
+        {"fence": 1002, "closed_at": noon, "deadline": noon + SECOND / 2},
+        {"fence": 1003, "published_at": noon, "deadline": noon + SECOND / 2},
         {"fence": 1004, "deadline": noon},
         {"fence": 1005, "deadline": noon + 2 * SECOND},
         *(
@@ -84,13 +97,17 @@ async def test_g5_deadlines_of_open_unpublished_claims_of_dead_processes_end(
     for claim in claims:
         await copy_row(ledger, "claim", **{**common, **claim})
     changed = "select fence from ledger.claim where deadline = $1 and fence <> 1004 order by fence"
+    async with _locked(database, "select from ledger.claim where fence in (1001, 1005)"):
+        assert await end_deadlines(ledger.connection, _asked(numbers), 10) == 0
     assert await end_deadlines(ledger.connection, _asked(numbers), 1) == 1
     assert [row["fence"] for row in await ledger.connection.fetch(changed, noon)] == [1001]
     assert await end_deadlines(ledger.connection, _asked(numbers), 10) == 1
     assert [row["fence"] for row in await ledger.connection.fetch(changed, noon)] == [1001, 1005]
 
 
-async def test_g5_leases_of_open_runs_of_dead_processes_end(ledger: Ledger, noon: datetime) -> None:
+async def test_g5_leases_of_open_runs_of_dead_processes_end(
+    ledger: Ledger, noon: datetime, database: str
+) -> None:
     numbers = await _begin(ledger, noon)
     at = await ledger.connection.fetchval("select min(started_at) from ledger.run")
     common: dict[str, object] = {"closed_at": None, "started_at": at, "lease_seconds": 60}
@@ -99,7 +116,7 @@ async def test_g5_leases_of_open_runs_of_dead_processes_end(ledger: Ledger, noon
     runs: list[dict[str, object]] = [
         {"run_no": 1001},
         {"run_no": 1001, "started_at": at + SECOND, **alive},
-        {"run_no": 1002, "closed_at": noon},
+        {"run_no": 1002, "closed_at": noon, "lease_until": noon + SECOND / 2},
         {"run_no": 1004, "lease_until": noon},
         {"run_no": 1005, "lease_until": noon + 56 * SECOND},
         {"run_no": 1006, "lease_until": noon + 57 * SECOND},  # extended since the lock was lost
@@ -112,6 +129,8 @@ async def test_g5_leases_of_open_runs_of_dead_processes_end(ledger: Ledger, noon
     for run in runs:
         await copy_row(ledger, "run", **{**common, **run})
     changed = "select run_no from ledger.run where lease_until = $1 and run_no <> 1004 order by 1"
+    async with _locked(database, "select from ledger.run where run_no in (1001, 1005)"):
+        assert await end_leases(ledger.connection, _asked(numbers), 10) == 0
     assert await end_leases(ledger.connection, _asked(numbers), 1) == 1
     assert [row["run_no"] for row in await ledger.connection.fetch(changed, noon)] == [1001]
     assert await end_leases(ledger.connection, _asked(numbers), 10) == 1

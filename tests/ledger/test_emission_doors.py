@@ -219,6 +219,12 @@ async def test_items_go_to_the_flow_of_their_own_tenant_kind_and_lane(emitter: C
         " join ledger.kind k using (kind_no) order by 1, 2, 3"
     )
     assert [tuple(row) for row in found] == sorted(flows * 2)
+    emitters = await emitter.fetch(
+        "select distinct a.name from ledger.due_item i join ledger.actor a using (actor_no)"
+    )
+    assert [row["name"] for row in emitters] == [
+        await emitter.fetchval("select ledger.emitter_name()")
+    ]
 
 
 async def test_a_member_that_no_item_has_is_refused_under_its_name(emitter: Connection) -> None:
