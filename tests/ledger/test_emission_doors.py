@@ -227,6 +227,21 @@ async def test_items_go_to_the_flow_of_their_own_tenant_kind_and_lane(emitter: C
     ]
 
 
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_bound_login_emits_for_no_other_tenant_whose_flow_exists(
+    emitter: Connection, door: Door
+) -> None:
+    item = RETIRED._replace(tenant="umbra", cycle="2028")
+    await _one_by_one(emitter, [item])
+    async with emitter.transaction():
+        await emitter.execute("set local session authorization test_emitter")
+        await _one_by_one(emitter, [item._replace(tenant="acme")])  # its actor is registered
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            async with emitter.transaction():
+                await door(emitter, [item._replace(cycle="2029")])
+        await emitter.execute("reset session authorization")
+
+
 async def test_a_member_that_no_item_has_is_refused_under_its_name(emitter: Connection) -> None:
     with pytest.raises(asyncpg.PostgresError, match="no member lanes") as refusal:
         await emitter.fetch(MANY, '[{"tenant": "acme", "lanes": ""}]')
