@@ -193,9 +193,13 @@ class UnsupportedServer(DueledgerError):
 
 
 class NotPermitted(DueledgerError):
-    """The login lacks a role, or an attribute of Postgres."""
+    """The login lacks a role or an attribute of Postgres, or the API key a scope or tenants."""
 
     code = "NOT_PERMITTED"
+
+    def __init__(self, message: str, problems: Sequence[Problem] = (), **fields: object) -> None:
+        super().__init__(message, **fields)
+        self.problems = tuple(problems)
 
 
 class Conflict(DueledgerError):
@@ -241,3 +245,47 @@ class ConnectionLost(Unavailable):
     """A connection was lost in its use: it is unknown whether its last statement took effect."""
 
     code = "CONNECTION_LOST"
+
+
+class RequestRefused(DueledgerError):
+    """A request by HTTP is refused before its route is reached: one class for each code."""
+
+
+class KeyMissing(RequestRefused):
+    """A request has no API key, or one that is unknown, revoked or expired."""
+
+    code = "KEY_MISSING"
+
+
+class TooManyAttempts(RequestRefused):
+    """An address sent too many wrong keys; `seconds` until it may send the next."""
+
+    code = "TOO_MANY_ATTEMPTS"
+
+    def __init__(self, message: str, *, seconds: int) -> None:
+        super().__init__(message, seconds=seconds)
+        self.seconds = seconds
+
+
+class RequestTimeout(RequestRefused):
+    """The body of a request did not arrive in time."""
+
+    code = "REQUEST_TIMEOUT"
+
+
+class InvalidBody(RequestRefused):
+    """The body of a request is not JSON, or is nested too deep."""
+
+    code = "BODY_INVALID"
+
+
+class BodyTooLarge(RequestRefused):
+    """The body of a request has too many bytes."""
+
+    code = "BODY_TOO_LARGE"
+
+
+class UntrustedPeer(RequestRefused):
+    """A request without TLS is not from a trusted proxy."""
+
+    code = "UNTRUSTED_PEER"

@@ -59,6 +59,7 @@ _ACTOR_KINDS: Final = {
     ProcessRole.MATERIALISER: ActorKind.MATERIALISER,
     ProcessRole.RECONCILER: ActorKind.RECONCILER,
     ProcessRole.RELAY: ActorKind.RELAY,
+    ProcessRole.SERVICE: ActorKind.API,
 }
 
 

@@ -660,9 +660,9 @@ COMMENT ON FUNCTION ledger.emit_many(items json) IS 'Emit many items, a JSON arr
 
 CREATE FUNCTION ledger.emitter_name() RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN ('service:'::text || (SESSION_USER)::text);
+    RETURN CASE WHEN ((current_setting('ledger.key_name'::text, true) ~~ 'key:%'::text) AND pg_has_role(SESSION_USER, 'ledger_service'::name, 'member'::text)) THEN current_setting('ledger.key_name'::text, true) ELSE ('service:'::text || (SESSION_USER)::text) END;
 
-COMMENT ON FUNCTION ledger.emitter_name() IS 'The name under which a login emits.';
+COMMENT ON FUNCTION ledger.emitter_name() IS 'The name under which a login emits: its own, or that of the API key for which a service acts in this transaction.';
 
 CREATE FUNCTION ledger.emitting_actor(tenant text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1921,6 +1921,7 @@ declare
   prefix text := lower(split_part(name, ':', 1));
   permitted text[] := case
     when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
+    when 'key' in (kind, prefix) then array[]::text[]  -- made with the key
     when prefix = 'service' then array['ledger_emitter', 'ledger_relay']
   end;
   known bigint;
@@ -1931,7 +1932,7 @@ begin
     raise exception using
       errcode = '42501',
       message = format('%s may not write as %L', ledger.calling_role(), name),
-      hint = format('only a member of %s may', array_to_string(permitted, ' or '));
+      hint = format('only %s may', coalesce('a member of ' || nullif(array_to_string(permitted, ' or '), ''), 'the owner'));
   end if;
   -- An insert takes a number even where it conflicts; most callers are known.
   update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no into known;
@@ -1943,7 +1944,7 @@ begin
   return known;
 end $$;
 
-COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service.';
+COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service, only the owner an API key.';
 
 CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS double precision
     LANGUAGE sql PARALLEL RESTRICTED
@@ -2194,17 +2195,52 @@ CREATE TABLE ledger.actor (
     kind text NOT NULL,
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     tenants text[],
-    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'person'::text, 'service'::text])))
+    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'person'::text, 'service'::text, 'api'::text, 'key'::text])))
 );
 
-COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person or a service by name.';
+COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person, a service or an API key by name.';
 
 COMMENT ON COLUMN ledger.actor.seen_at IS 'When the actor was last registered.';
 
-COMMENT ON COLUMN ledger.actor.tenants IS 'Of a service: the tenants for which alone its login may emit; null: each.';
+COMMENT ON COLUMN ledger.actor.tenants IS 'Of a service or an API key: the tenants for which alone it may act; null: each.';
 
 ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.actor_actor_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 8796093022207
+    CACHE 1
+);
+
+CREATE TABLE ledger.api_key (
+    key_no bigint NOT NULL,
+    prefix text NOT NULL,
+    secret_digest bytea NOT NULL,
+    actor_no bigint NOT NULL,
+    scopes text[] NOT NULL,
+    created_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
+    created_by bigint NOT NULL,
+    expires_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    revoked_by bigint,
+    CONSTRAINT api_key_scopes_known CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['read'::text, 'emit'::text, 'work'::text, 'operate'::text, 'approve'::text, 'audit'::text, 'admin'::text]))),
+    CONSTRAINT api_key_secret_is_digest CHECK ((octet_length(secret_digest) = 32))
+);
+
+COMMENT ON TABLE ledger.api_key IS 'Keys of the REST interface. Several keys may be one actor, as while one replaces another.';
+
+COMMENT ON COLUMN ledger.api_key.prefix IS 'First part of the key, by which it is found; no secret.';
+
+COMMENT ON COLUMN ledger.api_key.secret_digest IS 'SHA-256 of the whole key, which nobody else keeps.';
+
+COMMENT ON COLUMN ledger.api_key.actor_no IS 'Who writes with it; the actor has its name and its tenants.';
+
+COMMENT ON COLUMN ledger.api_key.last_used_at IS 'When it was last used, to the minute.';
+
+ALTER TABLE ledger.api_key ALTER COLUMN key_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.api_key_key_no_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -3057,7 +3093,7 @@ CREATE TABLE ledger.process (
     failure text,
     failed_service text,
     unavailable_topics jsonb,
-    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text])))
+    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
@@ -3428,6 +3464,12 @@ ALTER TABLE ONLY ledger.actor
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_pkey PRIMARY KEY (actor_no);
 
+ALTER TABLE ONLY ledger.api_key
+    ADD CONSTRAINT api_key_pkey PRIMARY KEY (key_no);
+
+ALTER TABLE ONLY ledger.api_key
+    ADD CONSTRAINT api_key_prefix_key UNIQUE (prefix);
+
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_pkey PRIMARY KEY (calendar_no);
 
@@ -3596,6 +3638,8 @@ ALTER TABLE ONLY ledger.withdrawal
 ALTER TABLE ONLY ledger.witnessed
     ADD CONSTRAINT witnessed_pkey PRIMARY KEY (definition_no);
 
+CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no);
+
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
@@ -3710,6 +3754,15 @@ CREATE TRIGGER pending_wakes_sleepers AFTER INSERT ON ledger.pending REFERENCING
 
 CREATE TRIGGER transition_finishes_items AFTER INSERT ON ledger.transition REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.finish_items();
 
+ALTER TABLE ONLY ledger.api_key
+    ADD CONSTRAINT api_key_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.api_key
+    ADD CONSTRAINT api_key_created_by_fkey FOREIGN KEY (created_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.api_key
+    ADD CONSTRAINT api_key_revoked_by_fkey FOREIGN KEY (revoked_by) REFERENCES ledger.actor(actor_no);
+
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
@@ -3820,6 +3873,7 @@ GRANT USAGE ON SCHEMA ledger TO ledger_operator;
 GRANT USAGE ON SCHEMA ledger TO ledger_outcome_intake;
 GRANT USAGE ON SCHEMA ledger TO ledger_reconciler;
 GRANT USAGE ON SCHEMA ledger TO ledger_relay;
+GRANT USAGE ON SCHEMA ledger TO ledger_service;
 GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
 GRANT USAGE ON SCHEMA ledger TO ledger_upkeep;
 GRANT USAGE ON SCHEMA ledger TO ledger_worker;
@@ -3984,6 +4038,7 @@ GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_oper
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_outcome_intake;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_relay;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_service;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) FROM PUBLIC;
@@ -4008,6 +4063,11 @@ REVOKE ALL ON FUNCTION ledger.wake_sleepers() FROM PUBLIC;
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
 GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.actor TO ledger_service;
+
+GRANT SELECT ON TABLE ledger.api_key TO ledger_service;
+
+GRANT UPDATE(last_used_at) ON TABLE ledger.api_key TO ledger_service;
 
 GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.calendar TO ledger_intake;
@@ -4463,6 +4523,7 @@ GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_relay;
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.process TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_worker;
 
@@ -4472,6 +4533,7 @@ GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_allocator;
@@ -4480,6 +4542,7 @@ GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_allocator;
@@ -4488,6 +4551,7 @@ GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_allocator;
@@ -4496,6 +4560,7 @@ GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_upkeep;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_worker;
 
@@ -4505,6 +4570,7 @@ GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_allocator;
@@ -4513,6 +4579,7 @@ GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_allocator;
@@ -4521,6 +4588,7 @@ GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_allocator;
@@ -4529,6 +4597,7 @@ GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_allocator;
@@ -4537,6 +4606,7 @@ GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_allocator;
@@ -4545,6 +4615,7 @@ GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_allocator;
@@ -4553,6 +4624,7 @@ GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_materialiser;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;

@@ -18,6 +18,7 @@ LOGINS: Final = {
     "outcome_intake": ("outcome_intake",),
     "reconciler": ("reconciler",),
     "relay": ("relay",),
+    "service": ("approver", "auditor", "emitter", "operator", "service"),
     "worker": ("worker",),
 }
 """The roles of each login, as docs/security.md gives them."""

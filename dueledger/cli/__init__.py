@@ -33,10 +33,11 @@ def _run(given: Sequence[str]) -> int:
     as_json = "--json" in given
     for number, text in enumerate(given, 1):
         if text != text.encode(errors="ignore").decode():
-            from dueledger.cli.errors import CommandError, report
+            from dueledger.cli.errors import report
+            from dueledger.failures import Failure
 
             message = f"Argument {number} is not UTF-8: {text!a}"
-            report(CommandError(ExitCode.USAGE, "USAGE", message, {}), as_json=as_json)
+            report(Failure(ExitCode.USAGE, "USAGE", message, {}), as_json=as_json)
             return ExitCode.USAGE
     try:
         # Nobody else shows an error: Typer would write what it was given as it is.

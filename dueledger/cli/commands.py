@@ -92,6 +92,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "intake": "Emit items from domain events in Kafka.",
             "materialise": "Emit items from schedules, ahead of time.",
             "relay": "Carry items from a service's outbox.",
+            "serve": "Answer requests by HTTP, each with an API key.",
         },
     ),
     "Proof": {
@@ -133,6 +134,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
                 "revoke": "Revoke roles from a login.",
             },
         ),
+        **_entries("dueledger.cli.api_keys", {"key": "Manage keys of the REST interface."}),
         **_entries("dueledger.cli.setup", {"version": "Print the version as JSON."}),
         **(_BENCH if _IS_CHECKOUT else {}),
     },

@@ -221,24 +221,16 @@ def why(
 
 
 async def _why(dsn: str | None, item: str) -> dict[str, object]:
-    from dueledger.why import explain
+    from dueledger.items import explain_item
 
     async with ledger_connection(dsn) as connection:
-        found = await _find(connection, item)
-        explanation = await explain(connection, found)
-    return {
-        "item": found["id"],
-        "state": found["state"],
-        "code": explanation.code,
-        "sentence": explanation.sentence,
-        "remedy": explanation.remedy,
-    }
+        return await explain_item(connection, await _find(connection, item))
 
 
 async def _find(connection: "Connection", item: str) -> dict[str, Any]:
     """Find one item by id, or by a business key that names no second one."""
+    from dueledger.items import read_item
     from dueledger.ledger.errors import Conflict, NotFound
-    from dueledger.ledger.store.items import show_item
     from dueledger.ledger.store.progress import list_items
 
     try:
@@ -253,7 +245,4 @@ async def _find(connection: "Connection", item: str) -> dict[str, Any]:
         if not named:
             raise NotFound(f"No item has the business key {item}.", key=item) from None
         identity = named[0]["id"]
-    found = await show_item(connection, identity)
-    if found is None:
-        raise NotFound(f"There is no item {item}. `dueledger items` lists some.", item=item)
-    return found
+    return await read_item(connection, identity)

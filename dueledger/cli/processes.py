@@ -1,4 +1,4 @@
-"""Commands that run a process: allocate, work, intake, materialise, relay."""
+"""Commands that run a process: allocate, work, intake, materialise, relay, serve."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -233,6 +233,30 @@ def relay(
     _run_passes(lambda stop: run_relay(settings, stop), lambda _: open_relay(settings), once=once)
 
 
+@app.command()
+def serve(
+    host: Annotated[
+        str | None, typer.Option("--host", help="Address on which it listens.", metavar="ADDRESS")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", help="Port on which it listens.", metavar="PORT")
+    ] = None,
+    json_: JsonOption = False,  # noqa: ARG001 - its log is JSON unless a person reads it
+    dsn: DsnOption = None,
+) -> None:
+    """Answer requests by HTTP, each with an API key. Any number of services may run."""
+    from dueledger.ledger.errors import MissingExtra
+    from dueledger.ledger.runtime.setting_problems import read_settings
+
+    try:
+        from dueledger.service import ServiceSettings, run_service_process
+    except ModuleNotFoundError as error:
+        message = f"{error.name} is not installed. Install dueledger[serve]."
+        raise MissingExtra(message, extra="serve") from None
+    settings = read_settings(ServiceSettings, dsn=dsn, service_host=host, service_port=port)
+    _run_until_stopped(lambda stop: run_service_process(settings, stop))
+
+
 def _run_passes(
     run_forever: "Callable[[Stop], Awaitable[None]]",
     open_process: "Callable[[Stop], AbstractAsyncContextManager[Ticking]]",
@@ -249,6 +273,16 @@ def _run_passes(
                 return
             async with open_process(stop) as process:
                 print_document(dict(await process.tick()))
+
+    run_process(work())
+
+
+def _run_until_stopped(run_forever: "Callable[[Stop], Awaitable[None]]") -> None:
+    from dueledger.cli.service_session import process_stop, run_process
+
+    async def work() -> None:
+        async with process_stop() as stop:
+            await run_forever(stop)
 
     run_process(work())
 

@@ -77,6 +77,7 @@ class LogEvent(StrEnum):
     PROCESS_STOPPED = "process.stopped"
     RECORDS_DROPPED = "records.dropped"
     RECORD_REJECTED = "record.rejected"
+    REQUEST_FAILED = "request.failed"
     RUN_REAPED = "run.reaped"
     RUN_RELEASED = "run.released"
     SERVICE_AWAITED = "service.awaited"

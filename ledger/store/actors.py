@@ -23,6 +23,8 @@ class ActorKind(StrEnum):
     RELAY = "relay"
     PERSON = "person"
     SERVICE = "service"
+    API = "api"
+    KEY = "key"
 
 
 def incarnation(kind: ActorKind) -> str:

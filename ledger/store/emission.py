@@ -1,7 +1,10 @@
-"""The statement by which services emit, on connections of their own drivers."""
+"""The statements by which services emit, on connections of their own drivers or by REST."""
 
 from functools import cache
+from uuid import UUID
 
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
 
@@ -11,3 +14,14 @@ def emission_query(parameter: str) -> str:
     lines = statement("emit_many").splitlines()
     query = "\n".join(line for line in lines if not line.startswith("--"))
     return query.replace("$1", parameter)
+
+
+async def emit_by_key(connection: Connection, document: str) -> list[tuple[UUID, bool]]:
+    """Emit the `items` of a JSON document; return the id of each, and whether it is new, in order.
+
+    For a transaction in the name of an API key (`assume_role`). Payloads are kept to the letter.
+    Raises InvalidItem if one is refused; then none is emitted.
+    """
+    with mapped_errors():
+        rows = await connection.fetch(statement("emit_by_key"), document)
+    return [(row["id"], row["created"]) for row in rows]

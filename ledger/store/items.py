@@ -334,15 +334,23 @@ async def find_open_items(
     return [OpenItem(**row) for row in rows]
 
 
-async def show_item(connection: Connection, item: UUID) -> dict[str, Any] | None:
-    """Read one item and its state; None if the id is unknown."""
-    row = await connection.fetchrow(statement("show_item"), item)
+async def show_item(
+    connection: Connection, item: UUID, tenants: Sequence[str] | None = None
+) -> dict[str, Any] | None:
+    """Read one item and its state; None if the id is unknown, or is none of the tenants given."""
+    row = await connection.fetchrow(statement("show_item"), item, tenants)
     return dict(row) if row else None
 
 
-async def item_timeline(connection: Connection, item: UUID) -> list[dict[str, Any]]:
-    """List an item's history in order: emitted, claimed, published, started, and each outcome."""
-    return [dict(row) for row in await connection.fetch(statement("item_timeline"), item)]
+async def item_timeline(
+    connection: Connection, item: UUID, tenants: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """List an item's history in order: emitted, claimed, published, started, and each outcome.
+
+    It is empty if the id is unknown, or is none of the tenants given.
+    """
+    rows = await connection.fetch(statement("item_timeline"), item, tenants)
+    return [dict(row) for row in rows]
 
 
 async def read_accounting(

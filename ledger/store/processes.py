@@ -21,6 +21,7 @@ class ProcessRole(StrEnum):
     MATERIALISER = "materialiser"
     RECONCILER = "reconciler"
     RELAY = "relay"
+    SERVICE = "service"
 
     @property
     def label(self) -> str:

@@ -13,7 +13,16 @@ from dueledger.ledger.store.statements import statement
 
 ROLES: Final = (
     *("allocator", "approver", "auditor", "emitter", "intake", "materialiser", "monitor"),
-    *("operator", "outcome_intake", "reconciler", "relay", "simulator", "upkeep", "worker"),
+    *(
+        "operator",
+        "outcome_intake",
+        "reconciler",
+        "relay",
+        "service",
+        "simulator",
+        "upkeep",
+        "worker",
+    ),
 )
 """Each is `ledger_…` in Postgres; docs/security.md says what each may do."""
 

@@ -11,6 +11,7 @@
 \ir ../schema/tables/lock_row.sql
 \ir ../schema/tables/state.sql
 \ir ../schema/tables/actor.sql
+\ir ../schema/tables/api_key.sql
 \ir ../schema/tables/process.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
@@ -93,6 +94,7 @@
 \ir ../schema/roles/outcome_intake.sql
 \ir ../schema/roles/reconciler.sql
 \ir ../schema/roles/relay.sql
+\ir ../schema/roles/service.sql
 \ir ../schema/roles/simulator.sql
 \ir ../schema/roles/upkeep.sql
 \ir ../schema/roles/worker.sql

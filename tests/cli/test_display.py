@@ -90,6 +90,9 @@ insert into ledger.operation
 select 'redrive', {hostile}, {hostile}, {hostile}, {long}, {hostile}, false, now(), 1, 1, false,
   actor_no, {long}
 from ledger.actor where name = {actor};
+insert into ledger.api_key (prefix, secret_digest, actor_no, scopes, created_by)
+select {hostile}, sha256('1'), actor_no, array['read'], actor_no
+from ledger.actor where name = {actor};
 insert into ledger.tz_change (change_no, digest, tzdata, tzdata_before, opened_at, actor_no)
 select 1, {hostile}, {hostile}, array[{hostile}], now(), actor_no
 from ledger.actor where name = {actor};
@@ -130,6 +133,10 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("import", "quartz"): ("jobs",),
     ("import", "systemd"): ("tab", "--timezone=UTC"),
     ("items",): (),
+    ("key", "create"): (HOSTILE, "--scope=read", "--all-tenants"),
+    ("key", "list"): (),
+    ("key", "revoke"): (HOSTILE,),
+    ("key", "rotate"): (HOSTILE,),
     ("materialise",): ("--check-tz", "--history"),
     ("migrate",): (),
     ("operation", "list"): (),
@@ -157,7 +164,9 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Each command with arguments that make it show as much hostile text as there is."""
 
-SHOWS_NO_DATA: Final = frozenset({"allocate", "bench", "demo", "dev", "intake", "relay", "work"})
+SHOWS_NO_DATA: Final = frozenset(
+    {"allocate", "bench", "demo", "dev", "intake", "relay", "serve", "work"}
+)
 """Long-running ones: their lines are log lines, and views that have tests of their own."""
 
 SHOWS_HOSTILE: Final = (
@@ -171,6 +180,7 @@ SHOWS_HOSTILE: Final = (
         "status",
         "calendar list",
         "calendar show",
+        "key list",
         "operation list",
         "operation show",
     ),

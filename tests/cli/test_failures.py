@@ -32,7 +32,7 @@ async def test_a_command_that_loses_its_connection_says_that_its_change_may_be_c
         await change()
     failure = describe(lost.value)
     assert failure is not None
-    assert (failure.exit, failure.code) == (ExitCode.UNREACHABLE, "CONNECTION_LOST")
+    assert (failure.exit_code, failure.code) == (ExitCode.UNREACHABLE, "CONNECTION_LOST")
     assert "may have been committed" in failure.message
 
 

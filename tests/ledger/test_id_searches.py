@@ -51,8 +51,8 @@ ARGUMENTS: dict[str, Callable[[UUID, int], tuple[Any, ...]]] = {
         actor,
         [None],
     ),
-    "show_item": lambda item, _: (item,),
-    "item_timeline": lambda item, _: (item,),
+    "show_item": lambda item, _: (item, None),
+    "item_timeline": lambda item, _: (item, None),
     **KNOWN,
     "begin_chains": lambda item, _: ([item], [1], [60.0]),
 }

@@ -36,6 +36,7 @@ from dueledger.ledger.store.processes import (
 from dueledger.reconciler.process import open_reconciler
 from dueledger.reconciler.settings import ReconcilerSettings
 from dueledger.reconciler.sources_file import ReconcilerSources
+from dueledger.service import ServiceSettings, open_service
 from dueledger.why import Explanation, explain
 from dueledger.workers.connections import open_connections
 from dueledger.workers.outcomes.process import open_outcome_intake
@@ -64,6 +65,7 @@ OPENINGS: Final[dict[str, Opening]] = {
     "intake": lambda dsn, kafka: open_intake(EventIntakeSettings(dsn=dsn, bootstrap_servers=kafka)),
     "materialiser": lambda dsn, _: open_materialiser(MaterialiserSettings(dsn=dsn)),
     "relay": lambda dsn, _: open_relay(RelaySettings(dsn=dsn, outbox_dsn=dsn)),
+    "service": lambda dsn, _: open_service(ServiceSettings(dsn=dsn, service_port=0)),
     "reconciler": lambda dsn, kafka: open_reconciler(
         ReconcilerSettings(dsn=dsn, bootstrap_servers=kafka), ReconcilerSources()
     ),

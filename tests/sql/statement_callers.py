@@ -10,7 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dueledger.ledger.store.api_keys import SCOPE_ROLES
 from dueledger.ledger.store.statements import statement_paths
+from dueledger.service.app import ROUTES
+from dueledger.service.calls import CallRoute
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("allocator", "ledger", "reconciler", "workers")
@@ -34,6 +37,7 @@ PROCESSES: Final = {
     "outcome_intake": ("dueledger.workers.outcomes.process",),
     "reconciler": ("dueledger.reconciler.process",),
     "relay": ("dueledger.ledger.outbox.process",),
+    "service": ("dueledger.service.process",),
     "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check"),
     "worker": ("dueledger.workers.process", "dueledger.workers.http.process"),
 }
@@ -46,15 +50,15 @@ DIRECT: Final = "dueledger.workers.direct"
 """Direct workers claim as allocators do: their login has the roles of both, and of upkeep."""
 
 PROCESS_COMMANDS: Final = frozenset(
-    {"processes", "reconciliation", "repairs.run_repairs", "roles", "setup"}
+    {"api_keys", "processes", "reconciliation", "repairs.run_repairs", "roles", "setup"}
 )
 """Commands that run a process, make a ledger or grant roles; all others are people's."""
 
 APPROVER_COMMANDS: Final = frozenset({"findings.accept", "findings.explain", "repairs.approve"})
 """Commands of approvers; all other commands of people are an operator's."""
 
-OWNER_COMMANDS: Final = "dueledger.cli.roles"
-"""Commands that need the rights to grant roles. No role has them."""
+OWNER_COMMANDS: Final = ("dueledger.cli.api_keys", "dueledger.cli.roles")
+"""Commands that need the rights to grant roles or to make keys. No role has them."""
 
 NOT_COMMANDS: Final = (Definition("dueledger.doctor", "run_checks"),)
 """Reached by `setup`, and run by operators and auditors."""
@@ -74,7 +78,7 @@ def statements_by_role() -> dict[str, frozenset[str]]:
     }
     direct = _reached(_all(_modules_below(DIRECT)), frozenset(PROCESSES["upkeep"]), direct=True)
     found["allocator"] |= direct - found["worker"]
-    found["owner"] = set(_reached(_all([OWNER_COMMANDS])))
+    found["owner"] = set(_reached(_all(OWNER_COMMANDS))) - {"register_actor"}  # has no role
     commands = [_reached([start]) for start in _commands(PROCESS_COMMANDS | APPROVER_COMMANDS)]
     found["operator"] = set[str]().union(*commands)
     found["auditor"] = set[str]().union(
@@ -88,7 +92,21 @@ def statements_by_role() -> dict[str, frozenset[str]]:
             if _short(start) in APPROVER_COMMANDS
         )
     )
+    for role, statements in statements_of_routes():
+        found[role] |= statements
     return {role: frozenset(statements) for role, statements in found.items()}
+
+
+def statements_of_routes() -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the role of each route that needs a key, and the statements that its function reaches.
+
+    What is run before, to check the key, is the service's own.
+    """
+    for route in ROUTES:
+        if isinstance(route, CallRoute):
+            function = route.endpoint
+            start = Definition(function.__module__, function.__name__)
+            yield SCOPE_ROLES[route.scope], _reached([start], frozenset({CallRoute.__module__}))
 
 
 class _Module:

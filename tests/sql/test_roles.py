@@ -157,6 +157,7 @@ PROCESSES = {
     "outcome_intake",
     "reconciler",
     "relay",
+    "service",
     "worker",
 }
 WRITERS: dict[str, dict[str, set[str]]] = {
@@ -181,6 +182,8 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "run": {"insert": {"allocator", "outcome_intake", "worker"}, "update": {"operator", *ENDS}},
     "credit": {"insert": {"worker"}, "update": {"worker"}, "delete": {"upkeep", "worker"}},
     "held_key": {"insert": {"allocator"}, "delete": {"reconciler", "upkeep"}},
+    # Who may use the REST interface; the owner makes keys.
+    "api_key": {"update": {"service"}},
     # Who lives.
     "process": {
         "insert": PROCESSES,

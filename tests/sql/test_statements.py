@@ -134,6 +134,11 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
         actor_no,
     )
     await connection.execute(
+        "insert into ledger.api_key (prefix, secret_digest, actor_no, scopes, created_by)"
+        " select n::text, sha256('1'), $1, array['read'], $1 from generate_series(1, 4000) n",
+        actor_no,
+    )
+    await connection.execute(
         "insert into ledger.held_key"
         " select n, 200000000 + n, '2027-03-01', 1, now() from generate_series(1, 4000) n"
     )

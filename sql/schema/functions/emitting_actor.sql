@@ -1,9 +1,14 @@
 -- A text without arguments has the collation of the index on actor.name, which session_user has not.
+-- Each login can set `ledger.key_name`; it counts only for the login of a service, which has checked the key.
 create function ledger.emitter_name() returns text
   language sql stable parallel safe
-  return 'service:' || session_user;
+  return case
+    when current_setting('ledger.key_name', true) like 'key:%' and pg_has_role(session_user, 'ledger_service', 'member')
+    then current_setting('ledger.key_name', true)
+    else 'service:' || session_user end;
 
-comment on function ledger.emitter_name is 'The name under which a login emits.';
+comment on function ledger.emitter_name is
+  'The name under which a login emits: its own, or that of the API key for which a service acts in this transaction.';
 
 create function ledger.emitting_actor(tenant text) returns bigint
   language plpgsql security definer set search_path = pg_catalog, pg_temp

@@ -7,6 +7,7 @@ declare
   prefix text := lower(split_part(name, ':', 1));
   permitted text[] := case
     when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
+    when 'key' in (kind, prefix) then array[]::text[]  -- made with the key
     when prefix = 'service' then array['ledger_emitter', 'ledger_relay']
   end;
   known bigint;
@@ -17,7 +18,7 @@ begin
     raise exception using
       errcode = '42501',
       message = format('%s may not write as %L', ledger.calling_role(), name),
-      hint = format('only a member of %s may', array_to_string(permitted, ' or '));
+      hint = format('only %s may', coalesce('a member of ' || nullif(array_to_string(permitted, ' or '), ''), 'the owner'));
   end if;
   -- An insert takes a number even where it conflicts; most callers are known.
   update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no into known;
@@ -30,5 +31,5 @@ begin
 end $$;
 
 comment on function ledger.register_actor is
-  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service.';
+  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service, only the owner an API key.';
 revoke execute on function ledger.register_actor from public;

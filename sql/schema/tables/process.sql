@@ -16,7 +16,7 @@ create table ledger.process (
   failed_service text,
   unavailable_topics jsonb,
   constraint process_role_known check (role in (
-    'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay'))
+    'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay', 'service'))
 ) with (
   fillfactor = 50,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0

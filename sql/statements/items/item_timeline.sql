@@ -2,11 +2,17 @@
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 id uuid
+-- $2 tenants text[]
 -- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 item as materialized (
-  select i.* from ledger.due_item i where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
+  select i.*
+  from ledger.due_item i
+  join ledger.flow f on f.flow_no = i.flow_no
+  join ledger.kind k on k.kind_no = f.kind_no
+  where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
+    and ($2::text[] is null or k.tenant = any ($2::text[]))
 ),
 journal as materialized (
   select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = ledger.effective_date_of($1::uuid)

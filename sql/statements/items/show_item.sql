@@ -2,6 +2,7 @@
 -- returns: zero or one
 -- roles: auditor, operator
 -- $1 id uuid
+-- $2 tenants text[]
 -- index: due_item_id_effective_date_key
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
@@ -31,3 +32,4 @@ left join lateral (
 ) o on true
 left join ledger.state s on s.state = coalesce(e.after_state, p.state, case when r.item_no is not null then 5 /* ManualReview */ end, o.state)
 where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
+  and ($2::text[] is null or k.tenant = any ($2::text[]))

@@ -1,6 +1,6 @@
 -- Insert or renew the row of a process, and take its lock if the connection leads to the server itself.
 -- returns: one
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, worker
+-- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 process_no bigint
 -- $2 role text
 -- $3 host text

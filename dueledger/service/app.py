@@ -1,0 +1,54 @@
+"""The application: its routes, how errors are answered, and its OpenAPI document."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.routing import BaseRoute
+
+from dueledger.service.calls import SECURITY_SCHEMES, CallHost
+from dueledger.service.problems import handle_errors
+from dueledger.service.routes import health, items
+
+_DESCRIPTION = (
+    "What a business owes and when, whether it happened, and if not, why. Errors are problem "
+    "documents (RFC 9457); their `code` is that of the command line."
+)
+
+
+ROUTES: Final[Sequence[BaseRoute]] = [
+    *health.routes.routes,
+    *items.read.routes,
+    *items.emit.routes,
+]
+"""All, in the order of the OpenAPI document."""
+
+
+class ServiceApp(FastAPI):
+    """The routes of the service, on the calls of a host."""
+
+    def __init__(self, calls: CallHost) -> None:
+        super().__init__(
+            title="Dueledger",
+            version="1",
+            description=_DESCRIPTION,
+            routes=list(ROUTES),
+            docs_url=None,  # its page loads a script from elsewhere
+            redoc_url=None,
+        )
+        self.state.calls = calls
+        handle_errors(self)
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the OpenAPI document, computed once."""
+        if self.openapi_schema is None:
+            schema = get_openapi(
+                title=self.title,
+                version=self.version,
+                description=self.description,
+                routes=self.routes,
+            )
+            schema["components"]["securitySchemes"] = SECURITY_SCHEMES
+            self.openapi_schema = schema
+        return self.openapi_schema

@@ -1,0 +1,200 @@
+"""A call: one request with a valid key, in a transaction under the role of its route's scope."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, TypeVar, cast
+
+import pydantic_core
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.routing import BaseRoute
+from starlette.types import Message, Receive
+
+from dueledger.ledger.errors import (
+    BodyTooLarge,
+    InvalidBody,
+    KeyMissing,
+    NotPermitted,
+    RequestTimeout,
+    UntrustedPeer,
+)
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.api_keys import ApiCaller, Scope, assume_role, authenticate
+from dueledger.service.attempts import FailedAttempts
+from dueledger.service.problems import PROBLEM_TYPE, ProblemDocument
+
+_BEARER: Final = "bearer "
+_KEY_SCHEME: Final = "key"
+SECURITY_SCHEMES: Final = {
+    _KEY_SCHEME: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "An API key, made by `dueledger key create`.",
+    }
+}
+
+PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
+    code: {"model": ProblemDocument, "content": {PROBLEM_TYPE: {}}, "description": "Problem"}
+    for code in (422, "default")
+}
+
+_Answering = TypeVar("_Answering", bound=Callable[..., Coroutine[Any, Any, Response]])
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """What a route has: a connection in a transaction, whose call it is, and the raw body."""
+
+    connection: Connection
+    caller: ApiCaller
+    body: bytes
+
+    @property
+    def tenants(self) -> Sequence[str] | None:
+        """Return the tenants to which the call is limited; None: all."""
+        return self.caller.tenants
+
+
+class CallHost:
+    """Opens calls on the service's pool."""
+
+    def __init__(self, pool: Pool, *, body_bytes_max: int, body_seconds: float) -> None:
+        self.pool = pool
+        self._body_bytes_max = body_bytes_max
+        self._body_seconds = body_seconds
+        self._attempts = FailedAttempts()
+
+    async def authenticate(self, request: Request, scope: Scope) -> ApiCaller:
+        """Return the caller. Raises KeyMissing, TooManyAttempts, or NotPermitted."""
+        if not request.scope["is_trusted"]:
+            message = "Without TLS, requests are taken from trusted proxies only. Use the proxy."
+            raise UntrustedPeer(message)
+        address = request.client.host if request.client else ""
+        self._attempts.check(address)
+        given = request.headers.get("authorization", "")
+        caller = None
+        if given[: len(_BEARER)].lower() == _BEARER:
+            async with self.pool.acquire() as connection:
+                caller = await authenticate(connection, given[len(_BEARER) :].strip())
+        if caller is None:
+            if given:
+                self._attempts.count(address)
+            message = "No valid API key. Send one as `Authorization: Bearer KEY`."
+            raise KeyMissing(message)
+        if scope not in caller.scopes:
+            message = f"The key lacks the scope `{scope}`. Use one that has it."
+            raise NotPermitted(message, scope=scope)
+        return caller
+
+    async def read_body(self, request: Request) -> bytes:
+        """Read the whole body, before a transaction begins.
+
+        Raises BodyTooLarge, InvalidBody, or RequestTimeout.
+        """
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                body = b"".join([part async for part in self._bounded(request)])
+        except TimeoutError:
+            raise RequestTimeout("The body did not arrive in time. Send it faster.") from None
+        if body:
+            try:
+                pydantic_core.from_json(body, allow_inf_nan=False)
+            except ValueError as error:
+                raise InvalidBody(f"The body is no JSON that can be read: {error}.") from None
+        return body
+
+    async def _bounded(self, request: Request) -> AsyncGenerator[bytes]:
+        size = 0
+        announced = int(request.headers.get("content-length", "0"))  # the server checks it
+        async for part in request.stream():
+            size += len(part)
+            if max(size, announced) > self._body_bytes_max:
+                most = f"{self._body_bytes_max:,} bytes"
+                message = f"The body is larger than {most}. Send fewer items."
+                raise BodyTooLarge(message)
+            yield part
+
+    @asynccontextmanager
+    async def open(self, caller: ApiCaller, scope: Scope, body: bytes) -> AsyncGenerator[ApiCall]:
+        """Open a transaction for the block, under the role of the scope."""
+        async with self.pool.acquire() as connection, connection.transaction():
+            await assume_role(connection, caller, scope)
+            yield ApiCall(connection, caller, body)
+
+
+class CallRoute(APIRoute):
+    """A route that needs a key with its scope. It commits before its response is sent."""
+
+    scope: ClassVar[Scope]
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return a handler that opens a call around the route's function."""
+        answer = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            host: CallHost = request.app.state.calls
+            caller = await host.authenticate(request, self.scope)
+            body = await host.read_body(request)
+            async with host.open(caller, self.scope, body) as call:
+                request.state.call = call
+                return await answer(Request(request.scope, _receive_again(body)))
+
+        return handle
+
+
+def _receive_again(body: bytes) -> Receive:
+    """Return how FastAPI receives a body that was read."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+class ScopedRoutes:
+    """Makes routes that need a key with one scope."""
+
+    def __init__(self, scope: Scope, tag: str) -> None:
+        """Group the routes under `tag` in the OpenAPI document."""
+        self._security = {"security": [{_KEY_SCHEME: [scope.value]}]}
+        route_class = type("ScopedRoute", (CallRoute,), {"scope": scope})
+        self._router = APIRouter(
+            route_class=cast("type[CallRoute]", route_class), tags=[tag], responses=PROBLEMS
+        )
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """Return the routes made so far."""
+        return self._router.routes
+
+    def add(
+        self, method: str, path: str, operation_id: str, model: type[BaseModel]
+    ) -> Callable[[_Answering], _Answering]:
+        """Make a route of a function; its first sentence is the summary.
+
+        `operation_id` is what generated clients call it, for ever. `model` describes the answer.
+        """
+
+        def decorate(function: _Answering) -> _Answering:
+            self._router.add_api_route(
+                path,
+                function,
+                methods=[method],
+                operation_id=operation_id,
+                summary=(function.__doc__ or "").partition("\n")[0].rstrip("."),
+                response_model=model,
+                openapi_extra=self._security,
+            )
+            return function
+
+        return decorate
+
+
+def _call_of(request: Request) -> ApiCall:
+    return request.state.call
+
+
+CurrentCall = Annotated[ApiCall, Depends(_call_of)]

@@ -1,0 +1,180 @@
+"""Errors as problem documents (RFC 9457), with the codes that commands print."""
+
+import re
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Annotated, Any, Final, cast
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from dueledger.failures import KINDS, Failure, describe
+from dueledger.ledger.errors import (
+    DueledgerError,
+    InvalidInput,
+    NotPermitted,
+    Problem,
+    TooManyAttempts,
+)
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.visible_text import visible
+
+PROBLEM_TYPE: Final = "application/problem+json"
+ERRORS_MAX: Final = 100
+TEXT_CHARS_MAX: Final = 500
+
+_INTERNAL: Final = Failure(
+    1, "INTERNAL", "A defect in Dueledger. Its log has the error under this request's id.", {}
+)
+_BY_STATUS: Final = {
+    HTTPStatus.NOT_FOUND: ("NOT_FOUND", "There is no such route. /openapi.json lists all."),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "METHOD_NOT_ALLOWED",
+        "The route has no such method. The header Allow lists those it has.",
+    ),
+}
+_PLACES: Final = frozenset({"body", "query", "path", "header"})
+_POINTER_ESCAPES: Final = re.compile("[~/]")
+
+
+class ProblemError(BaseModel):
+    """One thing that is wrong, and where."""
+
+    pointer: Annotated[
+        str, Field(description="JSON Pointer (RFC 6901) into the body, or the parameter's name")
+    ]
+    detail: str
+    accepted: Annotated[str | None, Field(description="what to write instead")] = None
+
+
+class ProblemDocument(BaseModel):
+    """A problem (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "/problems#NOT_FOUND",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "There is no item 01234567-89ab-8cde-8123-456789abcdef.",
+                    "code": "NOT_FOUND",
+                    "request_id": "5e1f0c52b8f94f3d",
+                    "errors": [],
+                }
+            ]
+        }
+    )
+
+    type: Annotated[str, Field(description="names the code; /problems lists all")]
+    title: Annotated[str, Field(description="the same for each problem of a code")]
+    status: int
+    detail: Annotated[str, Field(description="what happened, where, and what to do")]
+    code: Annotated[str, Field(description="stable; commands print the same")]
+    request_id: Annotated[str, Field(description="also in X-Request-Id and in the log")]
+    errors: list[ProblemError]
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Let an app answer every error with a problem document."""
+    app.add_exception_handler(DueledgerError, _of_error)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_status)
+    app.add_exception_handler(Exception, _of_defect)
+
+
+def request_id_of(request: Request) -> str:
+    """Return the id of a request, which its answer and the log have."""
+    return request.scope["request_id"]
+
+
+async def _of_error(request: Request, error: Exception) -> Response:
+    failure = describe(error) or _INTERNAL
+    problems = error.problems if isinstance(error, InvalidInput) else ()
+    if isinstance(error, NotPermitted):
+        problems = error.problems
+    errors = [_error_of(problem) for problem in problems[:ERRORS_MAX]]
+    headers: dict[str, str] = {}
+    if failure.code == "KEY_MISSING":
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyAttempts):
+        headers["Retry-After"] = str(error.seconds)
+    return _answer(request, failure.code, failure.message, errors, headers)
+
+
+async def _of_validation(request: Request, error: Exception) -> Response:
+    found = cast("RequestValidationError", error).errors()
+    errors = [_validation_error(each) for each in found[:ERRORS_MAX]]
+    is_json = found[0]["type"] != "json_invalid"
+    code = "INVALID_INPUT" if is_json else "BODY_INVALID"
+    detail = "The request has wrong or missing values." if is_json else "The body is not JSON."
+    return _answer(request, code, detail, errors)
+
+
+async def _of_status(request: Request, error: Exception) -> Response:
+    refused = cast("HTTPException", error)
+    code, detail = _BY_STATUS.get(
+        HTTPStatus(refused.status_code), ("REQUEST_INVALID", "The request cannot be read.")
+    )
+    return _answer(request, code, detail, [], refused.headers or {})
+
+
+async def _of_defect(request: Request, error: Exception) -> Response:
+    """Answer what no route expected; the server logs it with its traceback."""
+    failure = describe(error) or _INTERNAL
+    get_logger("service").error(
+        LogEvent.REQUEST_FAILED,
+        request_id=request_id_of(request),
+        code=failure.code,
+        error=type(error).__name__,
+    )
+    is_internal = KINDS[failure.code].status == HTTPStatus.INTERNAL_SERVER_ERROR
+    return _answer(request, failure.code, _INTERNAL.message if is_internal else failure.message)
+
+
+def _answer(
+    request: Request,
+    code: str,
+    detail: str,
+    errors: Sequence[ProblemError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    kind = KINDS[code]
+    document = ProblemDocument(
+        type=f"/problems#{code}",
+        title=kind.title,
+        status=kind.status,
+        detail=detail,
+        code=code,
+        request_id=request_id_of(request),
+        errors=list(errors),
+    )
+    return Response(
+        orjson.dumps(document.model_dump(exclude_none=True)),
+        kind.status,
+        dict(headers or {}),
+        PROBLEM_TYPE,
+    )
+
+
+def _error_of(problem: Problem) -> ProblemError:
+    return ProblemError(
+        pointer=problem.field, detail=visible(problem.reason), accepted=problem.accepted
+    )
+
+
+def _validation_error(found: Mapping[str, Any]) -> ProblemError:
+    place, *path = found["loc"]
+    reason = visible(str(found["msg"]))[:TEXT_CHARS_MAX]
+    if place == "body":
+        pointer = "".join(f"/{_POINTER_ESCAPES.sub(_escaped, str(each))}" for each in path)
+    else:
+        pointer = ".".join(str(each) for each in (path if place in _PLACES else found["loc"]))
+    return ProblemError(pointer=visible(pointer)[:TEXT_CHARS_MAX], detail=reason)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return "~0" if found[0] == "~" else "~1"

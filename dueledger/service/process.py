@@ -1,0 +1,149 @@
+"""The service as a process: its socket, its connections, its presence, and its end."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import final
+
+import uvicorn
+
+from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.presence import open_presence
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import Stop, run_to_stop
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation
+from dueledger.ledger.store.processes import ProcessRole
+from dueledger.service.app import ServiceApp
+from dueledger.service.calls import CallHost
+from dueledger.service.entry import RequestEntry
+from dueledger.service.settings import ServiceSettings
+
+
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """A service that answers at `url`, and its application."""
+
+    url: str
+    app: ServiceApp
+    ended: "asyncio.Task[None]"
+
+
+@final
+class _Server(uvicorn.Server):
+    """A server that leaves signals to `Stop`."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+@asynccontextmanager
+async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningService]:
+    """Answer requests for the block; at its end, open ones have `service_drain_seconds`.
+
+    Raises Unavailable if Postgres cannot be reached, NotPermitted if its login is no service,
+    InvalidSetting if the port or the certificate cannot be used.
+    """
+    name, dsn = incarnation(ActorKind.API), settings.dsn.get_secret_value()
+    with _bound_socket(settings) as listener:
+        async with (
+            open_pool(
+                dsn,
+                application_name=name,
+                size_max=settings.service_connections_max,
+                roles=("service",),
+            ) as pool,
+            open_presence(dsn, name, ProcessRole.SERVICE) as presence,
+        ):
+            app = ServiceApp(
+                CallHost(
+                    pool,
+                    body_bytes_max=settings.service_body_bytes_max,
+                    body_seconds=settings.service_body_seconds,
+                )
+            )
+            server = _Server(_config(settings, app))
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            listening = asyncio.create_task(server.listening.wait())
+            await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
+            log = get_logger("service")
+            try:
+                url = _url(settings, listener)
+                log.info(
+                    LogEvent.PROCESS_STARTED, actor=name, actor_no=presence.process_no, url=url
+                )
+                yield RunningService(url, app, serving)
+            finally:
+                server.should_exit = True
+                await serving
+                log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+async def run_service_process(settings: ServiceSettings, stop: Stop) -> None:
+    """Answer requests until a stop is requested. Any number of processes may run."""
+    await run_to_stop(
+        lambda: _run(settings, stop), stop, drain_seconds=settings.service_drain_seconds
+    )
+
+
+async def _run(settings: ServiceSettings, stop: Stop) -> None:
+    async with open_service(settings) as service:
+        stop.mark_started()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait({stopping, service.ended}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+
+
+def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
+    config = uvicorn.Config(
+        RequestEntry(app, settings.service_trusted_proxies),
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # RequestEntry reads them
+        server_header=False,
+        limit_concurrency=settings.service_requests_max,
+        timeout_graceful_shutdown=max(1, round(settings.service_drain_seconds)),
+        ssl_certfile=settings.service_certificate,
+        ssl_keyfile=settings.service_certificate_key,
+    )
+    try:
+        config.load()
+    except OSError as error:  # as of `ssl`, whose errors are of this class
+        problem = Problem("DUELEDGER_SERVICE_CERTIFICATE", "", str(error), "a certificate as PEM")
+        raise InvalidSetting("The certificate cannot be used:", [problem]) from None
+    return config
+
+
+@contextmanager
+def _bound_socket(settings: ServiceSettings) -> Generator[socket.socket]:
+    host, port = str(settings.service_host), settings.service_port
+    family = socket.AF_INET6 if settings.service_host.version == 6 else socket.AF_INET  # noqa: PLR2004 - the versions of IP
+    try:
+        listener = socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or "it cannot be used"
+        problem = Problem("DUELEDGER_SERVICE_PORT", f"{host} {port}", reason, "a free port")
+        raise InvalidSetting("The service cannot listen:", [problem]) from None
+    with listener:
+        yield listener
+
+
+def _url(settings: ServiceSettings, listener: socket.socket) -> str:
+    scheme = "http" if settings.service_certificate is None else "https"
+    host = str(settings.service_host)
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{listener.getsockname()[1]}"

@@ -1,0 +1,52 @@
+"""Routes without a key: whether the service lives, whether it can answer, and its problems."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import BaseModel
+
+from dueledger.failures import KINDS
+from dueledger.ledger.store.api_keys import check_readable
+from dueledger.service.calls import PROBLEMS, CallHost
+
+routes = APIRouter(tags=["service"], responses={"default": PROBLEMS["default"]})
+
+
+class ServiceHealth(BaseModel):
+    """Whether the service can answer."""
+
+    status: Literal["live", "ready"]
+
+
+class ProblemKind(BaseModel):
+    """What all problems of a code have."""
+
+    code: str
+    title: str
+    status: int
+
+
+def _calls_of(request: Request) -> CallHost:
+    return request.app.state.calls
+
+
+@routes.get("/health/live", operation_id="getLiveness", summary="Whether the process lives")
+async def get_liveness() -> ServiceHealth:
+    """Answer while the process lives. If it does not, start it again."""
+    return ServiceHealth(status="live")
+
+
+@routes.get("/health/ready", operation_id="getReadiness", summary="Whether it can answer")
+async def get_readiness(calls: Annotated[CallHost, Depends(_calls_of)]) -> ServiceHealth:
+    """Answer if the ledger can be read. If not, send requests to another process."""
+    async with calls.pool.acquire() as connection:
+        await check_readable(connection)
+    return ServiceHealth(status="ready")
+
+
+@routes.get("/problems", operation_id="listProblems", summary="The codes of problems")
+async def list_problems() -> list[ProblemKind]:
+    """List the codes of all problems."""
+    return [
+        ProblemKind(code=code, title=kind.title, status=kind.status) for code, kind in KINDS.items()
+    ]

@@ -1,0 +1,220 @@
+"""Routes of items: emit, read, explain."""
+
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import Response
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from dueledger.items import explain_item, read_item
+from dueledger.ledger.errors import NotPermitted, Problem
+from dueledger.ledger.states import State
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.emission import emit_by_key
+from dueledger.ledger.store.items import item_timeline
+from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.documents import answer, members_of
+
+ITEMS_MAX = 10_000
+
+read = ScopedRoutes(Scope.READ, "items")
+emit = ScopedRoutes(Scope.EMIT, "items")
+
+_ID = "0051a6f5-4d2a-8c11-9d3e-7b0a86f0f6d1"
+
+
+def _written(value: object) -> object:
+    """Return a text. Raises ValueError for a number, which would be read as seconds since 1970."""
+    if not isinstance(value, str):
+        message = "it must be a text in the form of ISO 8601"
+        raise ValueError(message)  # noqa: TRY004 - pydantic turns only a ValueError into a problem
+    return value
+
+
+_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+_Key = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_Label = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+class ItemToEmit(BaseModel):
+    """An item to emit. Tenant, kind, key, cycle and effective date are its identity."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: _Name
+    kind: _Name
+    business_key: _Key
+    effective_date: Annotated[date, BeforeValidator(_written)]
+    due_at: Annotated[AwareDatetime, BeforeValidator(_written)]
+    payload: Annotated[Any, Field(description="JSON for the handler, kept to the letter")] = None
+    cycle: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    lane: _Label = ""
+    partition_key: _Key | None = None
+    labels: dict[str, Any] | None = None
+    traceparent: Annotated[str, Field(max_length=100, pattern=r"^[0-9a-f-]+$")] | None = None
+
+
+class Emission(BaseModel):
+    """Items to emit. Repeating it changes nothing, so it needs no Idempotency-Key."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "items": [
+                        {
+                            "tenant": "acme",
+                            "kind": "PolicyRenewalDue",
+                            "business_key": "P-1001",
+                            "cycle": "2027",
+                            "effective_date": "2027-03-31",
+                            "due_at": "2027-03-01T09:00:00Z",
+                            "payload": {"premium": "123.45"},
+                        }
+                    ]
+                }
+            ]
+        },
+    )
+
+    items: Annotated[list[ItemToEmit], Field(min_length=1, max_length=ITEMS_MAX)]
+
+
+class EmissionVerdict(BaseModel):
+    """The result for one item: it is new, or it was there before."""
+
+    id: UUID
+    verdict: Literal["created", "exists"]
+
+
+class EmissionResult(BaseModel):
+    """A verdict for each item, in the order of the request."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"items": [{"id": _ID, "verdict": "created"}]}]}
+    )
+
+    items: list[EmissionVerdict]
+
+
+class ItemDocument(BaseModel):
+    """An item: what is owed, and its state."""
+
+    id: UUID
+    tenant: str
+    kind: str
+    lane: str
+    business_key: str
+    cycle: str
+    effective_date: date
+    due_at: datetime
+    start_by: datetime | None
+    complete_by: datetime | None
+    partition_key: str | None
+    payload: Any
+    labels: dict[str, Any] | None
+    definition: str | None
+    definition_version: int | None
+    nominal: str | None
+    zone: str | None
+    decision: str | None
+    smear_seconds: float | None
+    emitted_at: datetime
+    emitted_by: str
+    state: Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
+    attempt: int | None
+    available_at: datetime | None
+    review_reason: str | None
+    parked_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    withdrawal_requested: bool
+
+
+class TransitionDocument(BaseModel):
+    """A step in the history of an item."""
+
+    at: datetime
+    event: str
+    actor: str
+    fence: int | None
+    attempt: int | None
+    topic: str | None
+    partition: int | None
+    kafka_offset: int | None
+    detail: Any
+
+
+class Timeline(BaseModel):
+    """The history of an item, in order."""
+
+    items: list[TransitionDocument]
+
+
+class WhyDocument(BaseModel):
+    """Why an item has not been done yet, and what to do."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "item": _ID,
+                    "state": State.SCHEDULED.label,
+                    "code": "NOT_DUE",
+                    "sentence": "It is due at 2027-03-01 09:00 UTC.",
+                    "remedy": None,
+                }
+            ]
+        }
+    )
+
+    item: UUID
+    state: str
+    code: str
+    sentence: str
+    remedy: str | None
+
+
+@emit.add("POST", "/v1/items", "emitItems", EmissionResult)
+async def emit_items(call: CurrentCall, emission: Emission) -> Response:
+    """Emit up to 10,000 items, all or none."""
+    if call.tenants is not None:
+        others = [
+            Problem(f"/items/{number}/tenant", "", "the key is not for this tenant")
+            for number, item in enumerate(emission.items)
+            if item.tenant not in call.tenants
+        ]
+        if others:
+            raise NotPermitted("The key is not for these tenants.", problems=others)
+    emitted = await emit_by_key(call.connection, call.body.decode())
+    return answer(
+        {
+            "items": [
+                {"id": item, "verdict": "created" if created else "exists"}
+                for item, created in emitted
+            ]
+        }
+    )
+
+
+@read.add("GET", "/v1/items/{item}", "getItem", ItemDocument)
+async def get_item(call: CurrentCall, item: UUID) -> Response:
+    """Read an item and its state."""
+    return answer(members_of(ItemDocument, await read_item(call.connection, item, call.tenants)))
+
+
+@read.add("GET", "/v1/items/{item}/timeline", "getItemTimeline", Timeline)
+async def get_item_timeline(call: CurrentCall, item: UUID) -> Response:
+    """List what happened to an item, in order."""
+    found = await read_item(call.connection, item, call.tenants)
+    steps = await item_timeline(call.connection, found["id"], call.tenants)
+    return answer({"items": [members_of(TransitionDocument, step) for step in steps]})
+
+
+@read.add("GET", "/v1/items/{item}/why", "explainItem", WhyDocument)
+async def explain_item_delay(call: CurrentCall, item: UUID) -> Response:
+    """Explain why an item has not been done yet, in one sentence, and what to do."""
+    found = await read_item(call.connection, item, call.tenants)
+    return answer(await explain_item(call.connection, found))

@@ -1,0 +1,78 @@
+"""Settings of the REST service."""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from dueledger.ledger.runtime.settings import Settings
+
+PORT_MAX = 65_535
+
+
+class ServiceSettings(Settings):
+    """Where the service listens, whom it trusts, and its limits.
+
+    Beyond loopback it listens only with a certificate, or behind proxies that are named.
+    """
+
+    service_host: IPv4Address | IPv6Address = Field(
+        default=IPv4Address("127.0.0.1"), description="address on which it listens"
+    )
+    service_port: int = Field(
+        default=8480, ge=0, le=PORT_MAX, description="port on which it listens; 0: any free one"
+    )
+    service_certificate: Path | None = Field(
+        default=None, description="file with its certificate and those that signed it, as PEM"
+    )
+    service_certificate_key: Path | None = Field(
+        default=None, description="file with the key of the certificate, as PEM"
+    )
+    service_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = Field(
+        default=(),
+        description="networks of the proxies that encrypt for it, as a JSON list; "
+        "X-Forwarded-For and X-Forwarded-Proto of others are ignored",
+    )
+    service_connections_max: int = Field(
+        default=8, ge=1, le=200, description="connections to Postgres"
+    )
+    service_requests_max: int = Field(
+        default=500, ge=1, le=10_000, description="requests at a time; others get 503"
+    )
+    service_body_bytes_max: int = Field(
+        default=8 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="size of a body"
+    )
+    service_body_seconds: float = Field(
+        default=30.0, gt=0, le=600, description="time in which a body must arrive"
+    )
+    service_drain_seconds: float = Field(
+        default=10.0, gt=0, le=600, description="time for open requests after a stop"
+    )
+
+    @model_validator(mode="after")
+    def _refuse_plain_text_beyond_loopback(self) -> Self:
+        if (self.service_certificate is None) != (self.service_certificate_key is None):
+            raise _contradiction(
+                "DUELEDGER_SERVICE_CERTIFICATE_KEY",
+                "a certificate and its key belong together",
+                "both files, or neither",
+            )
+        is_encrypted = self.service_certificate is not None or self.service_trusted_proxies
+        if not self.service_host.is_loopback and not is_encrypted:
+            raise _contradiction(
+                "DUELEDGER_SERVICE_HOST",
+                "beyond loopback, API keys would be sent in the clear",
+                "127.0.0.1, or set DUELEDGER_SERVICE_CERTIFICATE or "
+                "DUELEDGER_SERVICE_TRUSTED_PROXIES",
+            )
+        return self
+
+
+def _contradiction(variable: str, reason: str, accepted: str) -> PydanticCustomError:
+    return PydanticCustomError(
+        "contradiction",
+        "{variable}: {reason}",
+        {"variable": variable, "reason": reason, "accepted": accepted},
+    )

@@ -1,0 +1,142 @@
+"""API keys: who may use the REST interface, for which tenants, and for what."""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+_KEY: Final = re.compile(r"due_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
+_PREFIX_BYTES: Final = 8
+_SECRET_BYTES: Final = 32
+_NO_DIGEST: Final = bytes(32)
+"""Compared where there is no key, so that a prefix that exists takes as long as another one."""
+NAME_SHAPE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+class Scope(StrEnum):
+    """What a key may do. None contains another."""
+
+    READ = "read"
+    EMIT = "emit"
+    WORK = "work"
+    OPERATE = "operate"
+    APPROVE = "approve"
+    AUDIT = "audit"
+    ADMIN = "admin"
+
+
+SCOPE_ROLES: Final = {
+    Scope.READ: "auditor",
+    Scope.EMIT: "emitter",
+    Scope.OPERATE: "operator",
+    Scope.APPROVE: "approver",
+    Scope.AUDIT: "auditor",
+}
+"""The role of the database under which a request of a scope runs. The others have no route yet."""
+
+
+class NewApiKey(NamedTuple):
+    """A key that was made. `text` is shown once and is kept nowhere."""
+
+    text: str
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCaller:
+    """Whose valid key a request has. Without `tenants`, all."""
+
+    name: str
+    actor_no: int
+    tenants: Sequence[str] | None
+    scopes: frozenset[Scope]
+
+
+class InheritedRights(NamedTuple):
+    """What a key has that the next one of its name inherits."""
+
+    name: str
+    scopes: Sequence[str]
+    tenants: Sequence[str] | None
+
+
+async def create_key(
+    connection: Connection,
+    name: str,
+    *,
+    scopes: Sequence[str],
+    tenants: Sequence[str] | None,
+    expires_at: datetime | None,
+    created_by: int,
+) -> NewApiKey | None:
+    """Make a key of the actor `key:NAME`; None if that name has keys for other tenants."""
+    prefix = secrets.token_hex(_PREFIX_BYTES)
+    key = f"due_{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    made = await connection.fetchval(
+        statement("create_key"),
+        name,
+        prefix,
+        _digest(key),
+        scopes,
+        tenants,
+        expires_at,
+        created_by,
+    )
+    return None if made is None else NewApiKey(key, prefix)
+
+
+async def list_keys(connection: Connection, name: str | None, limit: int) -> list[dict[str, Any]]:
+    """List keys without their secrets, the newest first."""
+    return [dict(row) for row in await connection.fetch(statement("list_keys"), name, limit)]
+
+
+async def revoke_key(connection: Connection, prefix: str, *, revoked_by: int) -> bool:
+    """Revoke a key; False if there is none of this prefix, or it was revoked before."""
+    return await connection.fetchval(statement("revoke_key"), prefix, revoked_by) is not None
+
+
+async def expire_key(
+    connection: Connection, prefix: str, overlap: timedelta
+) -> InheritedRights | None:
+    """Let a key expire after `overlap`; None if there is none of this prefix that is valid."""
+    row = await connection.fetchrow(statement("expire_key"), prefix, overlap.total_seconds())
+    return None if row is None else InheritedRights(**row)
+
+
+async def authenticate(connection: Connection, text: str) -> ApiCaller | None:
+    """Return whose key a text is; None if it is no valid one. Compares in constant time."""
+    shape = _KEY.fullmatch(text)
+    if shape is None:
+        return None
+    row = await connection.fetchrow(statement("find_key"), shape[1])
+    is_same = hmac.compare_digest(
+        _digest(text), _NO_DIGEST if row is None else row["secret_digest"]
+    )
+    if row is None or not is_same or not row["is_valid"]:
+        return None
+    if row["is_use_due"]:
+        await connection.execute(statement("mark_key_used"), row["key_no"])
+    scopes = frozenset(Scope(each) for each in row["scopes"])
+    return ApiCaller(row["name"], row["actor_no"], row["tenants"], scopes)
+
+
+async def check_readable(connection: Connection) -> None:
+    """Raise what a request would raise if keys cannot be read, as without a schema."""
+    await connection.fetch(statement("find_key"), "")
+
+
+async def assume_role(connection: Connection, caller: ApiCaller, scope: Scope) -> None:
+    """Give the rest of the transaction the rights of a scope, in the caller's name."""
+    await connection.execute(statement("assume_role"), SCOPE_ROLES[scope], caller.name)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode()).digest()

@@ -1,0 +1,26 @@
+create table ledger.api_key (
+  key_no bigint generated always as identity primary key,
+  prefix text not null unique,
+  secret_digest bytea not null,
+  actor_no bigint not null references ledger.actor,
+  scopes text[] not null,
+  created_at timestamptz not null default statement_timestamp(),
+  created_by bigint not null references ledger.actor,
+  expires_at timestamptz,
+  last_used_at timestamptz,
+  revoked_at timestamptz,
+  revoked_by bigint references ledger.actor,
+  constraint api_key_secret_is_digest check (octet_length(secret_digest) = 32),
+  constraint api_key_scopes_known check (
+    cardinality(scopes) > 0
+    and scopes <@ array['read', 'emit', 'work', 'operate', 'approve', 'audit', 'admin'])
+);
+
+comment on table ledger.api_key is
+  'Keys of the REST interface. Several keys may be one actor, as while one replaces another.';
+comment on column ledger.api_key.prefix is 'First part of the key, by which it is found; no secret.';
+comment on column ledger.api_key.secret_digest is 'SHA-256 of the whole key, which nobody else keeps.';
+comment on column ledger.api_key.actor_no is 'Who writes with it; the actor has its name and its tenants.';
+comment on column ledger.api_key.last_used_at is 'When it was last used, to the minute.';
+
+create index api_key_actor_idx on ledger.api_key (actor_no);

@@ -1,0 +1,8 @@
+-- Give the rest of the transaction the rights of one role, and name the API key for which it acts.
+-- returns: one
+-- roles: service
+-- $1 role text
+-- $2 name text
+-- index: none
+-- locks: none
+select set_config('role', 'ledger_' || $1::text, true) as role, set_config('ledger.key_name', $2::text, true) as name

@@ -1,0 +1,22 @@
+-- Make an API key; keys of one name are one actor, for the same tenants. None where the tenants differ.
+-- returns: zero or one
+-- roles: owner
+-- $1 name text
+-- $2 prefix text
+-- $3 secret_digest bytea
+-- $4 scopes text[]
+-- $5 tenants text[]
+-- $6 expires_at timestamptz
+-- $7 created_by bigint
+-- index: none
+-- locks: actor row (for update)
+with actor as (
+  insert into ledger.actor as a (name, kind, tenants) values ($1::text, 'key', $5::text[])
+  on conflict on constraint actor_name_key do update set seen_at = statement_timestamp()
+  where a.tenants is not distinct from excluded.tenants
+  returning a.actor_no
+)
+insert into ledger.api_key (prefix, secret_digest, actor_no, scopes, expires_at, created_by)
+select $2::text, $3::bytea, a.actor_no, $4::text[], $6::timestamptz, $7::bigint
+from actor a
+returning key_no

@@ -1,0 +1,10 @@
+-- Revoke an API key, unless it was revoked before.
+-- returns: zero or one, none where there is no such key, or it is revoked
+-- roles: owner
+-- $1 prefix text
+-- $2 revoked_by bigint
+-- index: api_key_prefix_key
+-- locks: api_key row (for update)
+update ledger.api_key k set revoked_at = statement_timestamp(), revoked_by = $2::bigint
+where k.prefix = $1::text and k.revoked_at is null
+returning k.prefix

@@ -1,0 +1,117 @@
+"""A real service on a real Postgres, and clients with keys."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import aiohttp
+import pytest
+from pydantic import SecretStr
+
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key
+from dueledger.service import RunningService, ServiceSettings, open_service
+from tests.databases import MakeDatabase
+from tests.logins import with_login
+
+BODY_BYTES_MAX = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the service answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+    document: Any
+
+
+@dataclass
+class Api:
+    """The service, a connection of the ledger's owner, and keys by scopes and tenants."""
+
+    service: RunningService
+    owner: Connection
+    session: aiohttp.ClientSession
+    person_no: int
+
+    async def make_key(
+        self, name: str, *scopes: Scope, tenants: Sequence[str] | None = ("acme",)
+    ) -> NewApiKey:
+        made = await create_key(
+            self.owner,
+            f"key:{name}",
+            scopes=scopes,
+            tenants=tenants,
+            expires_at=None,
+            created_by=self.person_no,
+        )
+        assert made is not None
+        return made
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        key: NewApiKey | str | None = None,
+        body: object = None,
+        text: bytes | str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        given = dict(headers or {})
+        if key is not None:
+            secret = key if isinstance(key, str) else key.text
+            given["Authorization"] = f"Bearer {secret}"
+        if text is not None:
+            given.setdefault("Content-Type", "application/json")
+        url = self.service.url + path
+        async with self.session.request(method, url, json=body, data=text, headers=given) as reply:
+            content = await reply.text()
+            is_json = reply.content_type.endswith("json")
+            return Answer(
+                reply.status,
+                reply.headers,
+                content,
+                await reply.json(content_type=None) if is_json else None,
+            )
+
+    def item(self, key: str = "P-1", **members: object) -> dict[str, object]:
+        return {
+            "tenant": "acme",
+            "kind": "PolicyRenewalDue",
+            "business_key": key,
+            "effective_date": "2027-03-01",
+            "due_at": "2026-01-01T09:00:00Z",
+            "payload": {"premium": "123.45"},
+        } | members
+
+    async def emit(self, key: NewApiKey, *items: dict[str, object]) -> list[UUID]:
+        answer = await self.ask("POST", "/v1/items", key=key, body={"items": items})
+        assert answer.status == 200, answer.text
+        return [UUID(each["id"]) for each in answer.document["items"]]
+
+
+@pytest.fixture(scope="module")
+async def api(make_database: MakeDatabase) -> AsyncGenerator[Api]:
+    async with make_database() as dsn:
+        owner = await connect(dsn, application_name="test")
+        settings = ServiceSettings(
+            dsn=SecretStr(with_login(dsn, "service")),
+            service_port=0,
+            service_connections_max=4,
+            service_body_bytes_max=BODY_BYTES_MAX,
+        )
+        person_no = await register_actor(owner, "person:test", ActorKind.PERSON)
+        async with open_service(settings) as service, aiohttp.ClientSession() as session:
+            yield Api(service, owner, session, person_no)
+        await owner.close()
+
+
+@pytest.fixture(scope="module")
+async def key(api: Api) -> NewApiKey:
+    """A key of the tenant acme that may read and emit."""
+    return await api.make_key("billing", Scope.READ, Scope.EMIT)

@@ -1,0 +1,90 @@
+"""Items by HTTP: emitted once, read as they are, explained."""
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from dueledger.ledger.store.api_keys import NewApiKey
+from tests.service.conftest import Api
+
+OPERATIONS = {
+    ("/health/live", "get"): "getLiveness",
+    ("/health/ready", "get"): "getReadiness",
+    ("/problems", "get"): "listProblems",
+    ("/v1/items", "post"): "emitItems",
+    ("/v1/items/{item}", "get"): "getItem",
+    ("/v1/items/{item}/timeline", "get"): "getItemTimeline",
+    ("/v1/items/{item}/why", "get"): "explainItem",
+}
+"""Generated clients call them so: none is renamed."""
+
+
+async def test_g10_an_emission_that_is_repeated_changes_nothing(api: Api, key: NewApiKey) -> None:
+    body = {"items": [api.item("P-10"), api.item("P-11")]}
+    answers = [await api.ask("POST", "/v1/items", key=key, body=body) for _ in range(2)]
+    verdicts = [[each["verdict"] for each in one.document["items"]] for one in answers]
+    assert verdicts == [["created"] * 2, ["exists"] * 2]
+    ids = [[each["id"] for each in one.document["items"]] for one in answers]
+    assert ids[0] == ids[1]
+
+
+async def test_a_payload_is_kept_to_the_letter(api: Api, key: NewApiKey) -> None:
+    payload = '{"premium": 1.10, "no": 12345678901234567890123, "b":1 }'
+    text = (
+        '{"items": [{"tenant": "acme", "kind": "Kind1", "business_key": "P-12", "effective_date":'
+        f' "2027-03-01", "due_at": "2026-01-01T09:00:00+01:00", "payload": {payload}}}]}}'
+    )
+    emitted = await api.ask("POST", "/v1/items", key=key, text=text)
+    shown = await api.ask("GET", f"/v1/items/{emitted.document['items'][0]['id']}", key=key)
+    assert f'"payload":{payload}' in shown.text
+    assert shown.document["due_at"] == "2026-01-01T08:00:00Z"
+    assert shown.document["emitted_by"] == "key:billing"
+    assert shown.document["state"] == "Scheduled"
+
+
+async def test_an_item_has_a_timeline_and_a_reason(api: Api, key: NewApiKey) -> None:
+    [item] = await api.emit(key, api.item("P-13"))
+    timeline = await api.ask("GET", f"/v1/items/{item}/timeline", key=key)
+    assert [step["event"] for step in timeline.document["items"]] == ["emitted"]
+    why = await api.ask("GET", f"/v1/items/{item}/why", key=key)
+    assert why.document["item"] == str(item)
+    assert why.document["code"] == "NO_ALLOCATOR"
+
+
+@pytest.fixture(scope="module")
+async def openapi(api: Api) -> dict[str, Any]:
+    return (await api.ask("GET", "/openapi.json")).document
+
+
+async def test_the_operations_of_the_document_have_fixed_names_and_scopes(
+    openapi: dict[str, Any],
+) -> None:
+    assert openapi["openapi"].startswith("3.1")
+    operations = {
+        (path, method): operation
+        for path, methods in openapi["paths"].items()
+        for method, operation in methods.items()
+    }
+    assert {each: one["operationId"] for each, one in operations.items()} == OPERATIONS
+    secured = {each: one["security"] for each, one in operations.items() if "security" in one}
+    assert secured.keys() == {each for each in OPERATIONS if each[0].startswith("/v1/")}
+    assert secured["/v1/items", "post"] == [{"key": ["emit"]}]
+
+
+async def test_answers_have_the_form_that_the_document_gives(
+    api: Api, key: NewApiKey, openapi: dict[str, Any]
+) -> None:
+    [item] = await api.emit(key, api.item("P-14"))
+    for path, name in (("", "getItem"), ("/timeline", "getItemTimeline"), ("/why", "explainItem")):
+        answer = await api.ask("GET", f"/v1/items/{item}{path}", key=key)
+        operation = openapi["paths"][f"/v1/items/{{item}}{path}"]["get"]
+        assert operation["operationId"] == name
+        schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+        jsonschema.validate(answer.document, {**openapi, **schema})
+        [described] = [
+            model
+            for model_name, model in openapi["components"]["schemas"].items()
+            if schema["$ref"].endswith(f"/{model_name}")
+        ]
+        assert answer.document.keys() == described["properties"].keys()

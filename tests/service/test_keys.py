@@ -1,0 +1,106 @@
+"""A request needs a valid key; what it writes is in the key's name."""
+
+from datetime import timedelta
+
+import pytest
+
+from dueledger.ledger.errors import TooManyAttempts
+from dueledger.ledger.store.api_keys import NewApiKey, Scope, expire_key, revoke_key
+from dueledger.service.attempts import ADDRESSES_MAX, FAILURES_MAX, WINDOW_SECONDS, FailedAttempts
+from tests.service.conftest import Api
+from tests.service.test_requests import NO_ITEM, problem
+
+
+async def test_without_a_valid_key_nothing_is_answered(api: Api, key: NewApiKey) -> None:
+    other = key.text[:-1] + ("A" if key.text[-1] != "A" else "B")
+    for given in (None, "nonsense", "due_0011223344556677_" + "x" * 43, other):
+        answer = await api.ask("GET", NO_ITEM, key=given)
+        problem(answer, 401, "KEY_MISSING")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_a_revoked_and_an_expired_key_are_refused(api: Api) -> None:
+    revoked, expired = [await api.make_key(name, Scope.READ) for name in ("left", "old")]
+    for each in (revoked, expired):
+        problem(await api.ask("GET", NO_ITEM, key=each), 404, "NOT_FOUND")
+    assert await revoke_key(api.owner, revoked.prefix, revoked_by=api.person_no)
+    assert await expire_key(api.owner, expired.prefix, timedelta(0))
+    for each in (revoked, expired):
+        problem(await api.ask("GET", NO_ITEM, key=each), 401, "KEY_MISSING")
+
+
+async def test_both_keys_are_valid_while_one_replaces_the_other_and_are_one_actor(api: Api) -> None:
+    first = await api.make_key("rotated", Scope.EMIT)
+    rights = await expire_key(api.owner, first.prefix, timedelta(hours=1))
+    assert rights is not None
+    second = await api.make_key("rotated", *map(Scope, rights.scopes), tenants=rights.tenants)
+    ids = [
+        *await api.emit(first, api.item("P-first")),
+        *await api.emit(second, api.item("P-second")),
+    ]
+    actors = await api.owner.fetch(
+        "select a.name from ledger.due_item i join ledger.actor a using (actor_no)"
+        " where i.id = any ($1::uuid[])",
+        ids,
+    )
+    assert [row["name"] for row in actors] == ["key:rotated"] * 2
+
+
+async def test_the_database_has_no_key_and_knows_when_it_was_used(api: Api) -> None:
+    made = await api.make_key("fresh", Scope.READ)
+    read = "select row(k)::text as row, k.last_used_at from ledger.api_key k where prefix = $1"
+    before = await api.owner.fetchrow(read, made.prefix)
+    assert before is not None
+    assert before["last_used_at"] is None
+    assert made.text not in before["row"]
+    await api.ask("GET", NO_ITEM, key=made)
+    after = await api.owner.fetchrow(read, made.prefix)
+    assert after is not None
+    assert after["last_used_at"] is not None
+
+
+async def test_a_name_is_for_the_same_tenants_whoever_makes_its_next_key(api: Api) -> None:
+    await api.make_key("narrow", Scope.READ, tenants=["acme"])
+    with pytest.raises(AssertionError):
+        await api.make_key("narrow", Scope.READ, tenants=None)
+
+
+async def test_an_emission_under_the_role_of_an_emitter_is_in_no_other_name(api: Api) -> None:
+    """Each login can set the setting; it counts only for the login of a service."""
+    async with api.owner.transaction():
+        await api.owner.execute(
+            "set session authorization test_emitter;"
+            " select set_config('ledger.key_name', 'key:billing', true)"
+        )
+        assert await api.owner.fetchval("select ledger.emitter_name()") == "service:test_emitter"
+        await api.owner.execute("set session authorization test_service")
+        assert await api.owner.fetchval("select ledger.emitter_name()") == "key:billing"
+        await api.owner.execute("select set_config('ledger.key_name', 'person:jane', true)")
+        assert await api.owner.fetchval("select ledger.emitter_name()") == "service:test_service"
+        await api.owner.execute("reset session authorization")
+
+
+def test_an_address_with_many_wrong_keys_waits_and_others_do_not() -> None:
+    now = 0.0
+    attempts = FailedAttempts(lambda: now)
+    for _ in range(FAILURES_MAX):
+        attempts.check("203.0.113.7")
+        attempts.count("203.0.113.7")
+    with pytest.raises(TooManyAttempts) as refused:
+        attempts.check("203.0.113.7")
+    assert refused.value.seconds == WINDOW_SECONDS
+    attempts.check("203.0.113.8")
+    now = WINDOW_SECONDS
+    attempts.check("203.0.113.7")
+
+
+def test_addresses_of_one_ipv6_network_are_one_and_the_count_of_addresses_is_bounded() -> None:
+    attempts = FailedAttempts(lambda: 0.0)
+    for host in range(FAILURES_MAX):
+        attempts.count(f"2001:db8:0:1::{host:x}")
+    with pytest.raises(TooManyAttempts):
+        attempts.check("2001:db8:0:1:ffff::1")
+    attempts.check("2001:db8:0:2::1")
+    for number in range(ADDRESSES_MAX):
+        attempts.count(f"10.0.{number // 256}.{number % 256}")
+    attempts.check("2001:db8:0:1:ffff::1")  # forgotten
