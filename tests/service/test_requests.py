@@ -115,7 +115,8 @@ def test_each_error_of_the_product_has_its_row_in_the_catalogue() -> None:
     waiting: list[type[errors.DueledgerError]] = [errors.DueledgerError]
     while waiting:
         error = waiting.pop()
-        codes.add(error.code)
         waiting += error.__subclasses__()
+        if error.__module__.startswith("dueledger."):  # the benchmarks have their own
+            codes.add(error.code)
     assert len(codes) > 20
     assert codes <= KINDS.keys()

@@ -1,5 +1,6 @@
 """Connections of a direct worker that Postgres ends, and handlers that lose others."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -60,17 +61,19 @@ async def test_a_connection_of_the_handlers_own_that_is_lost_is_a_failure_of_the
 async def test_g5_an_item_whose_transaction_lost_its_connection_may_be_claimed_within_a_second(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
-    handlers = Handlers()
+    handlers, paused = Handlers(), asyncio.Event()
 
     @handlers.on_transaction(estate.kind)
     async def work(item: DueItem, connection: Connection) -> Verdict:
         del item
         await estate.connection.execute(PAUSE, estate.actor_no)  # so that it waits for this test
+        paused.set()
         await connection.execute("select pg_terminate_backend(pg_backend_pid())")
         return Completed()
 
     await estate.emit(make_drafts(1))
     await estate.work(handlers)
+    await paused.wait()
 
     row = await estate.eventually(lambda: estate.connection.fetchrow(WAITING))
     assert (row["name"], row["attempt"], row["starts"]) == ("released", 0, 0)
