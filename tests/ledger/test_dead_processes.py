@@ -44,7 +44,7 @@ async def _processes(ledger: Ledger, noon: datetime) -> dict[str, int]:
         ended = noon if "ended_at" in state else None
         before = 3_600.0 if state["locked_on"] == "before" else 0.0
         unlocked = noon + timedelta(seconds=float(str(state["unlocked_at"])))
-        columns = (number, noon, ended, before, unlocked, state["yields"])
+        columns = (number, noon - 20 * SECOND, ended, before, unlocked, state["yields"])
         await ledger.connection.execute(INSERT, *columns)
         numbers[name] = number
     await ledger.connection.execute(TAKE, numbers["alive"])
