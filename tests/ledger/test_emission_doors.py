@@ -242,6 +242,23 @@ async def test_a_bound_login_emits_for_no_other_tenant_whose_flow_exists(
         await emitter.execute("reset session authorization")
 
 
+@pytest.mark.parametrize("door", DOORS)
+async def test_an_item_whose_month_was_dropped_and_made_again_is_not_new(
+    emitter: Connection, door: Door
+) -> None:
+    item = RETIRED._replace(effective_date=DATES[0], business_key="P-1")
+    await _one_by_one(emitter, [item])  # its flow exists
+    retired = item._replace(business_key="P-2")
+    await emitter.execute(
+        "insert into ledger.retired_key"
+        " values (ledger.item_id('acme', 'Known', 'P-2', '', $1::date), now())",
+        retired.effective_date,
+    )
+    await emitter.execute("update ledger.partition_span set has_retired = true")
+    [(_, created)] = await door(emitter, [retired])
+    assert not created
+
+
 async def test_a_member_that_no_item_has_is_refused_under_its_name(emitter: Connection) -> None:
     with pytest.raises(asyncpg.PostgresError, match="no member lanes") as refusal:
         await emitter.fetch(MANY, '[{"tenant": "acme", "lanes": ""}]')
