@@ -15,12 +15,13 @@ from typing import Final, TypeVar, final
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.ledger.store import (
+    ANSWER_SECONDS,
     CONNECTION_ERRORS,
     Connection,
     OwnConnection,
+    answered_in_time,
     connect,
     is_lost,
-    mapped_loss,
 )
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.processes import (
@@ -38,8 +39,6 @@ from dueledger.ledger.store.processes import (
 from dueledger.ledger.visible_text import visible
 
 CHECK_SECONDS: Final = 1.0
-ANSWER_SECONDS: Final = 1.5
-"""Time for the server's answer; then the connection is closed and another one opened."""
 END_SECONDS: Final = 1.0
 CONFIRMED_SECONDS: Final = 2.25
 """After the lock was confirmed for the last time, its process is asked once more, for
@@ -106,7 +105,7 @@ class Presence:
     async def open(self) -> None:
         """Register the process. Raises Unavailable without Postgres."""
         connection = await self._connect()
-        async with self._answered(connection):
+        async with answered_in_time(connection):
             self.process_no = await self._register_actor(connection)
             await self._register(connection)
 
@@ -115,7 +114,7 @@ class Presence:
         async with self._in_use:
             is_new = (connection := self._usable()) is None
             connection = connection or await self._connect()
-            async with self._answered(connection):
+            async with answered_in_time(connection):
                 if is_new:
                     await self._require_number(connection)
                 if is_new or (self._lock.is_direct and not self._lock.is_locked):
@@ -227,7 +226,7 @@ class Presence:
         async with self._in_use:
             if (connection := self._usable()) is None or not self._lock.is_locked:
                 return None
-            async with self._answered(connection):
+            async with answered_in_time(connection):
                 return await register_sleep(connection, self.process_no, seconds, kinds)
 
     async def is_seen_by_all(self, transaction_no: int) -> bool:
@@ -235,14 +234,14 @@ class Presence:
         async with self._in_use:
             if (connection := self._usable()) is None:
                 return False
-            async with self._answered(connection):
+            async with answered_in_time(connection):
                 return await is_seen_by_all(connection, transaction_no)
 
     async def end_sleep(self) -> None:
         """Register that the process is awake."""
         async with self._in_use:
             if (connection := self._usable()) is not None:
-                async with self._answered(connection):
+                async with answered_in_time(connection):
                     await end_sleep(connection, self.process_no)
 
     async def close(self) -> None:
@@ -259,17 +258,6 @@ class Presence:
     def _usable(self) -> "OwnConnection | None":
         connection = self._connection
         return None if connection is None or is_lost(connection) else connection
-
-    @asynccontextmanager
-    async def _answered(self, connection: OwnConnection) -> AsyncGenerator[None]:
-        """Close the connection after an error, or if the server does not answer in time."""
-        try:
-            with mapped_loss(connection):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    yield
-        except BaseException:
-            connection.terminate()
-            raise
 
     async def _register(self, connection: Connection) -> None:
         asked_at = monotonic()

@@ -102,20 +102,22 @@ async def test_no_topic_has_items_of_one_kind_and_outcomes_of_another(
     await put_in_force(connection, [shared], actor_no=actor_no)
 
 
+def _posted(kind: str, compression: str | None) -> Definition:
+    """Return a definition whose items are in the topic `post`."""
+    return parse_definition(
+        document(
+            NIGHTLY,
+            definition=kind.lower(),
+            kind=kind,
+            dispatch={"kafka": {"topic": "post", "compression": compression}},
+        )
+    )
+
+
 async def test_the_kinds_of_a_topic_have_one_codec_which_its_batches_have(
     connection: Connection, actor_no: int
 ) -> None:
-    letters, orders = (
-        parse_definition(
-            document(
-                NIGHTLY,
-                definition=kind.lower(),
-                kind=kind,
-                dispatch={"kafka": {"topic": "post", "compression": compression}},
-            )
-        )
-        for kind, compression in (("LetterDue", "gzip"), ("OrderDue", None))
-    )
+    letters, orders = _posted("LetterDue", "gzip"), _posted("OrderDue", None)
     await put_in_force(connection, [letters], actor_no=actor_no)
 
     with pytest.raises(InvalidInput) as refused:
@@ -124,17 +126,7 @@ async def test_the_kinds_of_a_topic_have_one_codec_which_its_batches_have(
     (problem,) = refused.value.problems
     assert "dispatch.kafka.compression" in str(problem)
     assert "acme/LetterDue and acme/OrderDue" in str(problem)
-    both = [
-        parse_definition(
-            document(
-                NIGHTLY,
-                definition=kind.lower(),
-                kind=kind,
-                dispatch={"kafka": {"topic": "post", "compression": "none"}},
-            )
-        )
-        for kind in ("LetterDue", "OrderDue")
-    ]
+    both = [_posted(kind, "none") for kind in ("LetterDue", "OrderDue")]
     await put_in_force(connection, both, actor_no=actor_no)
 
 
@@ -144,17 +136,7 @@ async def test_of_two_sessions_that_define_kinds_of_one_topic_the_later_one_meet
     actor_no: int,
     eventually: Callable[[Callable[[], Awaitable[object]]], Awaitable[object]],
 ) -> None:
-    letters, orders = (
-        parse_definition(
-            document(
-                NIGHTLY,
-                definition=kind.lower(),
-                kind=kind,
-                dispatch={"kafka": {"topic": "post", "compression": compression}},
-            )
-        )
-        for kind, compression in (("LetterDue", "gzip"), ("OrderDue", "none"))
-    )
+    letters, orders = _posted("LetterDue", "gzip"), _posted("OrderDue", "none")
     rival = await connect(database, application_name="test")
     pid = await rival.fetchval("select pg_backend_pid()")
     async with connection.transaction():

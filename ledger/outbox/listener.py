@@ -1,17 +1,23 @@
 """The connection on which a relay registers its sleep with the outbox, and is notified of rows."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, final
 
 from dueledger.ledger.errors import Unavailable
-from dueledger.ledger.store import CONNECTION_ERRORS, OwnConnection, connect, is_lost, mapped_loss
+from dueledger.ledger.store import (
+    ANSWER_SECONDS,
+    CONNECTION_ERRORS,
+    OwnConnection,
+    answered_in_time,
+    connect,
+    is_lost,
+)
 from dueledger.ledger.store.outbox import end_relay_sleep, register_relay_sleep
 from dueledger.ledger.store.processes import is_seen_by_all
 
 CHANNEL: Final = "due_outbox"
-ANSWER_SECONDS: Final = 1.5
 
 
 @final
@@ -44,7 +50,7 @@ class OutboxListener:
             is_durable=False,
             connect_seconds=ANSWER_SECONDS,
         )
-        async with _answered(connection):
+        async with answered_in_time(connection):
             await connection.add_listener(CHANNEL, self._wake)
         connection.add_termination_listener(self._wake)
         self._session_no += 1
@@ -54,20 +60,20 @@ class OutboxListener:
         del kinds
         if (connection := self._usable()) is None:
             return None
-        async with _answered(connection):
+        async with answered_in_time(connection):
             return await register_relay_sleep(connection, self._name, seconds)
 
     async def is_seen_by_all(self, transaction_no: int) -> bool:
         """Return whether all who write see what that transaction did; False if unknown."""
         if (connection := self._usable()) is None:
             return False
-        async with _answered(connection):
+        async with answered_in_time(connection):
             return await is_seen_by_all(connection, transaction_no)
 
     async def end_sleep(self) -> None:
         """Register that the relay is awake."""
         if (connection := self._usable()) is not None:
-            async with _answered(connection):
+            async with answered_in_time(connection):
                 await end_relay_sleep(connection, self._name)
 
     async def close(self) -> None:
@@ -83,15 +89,3 @@ class OutboxListener:
 
     def _wake(self, *_: object) -> None:
         self.woken.set()
-
-
-@asynccontextmanager
-async def _answered(connection: OwnConnection) -> AsyncGenerator[None]:
-    """Close the connection after an error, or if the server does not answer in time."""
-    try:
-        with mapped_loss(connection):
-            async with asyncio.timeout(ANSWER_SECONDS):
-                yield
-    except BaseException:
-        connection.terminate()
-        raise

@@ -19,13 +19,15 @@ from dueledger.ledger.store.connection import (
 )
 from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.lost_connections import (
+    ANSWER_SECONDS,
     CONNECTION_ERRORS,
     STATEMENT_REFUSED,
+    answered_in_time,
     is_lost,
-    mapped_loss,
 )
 
 __all__ = [
+    "ANSWER_SECONDS",
     "CONNECTION_ERRORS",
     "STATEMENT_REFUSED",
     "Connection",
@@ -35,10 +37,10 @@ __all__ = [
     "Pool",
     "ReconnectingConnection",
     "Record",
+    "answered_in_time",
     "connect",
     "is_lost",
     "mapped_errors",
-    "mapped_loss",
     "open_connection",
     "open_pool",
 ]

@@ -5,9 +5,10 @@ the same loss it raises ConnectionDoesNotExistError, InterfaceError or InternalC
 in between may raise an error of its own instead.
 """
 
+import asyncio
 import socket
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import asyncpg
@@ -16,7 +17,10 @@ from dueledger.ledger.errors import ConnectionLost, InvalidSetting, Problem, Una
 from dueledger.ledger.runtime.dsn_file import DSN_ACCEPTED
 
 if TYPE_CHECKING:
-    from dueledger.ledger.store.connection import Connection
+    from dueledger.ledger.store.connection import Connection, OwnConnection
+
+ANSWER_SECONDS: Final = 1.5
+"""Time for the server's answer where a silent connection is replaced by another one."""
 
 STATEMENT_REFUSED: Final = asyncpg.PostgresError
 """Postgres refused a statement. Unless the connection was lost, the next one may be sent."""
@@ -75,6 +79,21 @@ def mapped_loss(connection: "Connection") -> Generator[None]:
     except BaseException as error:
         if was_lost(error, connection) and not isinstance(error, ConnectionLost):
             raise connection_lost(error) from error
+        raise
+
+
+@asynccontextmanager
+async def answered_in_time(connection: "OwnConnection") -> AsyncGenerator[None]:
+    """Close the connection after an error, or if the server does not answer in ANSWER_SECONDS.
+
+    For a connection by which a process shows that it lives or is notified: a silent one is no use.
+    """
+    try:
+        with mapped_loss(connection):
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield
+    except BaseException:
+        connection.terminate()
         raise
 
 
