@@ -246,7 +246,10 @@ async def test_a_bound_login_emits_for_no_other_tenant_whose_flow_exists(
 async def test_an_item_whose_month_was_dropped_and_made_again_is_not_new(
     emitter: Connection, door: Door
 ) -> None:
-    item = RETIRED._replace(effective_date=DATES[0], business_key="P-1")
+    claimed_in = await emitter.fetchval(
+        "select max(starts_on) from ledger.partition_span where parent = 'claim'"
+    )
+    item = RETIRED._replace(effective_date=claimed_in, business_key="P-1")
     await _one_by_one(emitter, [item])  # its flow exists
     retired = item._replace(business_key="P-2")
     await emitter.execute(
@@ -254,7 +257,9 @@ async def test_an_item_whose_month_was_dropped_and_made_again_is_not_new(
         " values (ledger.item_id('acme', 'Known', 'P-2', '', $1::date), now())",
         retired.effective_date,
     )
-    await emitter.execute("update ledger.partition_span set has_retired = true")
+    await emitter.execute(
+        "update ledger.partition_span set has_retired = true where parent = 'due_item'"
+    )
     [(_, created)] = await door(emitter, [retired])
     assert not created
 
