@@ -14,7 +14,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConfigurationError
 
 from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
-from dueledger.ledger.kafka.lost_connections import expect_closed_transports
+from dueledger.ledger.kafka.lost_connections import expect_lost_connections
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings, SaslMechanism, variable_of
 from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
 
@@ -74,7 +74,7 @@ def client_arguments(settings: KafkaSettings) -> ClientArguments:
 
     Raises InvalidSetting if a file cannot be used.
     """
-    expect_closed_transports()
+    expect_lost_connections()
     protocol = settings.kafka_security_protocol
     token_provider = None
     if settings.kafka_sasl_token_file is not None:

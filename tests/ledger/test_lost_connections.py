@@ -1,4 +1,4 @@
-"""A connection to Kafka that is lost while a request is being written."""
+"""A connection to Kafka that is lost while a request is written, or given up while it is made."""
 
 # pyright: reportPrivateUsage=false
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import uvloop
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
@@ -89,3 +90,33 @@ async def test_a_consumer_goes_on_after_a_heartbeat_on_a_lost_connection(
 ) -> None:
     settings = KafkaSettings(bootstrap_servers=bootstrap_servers)
     await asyncio.to_thread(uvloop.run, _poll_after_loss(settings, f"due.{kind}"))
+
+
+async def test_a_client_that_is_cancelled_while_it_connects_leaves_no_connection_open(
+    bootstrap_servers: str,
+) -> None:
+    asked_for_metadata, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, port = bootstrap_servers.split(":")
+        from_broker, to_broker = await asyncio.open_connection(host, int(port))
+        to_broker.write(await reader.read(65_536))
+        writer.write(await from_broker.read(65_536))  # which versions it speaks
+        to_broker.close()
+        await reader.read(65_536)
+        asked_for_metadata.set()
+        await reader.read()
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer_once, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = KafkaSettings(bootstrap_servers=f"127.0.0.1:{port}")
+    connecting = asyncio.create_task(AIOKafkaClient(**client_arguments(settings)).bootstrap())
+    await asked_for_metadata.wait()
+    connecting.cancel()
+    await asyncio.wait({connecting})
+    assert connecting.cancelled()
+    async with asyncio.timeout(10):
+        await ended.wait()
+    server.close()
