@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Final, TypeVar, final
 
 from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.metrics import METRICS, Metric, Sample
 from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.ledger.store import (
     ANSWER_SECONDS,
@@ -325,7 +326,9 @@ async def open_presence(
         try:
             async with asyncio.timeout(None) as known:
                 presence.on_forgotten(partial(known.reschedule, 0.0))
-                yield presence
+                info = Sample(Metric.PROCESS_INFO, 1, (role, version("dueledger")))
+                with METRICS.source(lambda: [info]):
+                    yield presence
         except TimeoutError as error:
             if known.expired():
                 raise _forgotten() from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import final
 
+from dueledger.ledger.metrics import Metric, Sample
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 
 log = get_logger("worker")
@@ -31,6 +32,11 @@ class WorkerCounts:
     def snapshot(self) -> dict[str, int]:
         """Return all counts by name."""
         return asdict(self)
+
+    def samples(self) -> list[Sample]:
+        """Return all counts as metrics."""
+        counts = self.snapshot().items()
+        return [Sample(Metric.WORKER_COUNTS, count, (name,)) for name, count in counts]
 
 
 @final

@@ -31,6 +31,7 @@ from dueledger.workers.work_source import Service, WorkSource
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dueledger.ledger.metrics import Sample
     from dueledger.workers.claim_slices import RejectedWorkRecord
     from dueledger.workers.open_run import OpenRun
     from dueledger.workers.settings import WorkerSettings
@@ -107,6 +108,10 @@ class KafkaSource(WorkSource):
             Service("worker.check_partitions", self._progress.tick, CHECK_SECONDS),
             Service("worker.end_members", self._gone.tick, MEMBERS_SECONDS),
         ]
+
+    def samples(self) -> list[Sample]:
+        """Return the metrics of its partitions."""
+        return self._progress.samples()
 
     async def open(self) -> None:
         """Join the group. Raises Unavailable if Kafka cannot be reached."""

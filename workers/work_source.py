@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from dueledger.ledger.metrics import Sample
     from dueledger.ledger.runtime.service import Tick
     from dueledger.workers.open_run import OpenRun
 
@@ -40,6 +41,10 @@ class WorkSource(Protocol):
 
     async def open(self) -> None:
         """Connect. Raises Unavailable."""
+
+    def samples(self) -> Iterable[Sample]:
+        """Return its metrics, in any thread."""
+        return ()
 
     def on_call_ended(self) -> None:
         """Start more items: a handler pool has capacity."""

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.metrics import METRICS
 from dueledger.ledger.runtime.service import (
     Signals,
     Stop,
@@ -202,6 +203,8 @@ class Worker:
         service_tasks = _start(services, services_stop)
         other_tasks = [asyncio.create_task(forward_stop(stop, work_stop), name="worker.stop")]
         async with AsyncExitStack() as closing:  # from the last on; one that fails skips no other
+            closing.enter_context(METRICS.source(self.counts.samples))
+            closing.enter_context(METRICS.source(self._source.samples))
             closing.push_async_callback(self._close_source)
             closing.push_async_callback(_cancel, service_tasks)
             closing.push_async_callback(asyncio.wait, service_tasks, timeout=CLOSE_SECONDS)

@@ -12,6 +12,7 @@ from dueledger.cli.output import print_document, print_text
 
 if TYPE_CHECKING:
     from dueledger.ledger.runtime.service import Counts, Stop
+    from dueledger.ledger.runtime.settings import Settings
     from dueledger.workers.counts import WorkerCounts
 
 app = typer.Typer(rich_markup_mode=None)
@@ -38,6 +39,7 @@ def allocate(
 
     settings = read_settings(AllocatorSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     _run_passes(
+        settings,
         lambda stop: run_allocator(settings, stop),
         lambda stop: open_allocator(settings, stop=stop),
         once=once,
@@ -97,10 +99,14 @@ def _work(
     handlers = load_handlers(paths)
     if direct:
         taking = read_settings(DirectSettings, dsn=dsn)
-        _run_worker(lambda stop: run_direct_worker(taking, handlers, stop, once=once), once=once)
+        _run_worker(
+            taking, lambda stop: run_direct_worker(taking, handlers, stop, once=once), once=once
+        )
     else:
         settings = read_settings(WorkerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-        _run_worker(lambda stop: run_worker(settings, handlers, stop, once=once), once=once)
+        _run_worker(
+            settings, lambda stop: run_worker(settings, handlers, stop, once=once), once=once
+        )
 
 
 def _send(dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool) -> None:
@@ -114,7 +120,7 @@ def _send(dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once:
         raise InvalidSetting("Items cannot be sent by HTTP:", [problem]) from None
     kind = DirectHttpSettings if direct else HttpSettings
     settings = read_settings(kind, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    _run_worker(lambda stop: run_http_worker(settings, stop, once=once), once=once)
+    _run_worker(settings, lambda stop: run_http_worker(settings, stop, once=once), once=once)
 
 
 def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
@@ -127,6 +133,7 @@ def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bo
 
     settings = read_settings(OutcomeIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     _run_passes(
+        settings,
         lambda stop: run_outcome_intake(settings, stop),
         lambda _: open_outcome_intake(settings),
         once=once,
@@ -145,7 +152,12 @@ def intake(
     from dueledger.ledger.runtime.setting_problems import read_settings
 
     settings = read_settings(EventIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    _run_passes(lambda stop: run_intake(settings, stop), lambda _: open_intake(settings), once=once)
+    _run_passes(
+        settings,
+        lambda stop: run_intake(settings, stop),
+        lambda _: open_intake(settings),
+        once=once,
+    )
 
 
 @app.command()
@@ -205,6 +217,7 @@ def _materialise(dsn: str | None, *, once: bool) -> None:
 
     settings = read_settings(MaterialiserSettings, dsn=dsn)
     _run_passes(
+        settings,
         lambda stop: run_materialiser(settings, stop),
         lambda _: open_materialiser(settings),
         once=once,
@@ -230,7 +243,12 @@ def relay(
         print_text(outbox_schema())
         return
     settings = read_settings(RelaySettings, dsn=dsn)
-    _run_passes(lambda stop: run_relay(settings, stop), lambda _: open_relay(settings), once=once)
+    _run_passes(
+        settings,
+        lambda stop: run_relay(settings, stop),
+        lambda _: open_relay(settings),
+        once=once,
+    )
 
 
 @app.command()
@@ -254,10 +272,11 @@ def serve(
         message = f"{error.name} is not installed. Install dueledger[serve]."
         raise MissingExtra(message, extra="serve") from None
     settings = read_settings(ServiceSettings, dsn=dsn, service_host=host, service_port=port)
-    _run_until_stopped(lambda stop: run_service_process(settings, stop))
+    _run_until_stopped(settings, lambda stop: run_service_process(settings, stop))
 
 
 def _run_passes(
+    settings: "Settings",
     run_forever: "Callable[[Stop], Awaitable[None]]",
     open_process: "Callable[[Stop], AbstractAsyncContextManager[Ticking]]",
     *,
@@ -267,7 +286,7 @@ def _run_passes(
     from dueledger.cli.service_session import process_stop, run_process
 
     async def work() -> None:
-        async with process_stop() as stop:
+        async with process_stop(None if once else settings) as stop:
             if not once:
                 await run_forever(stop)
                 return
@@ -277,24 +296,29 @@ def _run_passes(
     run_process(work())
 
 
-def _run_until_stopped(run_forever: "Callable[[Stop], Awaitable[None]]") -> None:
+def _run_until_stopped(
+    settings: "Settings", run_forever: "Callable[[Stop], Awaitable[None]]"
+) -> None:
     from dueledger.cli.service_session import process_stop, run_process
 
     async def work() -> None:
-        async with process_stop() as stop:
+        async with process_stop(settings) as stop:
             await run_forever(stop)
 
     run_process(work())
 
 
 def _run_worker(
-    work_until: "Callable[[Stop], Awaitable[WorkerCounts | None]]", *, once: bool
+    settings: "Settings",
+    work_until: "Callable[[Stop], Awaitable[WorkerCounts | None]]",
+    *,
+    once: bool,
 ) -> None:
     """Run a worker until it is stopped; with `once`, print the counts of its one pass."""
     from dueledger.cli.service_session import process_stop, run_process
 
     async def work() -> None:
-        async with process_stop() as stop:
+        async with process_stop(None if once else settings) as stop:
             counts = await work_until(stop)
         if once and counts is not None:
             print_document(counts.snapshot())

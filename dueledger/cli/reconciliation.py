@@ -157,7 +157,7 @@ async def _loop(settings: "ReconcilerSettings", sources: Path | None) -> None:
     from dueledger.reconciler import load_sources, run_reconciler
 
     os.nice(NICENESS)
-    async with process_stop() as stop:
+    async with process_stop(settings) as stop:
         await run_reconciler(settings, load_sources(sources), stop)
 
 

@@ -67,6 +67,7 @@ class LogEvent(StrEnum):
     LEASE_LOST = "lease.lost"
     LOCK_LOST = "lock.lost"
     MEMBER_ENDED = "member.ended"
+    METRICS_SERVED = "metrics.served"
     OFFSET_COMMIT_FAILED = "offset.commit_failed"
     OPERATION_FINISHED = "operation.finished"
     PARTITION_RESUMED = "partition.resumed"

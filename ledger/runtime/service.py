@@ -11,11 +11,13 @@ import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from traceback import walk_tb
 from typing import Final, TypeVar
 
 from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.metrics import METRICS, Metric, Sample
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 
 BACKOFF_CAP_SECONDS: Final = 5.0
@@ -82,21 +84,33 @@ class Stop:
             loop.add_signal_handler(number, self.request)
 
 
-async def until_available(connect: Callable[[], Awaitable[_T]]) -> _T:
-    """Call `connect` until it does not raise Unavailable; log that it waits, once a minute."""
+async def until_available(
+    connect: Callable[[], Awaitable[_T]], *, is_connected: Callable[[], bool] = lambda: False
+) -> _T:
+    """Call `connect` until it does not raise Unavailable; log that it waits, once a minute.
+
+    If it goes on after it has connected, `is_connected` returns whether it has.
+    """
     failures = 0
     log_at = float("-inf")
-    while True:
-        try:
-            return await connect()
-        except Unavailable as error:
-            if monotonic() >= log_at:
-                log_at = monotonic() + AWAITED_LOG_SECONDS
-                get_logger("process").warning(
-                    LogEvent.SERVICE_AWAITED, message=error.message, failures=failures + 1
-                )
-            failures += 1
-            await asyncio.sleep(_backoff_seconds(failures, AWAITED_CAP_SECONDS))
+    errors: dict[str, Exception] = {}
+
+    def samples() -> list[Sample]:
+        return [] if is_connected() else _unreachable("connect", errors)
+
+    with METRICS.source(samples):
+        while True:
+            try:
+                return await connect()
+            except Unavailable as error:
+                errors["connect"] = error
+                if monotonic() >= log_at:
+                    log_at = monotonic() + AWAITED_LOG_SECONDS
+                    get_logger("process").warning(
+                        LogEvent.SERVICE_AWAITED, message=error.message, failures=failures + 1
+                    )
+                failures += 1
+                await asyncio.sleep(_backoff_seconds(failures, AWAITED_CAP_SECONDS))
 
 
 def _backoff_seconds(failures: int, cap_seconds: float) -> float:
@@ -120,7 +134,9 @@ async def run_to_stop(
     that does not answer. Deadlines and leases then release its items. Before `stop.mark_started()`
     the work only connects; a stop cancels it at once. Returns None if the work was cancelled.
     """
-    task = asyncio.create_task(until_available(start) if waits else start())
+    task = asyncio.create_task(
+        until_available(start, is_connected=lambda: stop.has_started) if waits else start()
+    )
     stopping = asyncio.create_task(stop.wait())
     timed_out = False
     try:
@@ -169,34 +185,52 @@ async def run_service(
     log = get_logger(name)
     failures = 0
     errors = {} if last_errors is None else last_errors
-    while not stop.is_requested:
-        began = monotonic()
-        try:
-            counts = await tick()
-            errors.pop(name, None)
-            busy = any(counts.values())
-            pause = 0.0 if busy else await _idle(idle_seconds)
-            failures = 0
-        except Exception as error:  # noqa: BLE001 - the service loop survives every error of a tick
-            failures += 1
-            errors[name] = error
-            is_awaited = isinstance(error, Unavailable)
-            pause = _backoff_seconds(
-                failures, AWAITED_CAP_SECONDS if is_awaited else BACKOFF_CAP_SECONDS
-            )
-            log.warning(
-                LogEvent.TICK_FAILED,
-                error=type(error).__name__,
-                message=str(error),
-                raised_in=_function_of(error),
-                failures=failures,
-                retry_seconds=round(pause, 3),
-                seconds=round(monotonic() - began, 3),
-            )
-        if pause > 0:
-            await stop.wait(pause)
-        else:
-            await asyncio.sleep(0)
+    with METRICS.source(partial(_unreachable, name, errors)):
+        while not stop.is_requested:
+            began = monotonic()
+            try:
+                counts = await tick()
+                errors.pop(name, None)
+                _count_pass(name, counts, monotonic() - began)
+                busy = any(counts.values())
+                pause = 0.0 if busy else await _idle(idle_seconds)
+                failures = 0
+            except Exception as error:  # noqa: BLE001 - the service loop survives every error of a tick
+                failures += 1
+                errors[name] = error
+                METRICS.add(Metric.PASS_FAILURES, 1, name, type(error).__name__)
+                is_awaited = isinstance(error, Unavailable)
+                pause = _backoff_seconds(
+                    failures, AWAITED_CAP_SECONDS if is_awaited else BACKOFF_CAP_SECONDS
+                )
+                log.warning(
+                    LogEvent.TICK_FAILED,
+                    error=type(error).__name__,
+                    message=str(error),
+                    raised_in=_function_of(error),
+                    failures=failures,
+                    retry_seconds=round(pause, 3),
+                    seconds=round(monotonic() - began, 3),
+                )
+            if pause > 0:
+                await stop.wait(pause)
+            else:
+                await asyncio.sleep(0)
+
+
+def _count_pass(name: str, counts: Counts, seconds: float) -> None:
+    METRICS.add(Metric.PASSES, 1, name)
+    METRICS.add(Metric.PASS_SECONDS, seconds, name)
+    for count, number in counts.items():
+        if number:
+            METRICS.add(Metric.PASS_COUNTS, number, name, count)
+
+
+def _unreachable(name: str, errors: Mapping[str, Exception]) -> list[Sample]:
+    error = errors.get(name)
+    if not isinstance(error, Unavailable):
+        return []
+    return [Sample(Metric.SERVER_UNREACHABLE, 1, (str(error.fields.get("service", "")), name))]
 
 
 def _function_of(error: Exception) -> str:

@@ -1,12 +1,13 @@
 """Settings that all processes share. Each process adds its own in a derived class."""
 
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field, SecretStr, model_validator
 
 from dueledger.ledger.runtime.dsn_file import read_dsn_file
-from dueledger.ledger.runtime.kafka_settings import KafkaSettings, variable_of
+from dueledger.ledger.runtime.kafka_settings import PORT_MAX, KafkaSettings, variable_of
 
 EVENT_KEY_DAYS: Final = 400
 
@@ -23,6 +24,17 @@ class Settings(KafkaSettings):
         ge=1,
         le=36_500,
         description="days after its receipt until a copy of a domain event is a new event",
+    )
+
+    metrics_port: int | None = Field(
+        default=None,
+        ge=0,
+        le=PORT_MAX,
+        description="port of /metrics; 0: any free one; without it there is none",
+    )
+    metrics_host: IPv4Address | IPv6Address = Field(
+        default=IPv4Address("127.0.0.1"),
+        description="address of /metrics; whoever reaches it reads the metrics, without a key",
     )
 
     @model_validator(mode="before")

@@ -10,6 +10,7 @@ from tests.service.conftest import Api
 
 OPERATIONS = {
     ("/health/live", "get"): "getLiveness",
+    ("/metrics", "get"): "getMetrics",
     ("/health/ready", "get"): "getReadiness",
     ("/problems", "get"): "listProblems",
     ("/v1/items", "post"): "emitItems",

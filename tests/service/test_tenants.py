@@ -33,7 +33,7 @@ def walked() -> Iterator[Walked]:
 
 
 ALL = list(walked())
-OPEN = {"/health/live", "/health/ready", "/problems"}
+OPEN = {"/health/live", "/health/ready", "/metrics", "/problems"}
 UNBOUND = {
     "emit_by_key": "ledger.emitting_actor refuses tenants that are not the key's",
     "find_blockers": "of an item that show_item found for the tenants",

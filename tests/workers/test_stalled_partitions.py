@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.doctor import Health, run_checks
+from dueledger.ledger.metrics import Metric
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store.items import show_item
@@ -19,6 +20,7 @@ from dueledger.ledger.store.topic_partitions import list_stalled_partitions
 from dueledger.why import explain
 from dueledger.workers import worker
 from dueledger.workers.poll.work_consumer import WorkConsumer
+from tests.metrics_page import read_own_page
 
 from .conftest import Site
 from .test_kafka import completing
@@ -65,6 +67,12 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
         return explanation.sentence if explanation.code == "PARTITION_STALLED" else None
 
     sentence = await site.eventually(explained)
+    shown = read_own_page()
+    [((topic, partition, waits_for), seconds)] = shown[Metric.PARTITION_STALLED_SECONDS].items()
+    assert (topic, waits_for) == (f"due.{site.kind}", "records")
+    assert f"partition {partition} " in sentence
+    assert seconds >= QUEUE_SECONDS
+    assert shown[Metric.PARTITIONS_STALLED] == {(): 1}
     assert f" of due.{site.kind} " in sentence
     assert "has read nothing since" in sentence  # it has not read a first offset either
     assert hung.hung is not None
@@ -82,6 +90,10 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
             return any(line.get("stalls") and line["settled"] == 1 for line in lines)
 
         await site.eventually(is_counted)
+    shown = read_own_page()
+    assert Metric.PARTITION_STALLED_SECONDS not in shown
+    assert shown[Metric.PARTITIONS_STALLED] == {(): 0}
+    assert shown[Metric.WORKER_COUNTS]["stalls",] >= 1
     rejoined = [line for line in logged if line["event"] == LogEvent.CONSUMER_REJOINED]
     assert [line["idle_seconds"] >= 2 * QUEUE_SECONDS for line in rejoined] == [True]
 
@@ -113,6 +125,8 @@ async def test_a_partition_whose_handlers_hang_is_reported_and_not_taken_anew(
 
     stalled, *_ = await site.eventually(checks_answered)
     assert stalled["waits_for_handlers"]
+    place = (stalled["topic"], str(stalled["partition"]), "handlers")
+    assert place in read_own_page()[Metric.PARTITION_STALLED_SECONDS]
     await site.connection.execute("update ledger.claim set deadline = deadline + interval '1 h'")
     waiting = await site.connection.fetchval(
         "select i.id from ledger.claim c join ledger.due_item i on i.item_no = c.item_no[c.size]"

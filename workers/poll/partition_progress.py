@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.metrics import Metric, Sample
+from dueledger.ledger.metrics.readings import greatest
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store.topic_partitions import (
     StalledPartition,
@@ -58,6 +60,11 @@ class _ReadProgress:
         """Offset of what is handed to a handler next, or read next; None if it is not known yet."""
         return self.at.position if self.waiting_from is None else self.waiting_from
 
+    @property
+    def waits_for(self) -> str:
+        """What a stalled partition waits for."""
+        return "records" if self.waiting_from is None else "handlers"
+
     def move(self, now: FetchPosition, waiting_from: int | None, elapsed_seconds: float) -> None:
         """Compare with the check before."""
         read_up = now.is_read_up and now.answered_at != self.at.answered_at
@@ -98,6 +105,24 @@ class PartitionProgress:
         self._is_closed = False
         self.backlogs: dict[str, int] = {}
         """By topic, the items that are in front of this worker: unread in Kafka, or queued."""
+
+    def samples(self) -> list[Sample]:
+        """Return how many partitions are assigned and stalled, and the longest stalls."""
+        progress = self._progress.copy()
+        stalled = [
+            Sample(
+                Metric.PARTITION_STALLED_SECONDS,
+                each.idle_seconds,
+                (key.topic, str(key.partition), each.waits_for),
+            )
+            for key, each in progress.items()
+            if each.checks
+        ]
+        return [
+            Sample(Metric.PARTITIONS_ASSIGNED, len(progress)),
+            Sample(Metric.PARTITIONS_STALLED, len(stalled)),
+            *greatest(stalled),
+        ]
 
     def stop_checking(self) -> None:
         """Report no more stalls: the worker drains, and begins nothing."""

@@ -1,13 +1,16 @@
-"""Routes without a key: whether the service lives, whether it can answer, and its problems."""
+"""Routes without a key: whether the service lives and can answer, its metrics, its problems."""
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel
 
 from dueledger.failures import KINDS
+from dueledger.ledger.metrics.exposition import MetricsPage
 from dueledger.ledger.store.api_keys import check_readable
 from dueledger.service.calls import PROBLEMS, CallHost
+
+_metrics = MetricsPage()
 
 routes = APIRouter(tags=["service"], responses={"default": PROBLEMS["default"]})
 
@@ -42,6 +45,19 @@ async def get_readiness(calls: Annotated[CallHost, Depends(_calls_of)]) -> Servi
     async with calls.pool.acquire() as connection:
         await check_readable(connection)
     return ServiceHealth(status="ready")
+
+
+@routes.get(
+    "/metrics",
+    operation_id="getMetrics",
+    summary="The metrics of the process",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def get_metrics(request: Request) -> Response:
+    """Return the metrics of this process in Prometheus's format. None names a tenant."""
+    page, content_type = _metrics.render(request.headers.get("accept", ""))
+    return Response(page, media_type=content_type)
 
 
 @routes.get("/problems", operation_id="listProblems", summary="The codes of problems")
