@@ -80,8 +80,11 @@ check-sql: env ## lock hazards in schema and migrations; statement headers and s
 	$(BIN)/squawk sql/schema/*.sql sql/schema/*/*.sql sql/migrations/*.sql sql/outbox/schema.sql
 	$(BIN)/pytest tests/sql -q -k 'header or schema or migration'
 
-schema: env ## write sql/schema.sql, docs/states.md, docs/why.md, docs/metrics.md, docs/definition.schema.json and docs/report.schema.json again from their sources
-	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql tests/test_why.py tests/metrics/test_catalogue.py tests/test_definitions.py tests/reconciler/test_comparison.py -q -k 'schema_dump or docs_show or published_schema'
+# The files that are made of the code; tests compare them.
+MADE_BY = $(addprefix tests/,sql test_why.py metrics/test_catalogue.py test_settings_document.py test_definitions.py reconciler/test_comparison.py)
+
+schema: env ## write sql/schema.sql, the pages of docs that are made of the code, and the JSON Schemas of definition and report again
+	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest $(MADE_BY) -q -k 'schema_dump or docs_show or published_schema'
 
 check-docs: env ## links, addresses, paths and names of tests in everything that is tracked
 	$(BIN)/python tools/check_docs.py

@@ -84,7 +84,7 @@ class HttpSettings(WorkerSettings):
         tuple[Network, ...], NoDecode, BeforeValidator(_read_networks)
     ] = Field(
         default=(),
-        description="non-public networks that may be called: 10.2.0.0/16",
+        description="non-public networks that may be called, separated by commas: 10.2.0.0/16",
     )
     http_secrets: Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_read_secrets)] = Field(
         default_factory=dict,
