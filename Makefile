@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-full test-faults test-mutations bench clients check check-format check-lint check-style check-types check-imports \
+.PHONY: help env demo test test-full test-faults test-mutations bench clients helm check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs format lock clean
 
 help: ## print this list
@@ -54,6 +54,10 @@ bench: env ## run every benchmark, print which goals are reached as JSON (ARGS='
 clients: ## fetch and build what the consumers in Go and Node of examples/ need, once; their tests are skipped without it
 	@if command -v go >/dev/null; then cd examples/go && go build -buildvcs=false -o /dev/null .; fi
 	@if command -v npm >/dev/null; then cd examples/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; fi
+
+# A program in Go; `go.sum` pins what it is built of. The tests of the chart are skipped without it.
+helm: ## build helm, which the tests of deploy/helm run, once
+	@if command -v go >/dev/null; then cd tools/helm && go build -buildvcs=false -o ../../.tools/helm helm.sh/helm/v3/cmd/helm; fi
 
 check: check-format check-lint check-style check-types check-imports check-sql check-docs ## all checks below
 	@echo 'check: all passed'

@@ -4627,8 +4627,15 @@ GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_intake;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_operator;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_relay;
+GRANT SELECT ON TABLE ledger.process_status TO ledger_service;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_worker;
 

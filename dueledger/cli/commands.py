@@ -128,6 +128,10 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             },
         ),
         **_entries(
+            "dueledger.cli.health",
+            {"health": "Say whether the process on this machine lives and can take work."},
+        ),
+        **_entries(
             "dueledger.cli.roles",
             {
                 "grant": "Grant roles to a login.",

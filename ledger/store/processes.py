@@ -202,6 +202,28 @@ async def prune_processes(connection: Connection, limit: int) -> int:
     return len(await connection.fetch(statement("prune_processes"), limit))
 
 
+@dataclass(frozen=True, slots=True)
+class ProcessHealth:
+    """A process that did not stop in order, and why it cannot take work if it cannot."""
+
+    process_no: int
+    name: str
+    status: ProcessStatus
+    seen_at: datetime
+    failing_since: datetime | None
+    failure: str | None
+
+
+async def read_health(
+    connection: Connection, host: str, role: ProcessRole, limit: int
+) -> Sequence[ProcessHealth]:
+    """Read the processes of a role on a machine that did not stop, the last to start first."""
+    return [
+        ProcessHealth(**{**row, "status": ProcessStatus(row["status"])})
+        for row in await connection.fetch(statement("read_health"), host, role, limit)
+    ]
+
+
 async def list_processes(connection: Connection, limit: int) -> Sequence[ProcessRow]:
     """List processes that live, are silent, or are gone since an hour, the latest first by role."""
     return [

@@ -1,4 +1,4 @@
-"""The services of compose.yaml are commands that exist, given what they need."""
+"""The services of compose.yaml are commands that exist, given what they need; without Docker."""
 
 import re
 import subprocess
@@ -12,10 +12,16 @@ import yaml
 
 import dueledger
 from dueledger.cli.app import app
+from dueledger.cli.commands import PANELS
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.stack.containers import KAFKA_IMAGE, POSTGRES_IMAGE
+from tests.deploy.vendored_schemas import problems_of
+from tests.logins import LOGINS
 
 COMPOSE = Path(dueledger.__file__).resolve().parents[1] / "compose.yaml"
 SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
+TEMPORARY = "/tmp"  # noqa: S108 - of the container
+LOGIN_FILE = COMPOSE.parent / "deploy/helm/files/logins.sql"
 OURS = sorted(name for name, service in SERVICES.items() if service["image"] == "dueledger")
 
 
@@ -48,16 +54,60 @@ def test_the_image_installs_only_what_the_lock_names_by_its_hash() -> None:
 def test_each_image_of_others_is_named_by_its_digest_the_same_wherever_it_is_used() -> None:
     dockerfile = (COMPOSE.parent / "deploy" / "Dockerfile").read_text("utf-8")
     images = {name: service["image"] for name, service in SERVICES.items() if name not in OURS}
-    assert images == {"postgres": POSTGRES_IMAGE, "kafka": KAFKA_IMAGE}
+    assert images == {
+        "postgres": POSTGRES_IMAGE,
+        "logins": POSTGRES_IMAGE,
+        "kafka": KAFKA_IMAGE,
+    }
     (python,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", dockerfile, re.MULTILINE)
     for image in (python, *images.values()):
         assert re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}", image), image
 
 
-def test_compose_has_every_process() -> None:
-    assert set(OURS) == {
-        *("migrate", "materialise", "intake", "allocate", "work", "outcomes", "reconcile")
+def test_compose_fits_the_schema_of_compose_files() -> None:
+    document = yaml.safe_load(COMPOSE.read_text("utf-8"))
+    assert problems_of(document, "compose-spec") == []
+
+
+def test_compose_has_every_process_under_a_login_of_its_own_with_a_probe_of_its_role() -> None:
+    processes = {name: SERVICES[name] for name in OURS if name != "migrate"}
+    commands = {service["command"][0] for service in processes.values()}
+    assert commands == {*PANELS["Processes"], "reconcile"}
+    probed = {name: service["healthcheck"]["test"] for name, service in processes.items()}
+    assert "/health/ready" in probed.pop("serve")[-1]
+    assert "due_service:" in SERVICES["serve"]["environment"]["DUELEDGER_DSN"]
+    for name, test in probed.items():
+        role = ProcessRole(test[-1])
+        assert test == ["CMD", "dueledger", "health", role]
+        assert f"//due_{role}:$" in SERVICES[name]["environment"]["DUELEDGER_DSN"]
+    roles = {test[-1] for test in probed.values()} | {ProcessRole.SERVICE}
+    assert roles == set(ProcessRole) - {ProcessRole.DIRECT_WORKER}  # which needs no Kafka
+
+
+def test_each_service_has_limits_and_ours_have_no_rights_that_they_do_not_need() -> None:
+    for name in SERVICES.keys() - {"logins"}:
+        assert SERVICES[name]["deploy"]["resources"]["limits"]["memory"], name
+    for name in OURS:
+        service = SERVICES[name]
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        mounted = [volume.split(":")[1] for volume in service.get("volumes", ())]
+        assert TEMPORARY in (*service["tmpfs"], *mounted)
+
+
+def test_each_login_of_the_file_has_the_roles_of_its_process() -> None:
+    text = LOGIN_FILE.read_text("utf-8")
+    given = re.findall(r"\('due_(\w+)', :'(\w+)', '\{([\w,]+)\}'", text)
+    variables = dict(re.findall(r"^\\getenv (\w+) (\w+)$", text, re.MULTILINE))
+    assert re.findall(r"^\\set (\w+) ''$", text, re.MULTILINE) == sorted(variables)
+    assert {name: tuple(sorted(roles.split(","))) for name, _, roles in given} == {
+        role: tuple(sorted(f"ledger_{each}" for each in LOGINS[role])) for role in ProcessRole
     }
+    for name, variable, _ in given:
+        assert variable == name
+        assert variables[name] == f"DUELEDGER_{name.upper()}_PASSWORD"
+    given_by_compose = {name for name in SERVICES["logins"]["environment"] if name != "PGPASSWORD"}
+    assert given_by_compose == set(variables.values()) - {"DUELEDGER_DIRECT_WORKER_PASSWORD"}
 
 
 @pytest.mark.parametrize("service", OURS)

@@ -127,6 +127,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("flow", "set"): ("acme", "Renewal", f"--lane={HOSTILE[:90]}", "--weight=2"),
     ("flow", "show"): ("acme", "Renewal", f"--lane={HOSTILE[:90]}"),
     ("grant",): ("emitter", "TO", HOSTILE, f"--tenant={HOSTILE}"),
+    ("health",): ("relay",),
     ("import", "crontab"): ("tab", "--timezone=UTC"),
     ("import", "eventbridge"): ("jobs",),
     ("import", "kubernetes"): ("jobs",),

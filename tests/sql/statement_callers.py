@@ -43,6 +43,9 @@ PROCESSES: Final = {
 }
 """The modules in which each role's work begins. Allocators and direct workers do upkeep, too."""
 
+PROBES: Final = "dueledger.cli.health"
+"""What asks, under the login of a process, whether it lives: a command of no person."""
+
 READERS: Final = ("dueledger.reconciler.read_only",)
 """What an auditor runs that is no command of an operator."""
 
@@ -50,7 +53,7 @@ DIRECT: Final = "dueledger.workers.direct"
 """Direct workers claim as allocators do: their login has the roles of both, and of upkeep."""
 
 PROCESS_COMMANDS: Final = frozenset(
-    {"api_keys", "processes", "reconciliation", "repairs.run_repairs", "roles", "setup"}
+    {"api_keys", "health", "processes", "reconciliation", "repairs.run_repairs", "roles", "setup"}
 )
 """Commands that run a process, make a ledger or grant roles; all others are people's."""
 
@@ -76,6 +79,9 @@ def statements_by_role() -> dict[str, frozenset[str]]:
         role: set(_reached(_all(starts), frozenset(PROCESSES["upkeep"]) - frozenset(starts)))
         for role, starts in PROCESSES.items()
     }
+    probed = _reached(_all([PROBES]))
+    for role in PROCESSES.keys() - {"emitter", "upkeep"}:  # the others have a row in `process`
+        found[role] |= probed
     direct = _reached(_all(_modules_below(DIRECT)), frozenset(PROCESSES["upkeep"]), direct=True)
     found["allocator"] |= direct - found["worker"]
     found["owner"] = set(_reached(_all(OWNER_COMMANDS))) - {"register_actor"}  # has no role

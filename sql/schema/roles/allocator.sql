@@ -3,8 +3,8 @@ select ledger.make_role('ledger_allocator');
 
 grant usage on schema ledger to ledger_allocator;
 grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.flow,
-  ledger.flow_outcome, ledger.held_key, ledger.kind, ledger.pending, ledger.process, ledger.run,
-  ledger.silent_topic, ledger.withdrawal to ledger_allocator;
+  ledger.flow_outcome, ledger.held_key, ledger.kind, ledger.pending, ledger.process,
+  ledger.process_status, ledger.run, ledger.silent_topic, ledger.withdrawal to ledger_allocator;
 grant select (allocator_no, attempt, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, lease_seconds, published_at, queue_seconds, run_seconds, size, started, starts,
   topic, topic_actor_no) on ledger.claim to ledger_allocator;

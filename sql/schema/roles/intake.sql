@@ -4,7 +4,7 @@ select ledger.make_role('ledger_intake');
 grant usage on schema ledger to ledger_intake;
 grant select on ledger.calendar, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event,
   ledger.event_key, ledger.event_other_key, ledger.flow, ledger.kind, ledger.partition_span, ledger.pending,
-  ledger.process, ledger.review, ledger.transition, ledger.withdrawal to ledger_intake;
+  ledger.process, ledger.process_status, ledger.review, ledger.transition, ledger.withdrawal to ledger_intake;
 grant insert on ledger.event, ledger.event_key, ledger.event_other_key, ledger.process, ledger.transition,
   ledger.withdrawal to ledger_intake;
 grant update (batch_max) on ledger.pending to ledger_intake;  -- to lock rows

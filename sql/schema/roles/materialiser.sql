@@ -4,7 +4,7 @@ select ledger.make_role('ledger_materialiser');
 grant usage on schema ledger to ledger_materialiser;
 grant select on ledger.calendar, ledger.calendar_use, ledger.definition, ledger.due_item,
   ledger.due_item_default, ledger.expedited, ledger.following, ledger.materialised, ledger.missed_range,
-  ledger.partition_span, ledger.pending, ledger.process, ledger.retired_key, ledger.transition,
+  ledger.partition_span, ledger.pending, ledger.process, ledger.process_status, ledger.retired_key, ledger.transition,
   ledger.withdrawal to ledger_materialiser;
 grant insert on ledger.calendar_use, ledger.following, ledger.missed_range, ledger.process, ledger.transition
   to ledger_materialiser;

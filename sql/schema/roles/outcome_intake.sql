@@ -3,7 +3,7 @@ select ledger.make_role('ledger_outcome_intake');
 
 grant usage on schema ledger to ledger_outcome_intake;
 grant select on ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak,
-  ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.process, ledger.run,
+  ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.process, ledger.process_status, ledger.run,
   ledger.silent_topic, ledger.transition to ledger_outcome_intake;
 grant select (attempt, batch_max, claimed_at, closed_at, effective_date, fence, flow_no, item_no,
   lease_seconds, published_at, run_seconds, size, started, starts, token, topic_actor_no) on ledger.claim

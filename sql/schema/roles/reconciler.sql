@@ -6,7 +6,7 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key, ledger.event_other_key,
   ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.following, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.partition_backoff,
-  ledger.partition_span, ledger.pause, ledger.pending, ledger.population, ledger.process,
+  ledger.partition_span, ledger.pause, ledger.pending, ledger.population, ledger.process, ledger.process_status,
   ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review, ledger.run,
   ledger.transition, ledger.triggered, ledger.watermark, ledger.withdrawal, ledger.witnessed to
   ledger_reconciler;

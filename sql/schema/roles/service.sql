@@ -2,7 +2,7 @@
 select ledger.make_role('ledger_service');
 
 grant usage on schema ledger to ledger_service;
-grant select on ledger.actor, ledger.api_key, ledger.process to ledger_service;
+grant select on ledger.actor, ledger.api_key, ledger.process, ledger.process_status to ledger_service;
 grant insert on ledger.process to ledger_service;
 grant update (last_used_at) on ledger.api_key to ledger_service;
 grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on, seen_at, sleeps_until, unavailable_topics,
