@@ -28,10 +28,14 @@ KINDS: Final = {
     "CLOCK_REFUSED": FailureKind(HTTPStatus.FORBIDDEN, "Simulated clock refused"),
     "CONFLICT": FailureKind(HTTPStatus.CONFLICT, "Contradicts what is recorded"),
     "CONNECTION_LOST": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Connection lost"),
+    "CURSOR_INVALID": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Cursor not of this list"),
     "DATABASE_REFUSED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Refused by Postgres"),
     "DEADLOCK": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Deadlock"),
     "FAILED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Failed"),
     "FILE_UNREADABLE": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Unreadable file"),
+    "IDEMPOTENCY_KEY_REUSED": FailureKind(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key of another request"
+    ),
     "INTERNAL": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Defect in Dueledger"),
     "INVALID_DEFINITION": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid definition"),
     "INVALID_EVENT": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid event"),
@@ -40,12 +44,17 @@ KINDS: Final = {
     "INVALID_ITEM": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid item"),
     "INVALID_OUTCOME": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid outcome"),
     "INVALID_SETTING": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid setting"),
+    "KEY_CONFLICT": FailureKind(HTTPStatus.CONFLICT, "Exists with other terms"),
     "KEY_MISSING": FailureKind(HTTPStatus.UNAUTHORIZED, "No valid API key"),
     "METHOD_NOT_ALLOWED": FailureKind(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed"),
     "MISSING_EXTRA": FailureKind(HTTPStatus.NOT_IMPLEMENTED, "Optional library missing"),
     "NOT_FOUND": FailureKind(HTTPStatus.NOT_FOUND, "Not found"),
     "NOT_MIGRATED": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Schema missing or too old"),
     "NOT_PERMITTED": FailureKind(HTTPStatus.FORBIDDEN, "Not permitted"),
+    "PRECONDITION_FAILED": FailureKind(HTTPStatus.PRECONDITION_FAILED, "Changed since it was read"),
+    "PRECONDITION_MISSING": FailureKind(
+        HTTPStatus.PRECONDITION_REQUIRED, "Version to replace not named"
+    ),
     "READ_ONLY": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Read-only server"),
     "REQUEST_INVALID": FailureKind(HTTPStatus.BAD_REQUEST, "Invalid request"),
     "REQUEST_TIMEOUT": FailureKind(HTTPStatus.REQUEST_TIMEOUT, "Request too slow"),

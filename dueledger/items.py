@@ -1,13 +1,89 @@
-"""Questions about one item, for commands and for REST."""
+"""Questions about items, for commands and for REST."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from dueledger.ledger.errors import NotFound
+from dueledger.ledger.errors import InvalidInput, NotFound, Problem
+from dueledger.ledger.states import TERMINAL_STATES, State
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.item_lists import (
+    READ_MAX,
+    DuePlace,
+    ItemListFilter,
+    ItemPlace,
+    list_items,
+    list_open_items,
+)
 from dueledger.ledger.store.items import show_item
 from dueledger.why import explain
+
+_OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]
+
+
+class ListedItems(NamedTuple):
+    """Items of a list, the place after which the next ones are, and whether some may be missing.
+
+    Without a place the list has ended.
+    """
+
+    items: list[dict[str, Any]]
+    next_place: ItemPlace | DuePlace | None
+    is_cut: bool = False
+
+
+def lists_open_items(wanted: ItemListFilter, *, late: bool, is_open: bool = False) -> bool:
+    """Return whether only open items are listed, which are in order of their due time.
+
+    Raises InvalidInput for a state that no item of the list has.
+    """
+    only_open = late or is_open or wanted.state in _OPEN
+    states = _OPEN if late or is_open else [state.label for state in State]
+    if wanted.state is not None and wanted.state not in states:
+        why = "no open item has it" if late or is_open else "there is no such state"
+        problem = Problem("state", wanted.state, why, " | ".join(states))
+        raise InvalidInput("The filter cannot be used:", [problem])
+    return only_open
+
+
+async def page_items(
+    connection: Connection,
+    wanted: ItemListFilter,
+    *,
+    limit: int,
+    after: ItemPlace | None = None,
+    examined_max: int = READ_MAX,
+) -> ListedItems:
+    """List a page of items, the latest effective date first.
+
+    It may have fewer than `limit` although the list goes on, since `examined_max` are examined.
+    """
+    found = await list_items(
+        connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
+    )
+    items = found.items[:limit]
+    if len(found.items) > limit:
+        return ListedItems(items, ItemPlace(items[-1]["effective_date"], items[-1]["item_no"]))
+    return ListedItems(items, found.reached)
+
+
+async def page_open_items(
+    connection: Connection,
+    wanted: ItemListFilter,
+    *,
+    limit: int,
+    after: DuePlace | None = None,
+    late: bool = False,
+    read_max: int = READ_MAX,
+) -> ListedItems:
+    """List a page of open items, the first due first; `late`: those past their SLA alone."""
+    found = await list_open_items(
+        connection, wanted, past_sla=late, after=after, limit=limit + 1, read_max=read_max
+    )
+    items = found.items[:limit]
+    if len(found.items) > limit:
+        return ListedItems(items, DuePlace(items[-1]["due_at"], items[-1]["item_no"]))
+    return ListedItems(items, None, found.is_cut)
 
 
 async def read_item(

@@ -207,6 +207,16 @@ class Conflict(DueledgerError):
 
     code = "CONFLICT"
 
+    def __init__(self, message: str, problems: Sequence[Problem] = (), **fields: object) -> None:
+        super().__init__(message, **fields)
+        self.problems = tuple(problems)
+
+
+class KeyConflict(Conflict):
+    """An item with this identity exists with other terms; `problems` names each that differs."""
+
+    code = "KEY_CONFLICT"
+
 
 class Unbalanced(DueledgerError):
     """The accounting identity does not hold."""
@@ -283,6 +293,30 @@ class BodyTooLarge(RequestRefused):
     """The body of a request has too many bytes."""
 
     code = "BODY_TOO_LARGE"
+
+
+class IdempotencyKeyReused(RequestRefused):
+    """An Idempotency-Key was used before, for another request."""
+
+    code = "IDEMPOTENCY_KEY_REUSED"
+
+
+class InvalidCursor(RequestRefused):
+    """A cursor of a list is not one that this list gave for these filters."""
+
+    code = "CURSOR_INVALID"
+
+
+class PreconditionMissing(RequestRefused):
+    """A request that replaces something does not say which version of it."""
+
+    code = "PRECONDITION_MISSING"
+
+
+class PreconditionFailed(RequestRefused):
+    """What a request would replace has changed since it was read."""
+
+    code = "PRECONDITION_FAILED"
 
 
 class UntrustedPeer(RequestRefused):

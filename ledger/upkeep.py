@@ -19,6 +19,7 @@ from dueledger.ledger.store import (
     ReconnectingConnection,
     is_lost,
 )
+from dueledger.ledger.store.api_answers import forget_answers
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
 from dueledger.ledger.store.credits import prune_credits
 from dueledger.ledger.store.events import forget_event_keys
@@ -41,6 +42,9 @@ SPLIT_DOUBLINGS_MAX: Final = 6
 """While a transaction holds the default partition, the time between tries grows to a minute."""
 PRUNE_SECONDS: Final = 600.0
 EVENT_KEYS_MAX: Final = 5000
+ANSWERS_MAX: Final = 5000
+ANSWER_HOURS: Final = 24
+"""How long a request with an Idempotency-Key may be repeated, and gets its first answer."""
 PROCESSES_MAX: Final = 1000
 DEAD_SHOWN: Final = 10
 STREAKS_MAX: Final = 500
@@ -88,7 +92,8 @@ class Upkeep:
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet_passes = 0
-        self._partitions_at = self._split_at = self._prune_at = self._forget_at = float("-inf")
+        self._partitions_at = self._split_at = self._prune_at = float("-inf")
+        self._forget_at = self._answers_at = float("-inf")
         self._split_failures = 0
         self._keys_after: int | None = None
         self._held_after: int | None = None
@@ -110,14 +115,15 @@ class Upkeep:
             "advance_operations": self._advance_operations,
             "prune": self._prune,
             "forget_event_keys": self._forget_event_keys,
+            "forget_answers": self._forget_answers,
         }
 
     async def tick(self) -> Counter[str]:
         """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
         Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed, and
-        event_keys that were forgotten; and what changed: circuits, streaks, pauses. Raises if the
-        connection is lost.
+        event_keys and answers that were forgotten; and what changed: circuits, streaks, pauses.
+        Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()
         self._has_more = False
@@ -190,6 +196,14 @@ class Upkeep:
             counts["event_keys"] += forgotten
             if forgotten < EVENT_KEYS_MAX:
                 self._forget_at = now + PRUNE_SECONDS
+
+    async def _forget_answers(self, connection: Connection, counts: Counter[str]) -> None:
+        now = monotonic()
+        if now >= self._answers_at:
+            forgotten = await forget_answers(connection, ANSWER_HOURS, ANSWERS_MAX)
+            counts["answers"] += forgotten
+            if forgotten < ANSWERS_MAX:
+                self._answers_at = now + PRUNE_SECONDS
 
     async def _release_dead(self, connection: Connection, _: Counter[str]) -> None:
         """Let the next steps reap the runs and claims of processes that were killed."""

@@ -857,6 +857,44 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_items(groups ledger.item_group[]) IS 'The rows of these items, as many as are found, with what their group says. It opens the months of these items only.';
 
+CREATE FUNCTION ledger.find_other_terms(items json, ords bigint[]) RETURNS TABLE(ord bigint, member text)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    AS $$
+with locked_default as (select from ledger.due_item_default),
+given as materialized (
+  select g.*
+  from rows from (json_to_recordset(items) as (
+    tenant text, kind text, business_key text, effective_date date, due_at timestamptz, payload json, cycle text,
+    lane text, partition_key text, labels json)) with ordinality g (
+    tenant, kind, business_key, effective_date, due_at, payload, cycle, lane, partition_key, labels, ord)
+  where g.ord = any (ords)
+    and exists (
+      select from ledger.actor a
+      where a.name = ledger.emitter_name() and (a.tenants is null or g.tenant = any (a.tenants)))
+)
+select g.ord, d.member
+from given g
+join ledger.due_item i
+  on i.id = ledger.item_id(g.tenant, g.kind, g.business_key, coalesce(g.cycle, ''), g.effective_date)
+  and i.effective_date = g.effective_date
+join ledger.flow f on f.flow_no = i.flow_no
+cross join lateral (values
+  ('due_at', i.due_at is distinct from g.due_at),
+  ('lane', f.lane is distinct from coalesce(g.lane, '')),
+  ('partition_key', i.partition_key is distinct from g.partition_key),
+  ('labels', i.labels is distinct from g.labels::jsonb),
+  ('payload', case
+    when i.payload::text = coalesce(g.payload::text, '{}') then false
+    when strpos(concat(i.payload, g.payload), '\u0000') > 0 then true  -- no value of jsonb
+    else i.payload::jsonb is distinct from coalesce(g.payload::text, '{}')::jsonb end)
+) d (member, differs)
+where d.differs
+$$;
+
+COMMENT ON FUNCTION ledger.find_other_terms(items json, ords bigint[]) IS 'Which members of items, a JSON array as for ledger.emit_many, differ from those of the items of the same identity. Of those at the places in `ords`, and of tenants for which the caller may emit.';
+
 CREATE FUNCTION ledger.find_published_claim(fence bigint, claimed_at timestamp with time zone, OUT allocator_no bigint, OUT item_no bigint[], OUT attempt smallint[], OUT topic text, OUT partition integer, OUT base_offset bigint, OUT published_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql STABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2213,6 +2251,23 @@ ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE ledger.api_answer (
+    actor_no bigint NOT NULL,
+    idempotency_key text NOT NULL,
+    request_digest bytea NOT NULL,
+    answered_at timestamp with time zone DEFAULT ledger.machine_now() NOT NULL,
+    status smallint,
+    body text,
+    CONSTRAINT api_answer_key_length CHECK (((char_length(idempotency_key) >= 1) AND (char_length(idempotency_key) <= 200)))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.api_answer IS 'Answers to requests with an Idempotency-Key, written with the effect of the request. Repeated, it gets the answer again. Upkeep deletes them after a day.';
+
+COMMENT ON COLUMN ledger.api_answer.request_digest IS 'SHA-256 of method, address and body.';
+
+COMMENT ON COLUMN ledger.api_answer.status IS 'Status of HTTP; null only within the transaction that answers.';
+
 CREATE TABLE ledger.api_key (
     key_no bigint NOT NULL,
     prefix text NOT NULL,
@@ -3464,6 +3519,9 @@ ALTER TABLE ONLY ledger.actor
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_pkey PRIMARY KEY (actor_no);
 
+ALTER TABLE ONLY ledger.api_answer
+    ADD CONSTRAINT api_answer_pkey PRIMARY KEY (actor_no, idempotency_key);
+
 ALTER TABLE ONLY ledger.api_key
     ADD CONSTRAINT api_key_pkey PRIMARY KEY (key_no);
 
@@ -3638,6 +3696,8 @@ ALTER TABLE ONLY ledger.withdrawal
 ALTER TABLE ONLY ledger.witnessed
     ADD CONSTRAINT witnessed_pkey PRIMARY KEY (definition_no);
 
+CREATE INDEX api_answer_answered_at_idx ON ledger.api_answer USING btree (answered_at);
+
 CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no);
 
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
@@ -3753,6 +3813,9 @@ CREATE TRIGGER pending_rewakes_sleepers AFTER UPDATE ON ledger.pending REFERENCI
 CREATE TRIGGER pending_wakes_sleepers AFTER INSERT ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_sleepers();
 
 CREATE TRIGGER transition_finishes_items AFTER INSERT ON ledger.transition REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.finish_items();
+
+ALTER TABLE ONLY ledger.api_answer
+    ADD CONSTRAINT api_answer_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.api_key
     ADD CONSTRAINT api_key_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -3924,6 +3987,9 @@ REVOKE ALL ON FUNCTION ledger.emitting_actor(tenant text) FROM PUBLIC;
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_operator;
 
+REVOKE ALL ON FUNCTION ledger.find_other_terms(items json, ords bigint[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.find_other_terms(items json, ords bigint[]) TO ledger_emitter;
+
 REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
@@ -4064,6 +4130,14 @@ GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
 GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.actor TO ledger_service;
+
+GRANT SELECT,INSERT ON TABLE ledger.api_answer TO ledger_service;
+GRANT SELECT,DELETE ON TABLE ledger.api_answer TO ledger_upkeep;
+
+GRANT UPDATE(status) ON TABLE ledger.api_answer TO ledger_service;
+GRANT UPDATE(status) ON TABLE ledger.api_answer TO ledger_upkeep;
+
+GRANT UPDATE(body) ON TABLE ledger.api_answer TO ledger_service;
 
 GRANT SELECT ON TABLE ledger.api_key TO ledger_service;
 

@@ -14,10 +14,14 @@ from dueledger.cli.session import ledger_connection, register_person, run
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from dueledger.items import ListedItems
     from dueledger.ledger.store import Connection
-    from dueledger.ledger.store.progress import Label, OpenItems
+    from dueledger.ledger.store.item_lists import Label
 
 app = typer.Typer(rich_markup_mode=None)
+
+EXAMINED_MAX = 200_000
+"""Items that a list without `--key` looks at."""
 
 
 @app.command()
@@ -118,8 +122,13 @@ def list_them(
 ) -> None:
     """List items with their states, latest effective date first."""
     until = None if due_before is None else options.read_due_instant(due_before, "--due-before")
-    filters = {"tenant": tenant, "kind": kind, "business_key": key, "state": state}
-    found = run(_list(dsn, filters, _read_label(label), until, limit + 1, late=late))
+    found = run(
+        _list(
+            *(dsn, tenant, kind, key, state, until, limit),
+            label=_read_label(label),
+            late=late,
+        )
+    )
     columns = (
         "id",
         "kind",
@@ -130,13 +139,23 @@ def list_them(
         "state",
         "attempt",
     )
-    print_list(found.items, columns, limit=limit, as_json=json_, empty="No item was found.")
+    items = [{name: item[name] for name in item if name != "item_no"} for item in found.items]
+    print_list(
+        items,
+        columns,
+        limit=limit,
+        as_json=json_,
+        empty="No item was found.",
+        has_more=found.next_place is not None and len(items) == limit,
+    )
     if found.is_cut:
         say("Flows have more open items than are read at a time: others may be late, too.")
+    elif found.next_place is not None and len(items) < limit:
+        say(f"Only {EXAMINED_MAX:,} items were examined: others may match. Name a key or a state.")
 
 
 def _read_label(text: str | None) -> "Label | None":
-    from dueledger.ledger.store.progress import Label
+    from dueledger.ledger.store.item_lists import Label
 
     if text is None:
         return None
@@ -148,37 +167,33 @@ def _read_label(text: str | None) -> "Label | None":
 
 async def _list(
     dsn: str | None,
-    filters: dict[str, str | None],
-    label: "Label | None",
+    tenant: str | None,
+    kind: str | None,
+    key: str | None,
+    state: str | None,
     due_before: "datetime | None",
     limit: int,
     *,
+    label: "Label | None",
     late: bool,
-) -> "OpenItems":
-    from dueledger.ledger.errors import InvalidInput, Problem
-    from dueledger.ledger.states import TERMINAL_STATES, State
-    from dueledger.ledger.store.progress import OpenItems, list_items, list_open_items
+) -> "ListedItems":
+    from dueledger.items import lists_open_items, page_items, page_open_items
+    from dueledger.ledger.store.item_lists import ItemListFilter
 
-    is_open = late or due_before is not None
-    state = filters["state"]
-    names = [known.label for known in State if not (is_open and known in TERMINAL_STATES)]
-    if state is not None and state not in names:
-        why = "no open item has it" if is_open else "there is no such state"
-        raise InvalidInput(
-            "The filter cannot be used:", [Problem("state", state, why, " | ".join(names))]
-        )
+    wanted = ItemListFilter(
+        tenant=tenant,
+        kind=kind,
+        business_key=key,
+        state=state,
+        label=label,
+        due_before=due_before,
+    )
+    is_open = due_before is not None
+    only_open = lists_open_items(wanted, late=late, is_open=is_open)
     async with ledger_connection(dsn) as connection:
-        if is_open:
-            return await list_open_items(
-                connection,
-                due_before=due_before,
-                past_sla=late,
-                label=label,
-                limit=limit,
-                **filters,
-            )
-        items = await list_items(connection, label=label, limit=limit, **filters)
-        return OpenItems(items, is_cut=False)
+        if only_open:
+            return await page_open_items(connection, wanted, limit=limit, late=late)
+        return await page_items(connection, wanted, limit=limit, examined_max=EXAMINED_MAX)
 
 
 @app.command()
@@ -231,12 +246,12 @@ async def _find(connection: "Connection", item: str) -> dict[str, Any]:
     """Find one item by id, or by a business key that names no second one."""
     from dueledger.items import read_item
     from dueledger.ledger.errors import Conflict, NotFound
-    from dueledger.ledger.store.progress import list_items
+    from dueledger.ledger.store.item_lists import ItemListFilter, list_items
 
     try:
         identity = UUID(item)
     except ValueError:
-        named = await list_items(connection, business_key=item, limit=5)
+        named = (await list_items(connection, ItemListFilter(business_key=item), limit=5)).items
         if len(named) > 1:
             ids = ", ".join(str(row["id"]) for row in named)
             raise Conflict(

@@ -97,17 +97,18 @@ def print_list(
     limit: int,
     as_json: bool,
     empty: str,
+    has_more: bool = False,
 ) -> None:
     """Print the first `limit` rows, as JSON or as a table; say on stderr if there are more.
 
-    Read one row more than the limit. A table shows a count that is capped with a +.
+    Read one row more than the limit, or give `has_more`. A table shows a capped count with a +.
     """
     shown = rows[:limit]
     if as_json:
         print_lines(shown)
     else:
         print_rows([mark_capped(row) for row in shown], columns, empty=empty)
-    if len(rows) > limit:
+    if has_more or len(rows) > limit:
         say(f"More than {limit:,} were found; only the first {limit:,} are shown (--limit).")
 
 

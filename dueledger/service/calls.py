@@ -1,13 +1,14 @@
 """A call: one request with a valid key, in a transaction under the role of its route's scope."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, TypeVar, cast
 
 import pydantic_core
 from fastapi import APIRouter, Depends, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import BaseRoute
@@ -16,14 +17,23 @@ from starlette.types import Message, Receive
 from dueledger.ledger.errors import (
     BodyTooLarge,
     InvalidBody,
+    InvalidInput,
     KeyMissing,
+    NotFound,
     NotPermitted,
+    Problem,
     RequestTimeout,
     UntrustedPeer,
 )
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.api_keys import ApiCaller, Scope, assume_role, authenticate
 from dueledger.service.attempts import FailedAttempts
+from dueledger.service.idempotency import (
+    PARAMETER,
+    answer_under_key,
+    digest_of,
+    idempotency_key_of,
+)
 from dueledger.service.problems import PROBLEM_TYPE, ProblemDocument
 
 _BEARER: Final = "bearer "
@@ -51,6 +61,10 @@ class ApiCall:
     connection: Connection
     caller: ApiCaller
     body: bytes
+
+    def may_reach(self, tenant: str) -> bool:
+        """Return whether the call may reach a tenant."""
+        return self.tenants is None or tenant in self.tenants
 
     @property
     def tenants(self) -> Sequence[str] | None:
@@ -118,10 +132,9 @@ class CallHost:
             yield part
 
     @asynccontextmanager
-    async def open(self, caller: ApiCaller, scope: Scope, body: bytes) -> AsyncGenerator[ApiCall]:
-        """Open a transaction for the block, under the role of the scope."""
+    async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
+        """Open a transaction for the block; it has a role when one is assumed."""
         async with self.pool.acquire() as connection, connection.transaction():
-            await assume_role(connection, caller, scope)
             yield ApiCall(connection, caller, body)
 
 
@@ -129,20 +142,57 @@ class CallRoute(APIRoute):
     """A route that needs a key with its scope. It commits before its response is sent."""
 
     scope: ClassVar[Scope]
+    takes_idempotency_key: ClassVar[bool]
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return a handler that opens a call around the route's function."""
         answer = super().get_route_handler()
+        parameters = frozenset(_query_parameters(self.dependant))
 
         async def handle(request: Request) -> Response:
             host: CallHost = request.app.state.calls
             caller = await host.authenticate(request, self.scope)
+            _check_query(request, parameters)
+            key = idempotency_key_of(request) if self.takes_idempotency_key else None
             body = await host.read_body(request)
-            async with host.open(caller, self.scope, body) as call:
+            async with host.open(caller, body) as call:
+                _check_tenant(request, call)
                 request.state.call = call
-                return await answer(Request(request.scope, _receive_again(body)))
+                connection, again = call.connection, Request(request.scope, _receive_again(body))
+                if key is not None:
+                    digested = (key, digest_of(request, body))
+                    return await answer_under_key(
+                        connection, caller, self.scope, digested, lambda: answer(again)
+                    )
+                await assume_role(connection, caller, self.scope)
+                return await answer(again)
 
         return handle
+
+
+def _check_tenant(request: Request, call: ApiCall) -> None:
+    """Raise NotFound if the path names a tenant of others: it is as unknown as one without any."""
+    tenant: str | None = request.path_params.get("tenant")
+    if tenant is not None and not call.may_reach(tenant):
+        raise NotFound(f"The key knows no tenant {tenant}.", tenant=tenant)
+
+
+def _query_parameters(dependant: Dependant) -> Iterator[str]:
+    yield from (each.alias for each in dependant.query_params)
+    for dependency in dependant.dependencies:
+        yield from _query_parameters(dependency)
+
+
+def _check_query(request: Request, known: frozenset[str]) -> None:
+    """Raise InvalidInput for unknown parameters: a misspelt filter would filter nothing."""
+    accepted = " | ".join(sorted(known)) or None
+    problems = [
+        Problem(name, "", "there is no such parameter", accepted or "none")
+        for name in dict.fromkeys(request.query_params)
+        if name not in known
+    ]
+    if problems:
+        raise InvalidInput("The request has parameters that the route has not.", problems)
 
 
 def _receive_again(body: bytes) -> Receive:
@@ -160,10 +210,18 @@ class ScopedRoutes:
     def __init__(self, scope: Scope, tag: str) -> None:
         """Group the routes under `tag` in the OpenAPI document."""
         self._security = {"security": [{_KEY_SCHEME: [scope.value]}]}
-        route_class = type("ScopedRoute", (CallRoute,), {"scope": scope})
-        self._router = APIRouter(
-            route_class=cast("type[CallRoute]", route_class), tags=[tag], responses=PROBLEMS
-        )
+        self._route_classes = {
+            takes_key: cast(
+                "type[CallRoute]",
+                type(
+                    "ScopedRoute",
+                    (CallRoute,),
+                    {"scope": scope, "takes_idempotency_key": takes_key},
+                ),
+            )
+            for takes_key in (False, True)
+        }
+        self._router = APIRouter(tags=[tag], responses=PROBLEMS)
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -171,12 +229,22 @@ class ScopedRoutes:
         return self._router.routes
 
     def add(
-        self, method: str, path: str, operation_id: str, model: type[BaseModel]
+        self,
+        method: str,
+        path: str,
+        operation_id: str,
+        model: type[BaseModel],
+        *,
+        status: int = 200,
+        takes_idempotency_key: bool = False,
     ) -> Callable[[_Answering], _Answering]:
         """Make a route of a function; its first sentence is the summary.
 
-        `operation_id` is what generated clients call it, for ever. `model` describes the answer.
+        `operation_id` is what generated clients call it, for ever. `model` describes the answer,
+        and `status` is that of its success. A route that would have another effect if it were
+        repeated takes an Idempotency-Key.
         """
+        parameters = {"parameters": [PARAMETER]} if takes_idempotency_key else {}
 
         def decorate(function: _Answering) -> _Answering:
             self._router.add_api_route(
@@ -185,8 +253,10 @@ class ScopedRoutes:
                 methods=[method],
                 operation_id=operation_id,
                 summary=(function.__doc__ or "").partition("\n")[0].rstrip("."),
+                status_code=status,
                 response_model=model,
-                openapi_extra=self._security,
+                openapi_extra={**self._security, **parameters},
+                route_class_override=self._route_classes[takes_idempotency_key],
             )
             return function
 

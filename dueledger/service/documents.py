@@ -10,11 +10,12 @@ from pydantic import BaseModel
 _OPTIONS: Final = orjson.OPT_UTC_Z
 
 
-def answer(document: object) -> Response:
+def answer(
+    document: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     """Return a document as an answer. Times are UTC, with Z."""
-    return Response(
-        orjson.dumps(document, default=str, option=_OPTIONS), 200, None, "application/json"
-    )
+    body = orjson.dumps(document, default=str, option=_OPTIONS)
+    return Response(body, status, dict(headers or {}), "application/json")
 
 
 def members_of(model: type[BaseModel], row: Mapping[str, Any]) -> dict[str, Any]:

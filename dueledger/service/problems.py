@@ -10,9 +10,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from dueledger.failures import KINDS, Failure, describe
 from dueledger.ledger.errors import (
+    Conflict,
     DueledgerError,
     InvalidInput,
     NotPermitted,
@@ -93,9 +95,8 @@ def request_id_of(request: Request) -> str:
 
 async def _of_error(request: Request, error: Exception) -> Response:
     failure = describe(error) or _INTERNAL
-    problems = error.problems if isinstance(error, InvalidInput) else ()
-    if isinstance(error, NotPermitted):
-        problems = error.problems
+    has_problems = isinstance(error, InvalidInput | NotPermitted | Conflict)
+    problems = error.problems if has_problems else ()
     errors = [_error_of(problem) for problem in problems[:ERRORS_MAX]]
     headers: dict[str, str] = {}
     if failure.code == "KEY_MISSING":
@@ -119,7 +120,19 @@ async def _of_status(request: Request, error: Exception) -> Response:
     code, detail = _BY_STATUS.get(
         HTTPStatus(refused.status_code), ("REQUEST_INVALID", "The request cannot be read.")
     )
-    return _answer(request, code, detail, [], refused.headers or {})
+    headers = refused.headers or {}
+    if code == "METHOD_NOT_ALLOWED":
+        headers = {"Allow": ", ".join(_methods_of(request))}
+    return _answer(request, code, detail, [], headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """Return the methods of all routes at a path; the framework knows those of the first alone."""
+    found: set[str] = set()
+    for route in request.app.routes:
+        if isinstance(route, Route) and route.path_regex.match(request.url.path):
+            found |= route.methods or set()
+    return sorted(found)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

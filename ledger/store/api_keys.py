@@ -138,5 +138,10 @@ async def assume_role(connection: Connection, caller: ApiCaller, scope: Scope) -
     await connection.execute(statement("assume_role"), SCOPE_ROLES[scope], caller.name)
 
 
+async def assume_service(connection: Connection, caller: ApiCaller) -> None:
+    """Give the rest of the transaction the rights of the service itself, in the caller's name."""
+    await connection.execute(statement("assume_role"), "service", caller.name)
+
+
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()

@@ -1,5 +1,6 @@
 """The statements by which services emit, on connections of their own drivers or by REST."""
 
+from collections.abc import Sequence
 from functools import cache
 from uuid import UUID
 
@@ -25,3 +26,16 @@ async def emit_by_key(connection: Connection, document: str) -> list[tuple[UUID,
     with mapped_errors():
         rows = await connection.fetch(statement("emit_by_key"), document)
     return [(row["id"], row["created"]) for row in rows]
+
+
+async def find_other_terms(
+    connection: Connection, document: str, ords: Sequence[int]
+) -> list[tuple[int, str]]:
+    """Find which of the `items` of a JSON document the ledger has with other terms.
+
+    Of those at some places, counted from 1: pairs of a place and a member that differs. For a
+    transaction as of `emit_by_key`.
+    """
+    with mapped_errors():
+        rows = await connection.fetch(statement("find_other_terms"), document, ords)
+    return [(row["ord"], row["member"]) for row in rows]

@@ -12,6 +12,7 @@
 \ir ../schema/tables/state.sql
 \ir ../schema/tables/actor.sql
 \ir ../schema/tables/api_key.sql
+\ir ../schema/tables/api_answer.sql
 \ir ../schema/tables/process.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
@@ -61,6 +62,7 @@
 \ir ../schema/functions/emit.sql
 \ir ../schema/functions/emit_arrays.sql
 \ir ../schema/functions/emit_many.sql
+\ir ../schema/functions/find_other_terms.sql
 \ir ../schema/functions/emit_follower.sql
 \ir ../schema/functions/finish_items.sql
 \ir ../schema/functions/wake_sleepers.sql

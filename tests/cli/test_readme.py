@@ -12,7 +12,7 @@ from typing import Any
 import dueledger
 from dueledger.dev.supervisor import ChildSpec, Supervisor
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.progress import list_items
+from dueledger.ledger.store.item_lists import ItemListFilter, list_items
 from dueledger.stack import Endpoints
 
 CHECKOUT = Path(dueledger.__file__).resolve().parents[1]
@@ -45,7 +45,8 @@ async def test_the_readmes_producer_and_handler_run(
         assert await producer.wait() == 0
 
         async def completed() -> list[dict[str, Any]]:
-            return await list_items(connection, business_key="INV-1", state="Completed")
+            wanted = ItemListFilter(business_key="INV-1", state="Completed")
+            return (await list_items(connection, wanted)).items
 
         [item] = await eventually(completed)
     assert (item["tenant"], item["kind"]) == ("acme", "ReminderDue")

@@ -82,3 +82,19 @@ async def test_upkeep_forgets_keys_of_events_that_were_received_long_ago_in_boun
     assert forgotten == [2, 1, 0]
     left = await ledger.connection.fetch("select id from ledger.event_key order by 1")
     assert [row["id"] for row in left] == ["-1", "-2"]
+
+
+async def test_upkeep_forgets_answers_to_requests_of_the_day_before(
+    ledger: Ledger, database: str
+) -> None:
+    await ledger.connection.execute(
+        "insert into ledger.api_answer (actor_no, idempotency_key, request_digest, answered_at)"
+        " select $1, n::text, '', ledger.machine_now() - make_interval(hours => n)"
+        " from unnest(array[23, 25, 26]) n",
+        ledger.worker_no,
+    )
+    async with open_pool(database, application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test")
+        assert (await upkeep.tick())["answers"] == 2
+    left = await ledger.connection.fetchval("select idempotency_key from ledger.api_answer")
+    assert left == "23"

@@ -1,18 +1,21 @@
 """Items by HTTP: emitted once, read as they are, explained."""
 
+import json
 from typing import Any
 
 import jsonschema
 import pytest
 
-from dueledger.ledger.store.api_keys import NewApiKey
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from tests.service.conftest import Api
+from tests.service.test_requests import problem
 
 OPERATIONS = {
     ("/health/live", "get"): "getLiveness",
     ("/metrics", "get"): "getMetrics",
     ("/health/ready", "get"): "getReadiness",
     ("/problems", "get"): "listProblems",
+    ("/v1/items", "get"): "listItems",
     ("/v1/items", "post"): "emitItems",
     ("/v1/items/{item}", "get"): "getItem",
     ("/v1/items/{item}/timeline", "get"): "getItemTimeline",
@@ -28,6 +31,42 @@ async def test_g10_an_emission_that_is_repeated_changes_nothing(api: Api, key: N
     assert verdicts == [["created"] * 2, ["exists"] * 2]
     ids = [[each["id"] for each in one.document["items"]] for one in answers]
     assert ids[0] == ids[1]
+
+
+TERMS: dict[str, object] = {
+    "payload": {"premium": "1.00"},
+    "due_at": "2026-01-01T10:00:00Z",
+    "lane": "eu",
+    "partition_key": "P",
+    "labels": {"region": "eu"},
+}
+
+
+async def test_an_item_that_exists_with_other_terms_is_a_problem_that_names_them(
+    api: Api, key: NewApiKey
+) -> None:
+    await api.emit(key, api.item("P-20"))
+    same = api.item("P-20", payload={"premium": "123.45"}, lane="", labels=None)
+    other = api.item("P-20") | TERMS
+    body = {"items": [api.item("P-21"), same, other]}
+    found = problem(await api.ask("POST", "/v1/items", key=key, body=body), 409, "KEY_CONFLICT")
+    assert {each.pointer for each in found.errors} == {f"/items/2/{member}" for member in TERMS}
+    emitted = "select count(*) from ledger.due_item where business_key = 'P-21'"
+    assert await api.owner.fetchval(emitted) == 0
+
+
+async def test_of_items_of_other_tenants_no_terms_are_compared(api: Api) -> None:
+    everybody = await api.make_key("all", Scope.EMIT, tenants=None)
+    await api.emit(everybody, api.item("P-22", tenant="umbra"))
+    other = f'{{"items": [{json.dumps(api.item("P-22", tenant="umbra") | TERMS)}]}}'
+    differs = "select member from ledger.find_other_terms($1::text::json -> 'items', array[1])"
+    async with api.owner.transaction():
+        await api.owner.execute("set session authorization test_service")
+        for name, members in (("key:all", TERMS.keys()), ("key:billing", set[str]())):
+            await api.owner.execute("select set_config('ledger.key_name', $1, true)", name)
+            await api.owner.execute("set local role ledger_emitter")
+            assert {row[0] for row in await api.owner.fetch(differs, other)} == members
+        await api.owner.execute("reset session authorization")
 
 
 async def test_a_payload_is_kept_to_the_letter(api: Api, key: NewApiKey) -> None:

@@ -31,7 +31,14 @@ async def test_an_unknown_route_and_an_unknown_method_are_problems(
     problem(await api.ask("GET", "/v1/nothing", key=key), 404, "NOT_FOUND")
     answer = await api.ask("DELETE", "/v1/items", key=key)
     problem(answer, 405, "METHOD_NOT_ALLOWED")
-    assert answer.headers["Allow"] == "POST"
+    assert answer.headers["Allow"] == "GET, POST"
+
+
+async def test_an_unknown_parameter_is_a_problem_for_it_would_filter_nothing(
+    api: Api, key: NewApiKey
+) -> None:
+    found = problem(await api.ask("GET", "/v1/items?tenent=acme", key=key), 422, "INVALID_INPUT")
+    assert [each.pointer for each in found.errors] == ["tenent"]
 
 
 async def test_an_unknown_item_is_a_problem(api: Api, key: NewApiKey) -> None:

@@ -184,6 +184,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "held_key": {"insert": {"allocator"}, "delete": {"reconciler", "upkeep"}},
     # Who may use the REST interface; the owner makes keys.
     "api_key": {"update": {"service"}},
+    "api_answer": {"insert": {"service"}, "update": {"service", "upkeep"}, "delete": {"upkeep"}},
     # Who lives.
     "process": {
         "insert": PROCESSES,
@@ -289,6 +290,7 @@ CALLERS = {
     "emitting_actor": set[str](),
     "emit_items": {"intake", "materialiser", "operator", "reconciler"},
     "ensure_flows": {"operator"},
+    "find_other_terms": {"emitter"},
     "finish_items": set[str](),
     "finish_month": {"upkeep"},
     "lift_sequence": {"allocator", "outcome_intake", "worker"},

@@ -51,7 +51,6 @@ READS_ALL = {
     "list_run_items": "the reconciler, of the runs of a window of dates",
     "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
     "digest_days": "the reconciler, of a range of dates",
-    "list_items": "a person who filters; limited",
     "list_work_topics": "the reconciler, once a pass: the topics of the last weeks' claims",
     "load_endings": "benchmarks",
     "mark_materialised": "benchmarks",
@@ -136,6 +135,11 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
     await connection.execute(
         "insert into ledger.api_key (prefix, secret_digest, actor_no, scopes, created_by)"
         " select n::text, sha256('1'), $1, array['read'], $1 from generate_series(1, 4000) n",
+        actor_no,
+    )
+    await connection.execute(
+        "insert into ledger.api_answer (actor_no, idempotency_key, request_digest)"
+        " select $1, n::text, sha256('1') from generate_series(1, 4000) n",
         actor_no,
     )
     await connection.execute(

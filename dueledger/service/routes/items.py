@@ -4,19 +4,30 @@ from datetime import date, datetime
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import Response
+from fastapi import Query, Response
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from dueledger.items import explain_item, read_item
-from dueledger.ledger.errors import NotPermitted, Problem
+from dueledger.items import (
+    explain_item,
+    lists_open_items,
+    page_items,
+    page_open_items,
+    read_item,
+)
+from dueledger.ledger.errors import KeyConflict, NotPermitted, Problem
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.emission import emit_by_key
+from dueledger.ledger.store.emission import emit_by_key, find_other_terms
+from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter, ItemPlace, Label
 from dueledger.ledger.store.items import item_timeline
 from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
+from dueledger.service.pages import CurrentPage, Page
 
 ITEMS_MAX = 10_000
+_EXAMINED_MAX = 5_000
+_READ_MAX = 1_000
+"""Of each flow, for a list of open items."""
 
 read = ScopedRoutes(Scope.READ, "items")
 emit = ScopedRoutes(Scope.EMIT, "items")
@@ -35,6 +46,10 @@ def _written(value: object) -> object:
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 _Key = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _Label = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+StateName = Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
+_Text = Query(min_length=0, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")
 
 
 class ItemToEmit(BaseModel):
@@ -99,6 +114,35 @@ class EmissionResult(BaseModel):
     items: list[EmissionVerdict]
 
 
+class ItemSummary(BaseModel):
+    """An item of a list, and its state."""
+
+    id: UUID
+    tenant: str
+    kind: str
+    lane: str
+    business_key: str
+    cycle: str
+    effective_date: date
+    due_at: datetime
+    start_by: datetime | None
+    complete_by: datetime | None
+    labels: dict[str, Any] | None
+    state: StateName
+    attempt: int | None
+    available_at: datetime | None
+    ended_at: datetime | None
+
+
+class ItemPage(Page[ItemSummary]):
+    """A page of items."""
+
+    is_cut: Annotated[
+        bool,
+        Field(description="open items may be missing: a flow has more than are read at a time"),
+    ]
+
+
 class ItemDocument(BaseModel):
     """An item: what is owed, and its state."""
 
@@ -123,7 +167,7 @@ class ItemDocument(BaseModel):
     smear_seconds: float | None
     emitted_at: datetime
     emitted_by: str
-    state: Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
+    state: StateName
     attempt: int | None
     available_at: datetime | None
     review_reason: str | None
@@ -180,15 +224,23 @@ class WhyDocument(BaseModel):
 @emit.add("POST", "/v1/items", "emitItems", EmissionResult)
 async def emit_items(call: CurrentCall, emission: Emission) -> Response:
     """Emit up to 10,000 items, all or none."""
-    if call.tenants is not None:
-        others = [
-            Problem(f"/items/{number}/tenant", "", "the key is not for this tenant")
-            for number, item in enumerate(emission.items)
-            if item.tenant not in call.tenants
+    others = [
+        Problem(f"/items/{number}/tenant", "", "the key is not for this tenant")
+        for number, item in enumerate(emission.items)
+        if not call.may_reach(item.tenant)
+    ]
+    if others:
+        raise NotPermitted("The key is not for these tenants.", problems=others)
+    document = call.body.decode()
+    emitted = await emit_by_key(call.connection, document)
+    if known := [ord_ for ord_, (_, created) in enumerate(emitted, start=1) if not created]:
+        differences = [
+            Problem(f"/items/{ord_ - 1}/{member}", "", "the item exists with another one")
+            for ord_, member in await find_other_terms(call.connection, document, known)
         ]
-        if others:
-            raise NotPermitted("The key is not for these tenants.", problems=others)
-    emitted = await emit_by_key(call.connection, call.body.decode())
+        if differences:
+            message = "Items exist with other terms. Nothing was emitted."
+            raise KeyConflict(message, problems=differences)
     return answer(
         {
             "items": [
@@ -197,6 +249,63 @@ async def emit_items(call: CurrentCall, emission: Emission) -> Response:
             ]
         }
     )
+
+
+@read.add("GET", "/v1/items", "listItems", ItemPage)
+async def list_items(
+    call: CurrentCall,
+    page: CurrentPage,
+    *,
+    tenant: Annotated[str | None, _Text] = None,
+    kind: Annotated[str | None, _Text] = None,
+    lane: Annotated[str | None, _Text] = None,
+    business_key: Annotated[str | None, _Text] = None,
+    state: Annotated[StateName | None, _Text] = None,
+    label: Annotated[
+        str | None,
+        Query(max_length=8_192, pattern=r"^[^\x00=]+=[^\x00]*$", description="NAME=VALUE"),
+    ] = None,
+    due_from: Annotated[AwareDatetime | None, BeforeValidator(_written)] = None,
+    due_before: Annotated[AwareDatetime | None, BeforeValidator(_written)] = None,
+    late: Annotated[bool, Query(description="only open items past their SLA")] = False,
+    is_open: Annotated[
+        bool, Query(alias="open", description="only items that have not ended")
+    ] = False,
+) -> Response:
+    """List items: open ones, late ones and those in an open state first due first.
+
+    All others by effective date, the latest first; of these a page may have fewer items than
+    `limit`, or none, although there is a next one: 5,000 are examined for each.
+    """
+    wanted = ItemListFilter(
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        lane=lane,
+        business_key=business_key,
+        state=state,
+        label=None if label is None else Label(*label.split("=", 1)),
+        due_from=due_from,
+        due_before=due_before,
+    )
+    if lists_open_items(wanted, late=late, is_open=is_open):
+        found = await page_open_items(
+            call.connection,
+            wanted,
+            limit=page.limit,
+            after=page.place(DuePlace, datetime, int),
+            late=late,
+            read_max=max(_READ_MAX, page.limit),
+        )
+    else:
+        found = await page_items(
+            call.connection,
+            wanted,
+            limit=page.limit,
+            after=page.place(ItemPlace, date, int),
+            examined_max=_EXAMINED_MAX,
+        )
+    return page.answer(ItemSummary, found.items, found.next_place, is_cut=found.is_cut)
 
 
 @read.add("GET", "/v1/items/{item}", "getItem", ItemDocument)

@@ -2,4 +2,4 @@
 select ledger.make_role('ledger_emitter');
 
 grant usage on schema ledger to ledger_emitter;
-grant execute on function ledger.emit, ledger.emit_arrays, ledger.emit_many to ledger_emitter;
+grant execute on function ledger.emit, ledger.emit_arrays, ledger.emit_many, ledger.find_other_terms to ledger_emitter;

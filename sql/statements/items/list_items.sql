@@ -1,33 +1,63 @@
--- List items with their states, latest effective date first.
--- returns: zero or more
+-- List items, the latest effective date first, after a place; up to a limit of items is examined.
+-- returns: one or more, without a number if nothing was found
 -- roles: auditor, operator
--- $1 tenant text
--- $2 kind text
--- $3 business_key text
--- $4 state text
--- $5 label text
--- $6 label_value text
--- $7 limit integer
--- index: none
+-- $1 tenants text[]
+-- $2 tenant text
+-- $3 kind text
+-- $4 lane text
+-- $5 business_key text
+-- $6 end_state text
+-- $7 label text
+-- $8 label_value text
+-- $9 due_from timestamptz
+-- $10 due_before timestamptz
+-- $11 after_date date
+-- $12 after_no bigint
+-- $13 examined_max integer
+-- $14 limit integer
+-- index: due_item_pkey, flow_pkey, kind_pkey, transition_terminal_idx
 -- locks: none
-with locked_default as (select from ledger.due_item_default)
-select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, s.name as state,
-  coalesce(p.attempt, r.attempt, t.attempt) as attempt, p.available_at, t.at as ended_at
-from ledger.due_item i
-join ledger.flow f on f.flow_no = i.flow_no
-join ledger.kind k on k.kind_no = f.kind_no
-left join ledger.pending p on p.item_no = i.item_no
-left join ledger.review r on r.item_no = i.item_no
-left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
-  and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
-left join ledger.transition_event e on e.event = t.event
-left join ledger.open_item o on o.item_no = i.item_no and o.effective_date = i.effective_date
-  and p.item_no is null and r.item_no is null and t.item_no is null
-join ledger.state s on s.state = coalesce(e.after_state, p.state, case when r.item_no is not null then 5 /* ManualReview */ end, o.state)
-where ($1::text is null or k.tenant = $1::text)
-  and ($2::text is null or k.name = $2::text)
-  and ($3::text is null or i.business_key = $3::text)
-  and ($4::text is null or s.name = $4::text)
-  and ($5::text is null or i.labels ->> $5::text = $6::text)
-order by i.effective_date desc, i.item_no desc
-limit $7::integer
+with locked_default as (select from ledger.due_item_default),
+found as materialized (
+  select i.effective_date, i.item_no
+  from (
+    select i.effective_date, i.item_no, i.flow_no, i.business_key, i.due_at, i.labels
+    from ledger.due_item i
+    where i.effective_date <= coalesce($11::date, 'infinity')
+      and (i.effective_date, i.item_no) < (coalesce($11::date, 'infinity'), coalesce($12::bigint, 9223372036854775807))
+    order by i.effective_date desc, i.item_no desc
+    limit $13::integer
+  ) i
+  -- `offset 0`: the flow of an item is found by its key, in the order of the items
+  cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
+  cross join lateral (select k.tenant, k.name from ledger.kind k where k.kind_no = f.kind_no offset 0) k
+  where ($1::text[] is null or k.tenant = any ($1::text[]))
+    and ($2::text is null or k.tenant = $2::text)
+    and ($3::text is null or k.name = $3::text)
+    and ($4::text is null or f.lane = $4::text)
+    and ($5::text is null or i.business_key = $5::text)
+    and ($7::text is null or i.labels ->> $7::text = $8::text)
+    and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
+    and ($10::timestamptz is null or i.due_at < $10::timestamptz)
+    and ($6::text is null or exists (
+      select from ledger.transition t
+      join ledger.transition_event e on e.event = t.event
+      join ledger.state s on s.state = e.after_state
+      where t.item_no = i.item_no and t.effective_date = i.effective_date and s.name = $6::text
+        and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+  order by i.effective_date desc, i.item_no desc
+  limit $14::integer
+)
+select f.effective_date, f.item_no, r.effective_date as reached_date, r.item_no as reached_no
+from (values (true)) one (row)
+left join (
+  select i.effective_date, i.item_no
+  from ledger.due_item i
+  where i.effective_date <= coalesce($11::date, 'infinity')
+    and (i.effective_date, i.item_no) < (coalesce($11::date, 'infinity'), coalesce($12::bigint, 9223372036854775807))
+    and (select count(*) from found) < $14::integer
+  order by i.effective_date desc, i.item_no desc
+  offset $13::integer - 1 limit 1
+) r on true
+left join found f on true
+order by f.effective_date desc, f.item_no desc

@@ -1,0 +1,74 @@
+"""Requests that may be repeated: the first answer under an Idempotency-Key is the answer to all.
+
+It is written in the transaction of the request's effect, so there is no effect without it. An error
+writes nothing, and the next request under the key begins anew.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from fastapi import Request, Response
+
+from dueledger.ledger.errors import IdempotencyKeyReused, InvalidInput, Problem
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.api_answers import begin_answer, record_answer
+from dueledger.ledger.store.api_keys import ApiCaller, Scope, assume_role, assume_service
+
+HEADER: Final = "Idempotency-Key"
+_SHAPE: Final = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
+PARAMETER: Final = {
+    "name": HEADER,
+    "in": "header",
+    "required": False,
+    "description": "Any text of your choice. A repetition of the request under it has no second "
+    "effect and gets the same answer, for a day.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+    "example": "5f1c2b1e-5d0c-4a43-9c8a-2f6f6a1f2d11",
+}
+"""In the OpenAPI document."""
+
+REPLAYED: Final = {"Idempotency-Replayed": "true"}
+
+
+def idempotency_key_of(request: Request) -> str | None:
+    """Return the Idempotency-Key of a request. Raises InvalidInput for one that cannot be kept."""
+    key = request.headers.get(HEADER)
+    if key is not None and not _SHAPE.fullmatch(key):
+        problem = Problem(HEADER, "", "it has other characters", "1 to 200 visible ones of ASCII")
+        raise InvalidInput("The header cannot be used:", [problem])
+    return key
+
+
+async def answer_under_key(
+    connection: Connection,
+    caller: ApiCaller,
+    scope: Scope,
+    digested: tuple[str, bytes],
+    answering: Callable[[], Coroutine[Any, Any, Response]],
+) -> Response:
+    """Answer a request under its key once, within a transaction; answer a repetition alike.
+
+    `digested` is the key, and the digest of the request (`digest_of`). Raises IdempotencyKeyReused.
+    """
+    key, digest = digested
+    begun = await begin_answer(connection, caller.actor_no, key, digest)
+    if begun.request_digest != digest:
+        message = "Another request had this Idempotency-Key. Use one of its own for each."
+        raise IdempotencyKeyReused(message)
+    if begun.status is not None:
+        return Response(begun.body, begun.status, dict(REPLAYED), "application/json")
+    await assume_role(connection, caller, scope)
+    response = await answering()
+    await assume_service(connection, caller)
+    body = bytes(response.body).decode()
+    await record_answer(connection, caller.actor_no, key, response.status_code, body)
+    return response
+
+
+def digest_of(request: Request, body: bytes) -> bytes:
+    """Return the digest of what a request asks for."""
+    address = request.scope["raw_path"] + b"?" + request.scope["query_string"]
+    lines = (request.method.encode(), address, body)
+    return hashlib.sha256(b"\n".join(lines)).digest()

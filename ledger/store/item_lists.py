@@ -1,0 +1,146 @@
+"""Lists of items: of a bounded number of rows, and by place where the next page begins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+READ_MAX: Final = 10_000
+_NO_LABEL: Final = (None, None)
+_NOWHERE: Final = (None, None)
+
+
+class Label(NamedTuple):
+    """A label of an item, and its value."""
+
+    name: str
+    value: str
+
+
+class ItemPlace(NamedTuple):
+    """The place of an item in a list by effective date."""
+
+    effective_date: date
+    item_no: int
+
+
+class DuePlace(NamedTuple):
+    """The place of an open item in a list by due time."""
+
+    due_at: datetime
+    item_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemListFilter:
+    """Which items are listed; None: whatever it is. `tenants` limits who asks.
+
+    `due_from` is contained, `due_before` is not.
+    """
+
+    tenants: Sequence[str] | None = None
+    tenant: str | None = None
+    kind: str | None = None
+    lane: str | None = None
+    business_key: str | None = None
+    state: str | None = None
+    label: Label | None = None
+    due_from: datetime | None = None
+    due_before: datetime | None = None
+
+    def values(self) -> tuple[Any, ...]:
+        """Return the values in the order of the statements."""
+        return (
+            *(self.tenants, self.tenant, self.kind, self.lane, self.business_key, self.state),
+            *(self.label or _NO_LABEL),
+            *(self.due_from, self.due_before),
+        )
+
+
+class ItemRows(NamedTuple):
+    """Items found, and the place after which others may be, if fewer were found than wanted."""
+
+    items: list[dict[str, Any]]
+    reached: ItemPlace | None
+
+
+class OpenItems(NamedTuple):
+    """Open items; `is_cut` if a flow has more than were read, so that others may be missing."""
+
+    items: list[dict[str, Any]]
+    is_cut: bool
+
+
+async def list_items(
+    connection: Connection,
+    wanted: ItemListFilter,
+    *,
+    after: ItemPlace | None = None,
+    limit: int = 100,
+    examined_max: int = READ_MAX,
+) -> ItemRows:
+    """List items with their states, the latest effective date first.
+
+    `wanted.state` is one in which items end. `examined_max` items are examined at most.
+    """
+    values = *wanted.values(), *(after or _NOWHERE), examined_max, limit
+    places: list[ItemPlace] = []
+    reached = None
+    is_crowded = True
+    if wanted.business_key is not None:
+        rows = await connection.fetch(statement("list_key_items"), *values)
+        is_crowded = rows[0]["is_crowded"]
+        places = _places(rows)
+    if is_crowded:
+        rows = await connection.fetch(statement("list_items"), *values)
+        places = _places(rows)
+        if (number := rows[0]["reached_no"]) is not None:
+            reached = ItemPlace(rows[0]["reached_date"], number)
+    return ItemRows(await read_items(connection, places, wanted.tenants), reached)
+
+
+async def read_items(
+    connection: Connection, places: Sequence[ItemPlace], tenants: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Read items with their states, in the order of `places`."""
+    if not places:
+        return []
+    dates, numbers = zip(*places, strict=True)
+    rows = await connection.fetch(statement("read_items"), tenants, dates, numbers)
+    return [dict(row) for row in rows]
+
+
+async def list_open_items(
+    connection: Connection,
+    wanted: ItemListFilter,
+    *,
+    past_sla: bool = False,
+    after: DuePlace | None = None,
+    limit: int = 100,
+    read_max: int = READ_MAX,
+) -> OpenItems:
+    """List open items, past their SLA if that is asked for, the first due first.
+
+    Of each flow `read_max` items that wait for a first attempt, for a retry, for their key or for a
+    person are read, those available first, and `read_max` that are in flight in all.
+    """
+    rows = await connection.fetch(
+        statement("list_open_items"),
+        *wanted.values(),
+        *(after or _NOWHERE),
+        *(past_sla, read_max, limit),
+    )
+    found = [dict(row) for row in rows if row["id"] is not None]
+    items = [{name: item[name] for name in item if name != "is_cut"} for item in found]
+    return OpenItems(items, is_cut=rows[0]["is_cut"])
+
+
+def _places(rows: Sequence[Any]) -> list[ItemPlace]:
+    return [
+        ItemPlace(row["effective_date"], row["item_no"])
+        for row in rows
+        if row["item_no"] is not None
+    ]

@@ -1,0 +1,54 @@
+-- List the items of a business key, the latest effective date first, after a place; nothing if the key has more than are read.
+-- returns: one or more, without a number if nothing was found
+-- roles: auditor, operator
+-- $1 tenants text[]
+-- $2 tenant text
+-- $3 kind text
+-- $4 lane text
+-- $5 business_key text
+-- $6 end_state text
+-- $7 label text
+-- $8 label_value text
+-- $9 due_from timestamptz
+-- $10 due_before timestamptz
+-- $11 after_date date
+-- $12 after_no bigint
+-- $13 read_max integer
+-- $14 limit integer
+-- index: due_item_key_idx, flow_pkey, kind_pkey, transition_terminal_idx
+-- locks: none
+with locked_default as (select from ledger.due_item_default),
+keyed as materialized (
+  select i.effective_date, i.item_no, i.flow_no, i.due_at, i.labels
+  from ledger.due_item i
+  where i.business_key = $5::text
+  limit $13::integer + 1
+),
+found as materialized (
+  select i.effective_date, i.item_no
+  from keyed i
+  -- `offset 0`: the flow of an item is found by its key, in the order of the items
+  cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
+  cross join lateral (select k.tenant, k.name from ledger.kind k where k.kind_no = f.kind_no offset 0) k
+  where (select count(*) from keyed) <= $13::integer
+    and (i.effective_date, i.item_no) < (coalesce($11::date, 'infinity'), coalesce($12::bigint, 9223372036854775807))
+    and ($1::text[] is null or k.tenant = any ($1::text[]))
+    and ($2::text is null or k.tenant = $2::text)
+    and ($3::text is null or k.name = $3::text)
+    and ($4::text is null or f.lane = $4::text)
+    and ($7::text is null or i.labels ->> $7::text = $8::text)
+    and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
+    and ($10::timestamptz is null or i.due_at < $10::timestamptz)
+    and ($6::text is null or exists (
+      select from ledger.transition t
+      join ledger.transition_event e on e.event = t.event
+      join ledger.state s on s.state = e.after_state
+      where t.item_no = i.item_no and t.effective_date = i.effective_date and s.name = $6::text
+        and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+  order by i.effective_date desc, i.item_no desc
+  limit $14::integer
+)
+select f.effective_date, f.item_no, c.is_crowded
+from (select count(*) > $13::integer as is_crowded from keyed) c
+left join found f on true
+order by f.effective_date desc, f.item_no desc

@@ -1,0 +1,132 @@
+"""Lists of items: each item once, in order, by filters, a page at a time."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.items import withdraw_items
+from tests.service.conftest import Api
+from tests.service.test_requests import problem
+
+KIND = "Listed"
+KEYS = [f"L-{number}" for number in range(6)]
+
+
+@pytest.fixture(scope="module")
+async def lister(api: Api) -> NewApiKey:
+    """A key of tenants with six items of a kind, on six days; the last three are not due yet."""
+    key = await api.make_key("lister", Scope.READ, Scope.EMIT, tenants=["listed", "other"])
+    items = [
+        api.item(
+            name,
+            tenant="other" if number == 5 else "listed",
+            kind=KIND,
+            lane="eu" if number % 2 else "us",
+            labels={"line": str(number % 3)},
+            effective_date=f"2027-03-{number + 1:02}",
+            due_at=f"{2026 if number < 3 else 2096}-01-{number + 1:02}T09:00:00Z",
+        )
+        for number, name in enumerate(KEYS)
+    ]
+    await api.emit(key, *items)
+    return key
+
+
+@pytest.fixture(scope="module")
+async def moved(api: Api, lister: NewApiKey) -> None:
+    """The first of them is parked, and the second is cancelled."""
+    first, second = [
+        each["id"]
+        for each in (
+            await api.ask(
+                "GET", f"/v1/items?kind={KIND}&due_before=2026-01-03T00:00:00Z", key=lister
+            )
+        ).document["items"][::-1]
+    ]
+    await withdraw_items(
+        api.owner,
+        [UUID(second)],
+        event=TransitionEvent.CANCELLED,
+        reason="test",
+        actor_no=api.person_no,
+    )
+    await api.owner.execute(
+        "with moved as ("
+        "  delete from ledger.pending p using ledger.due_item i"
+        "  where i.item_no = p.item_no and i.id = $1 returning p.*)"
+        " insert into ledger.review"
+        " (item_no, effective_date, flow_no, attempt, starts, reason, parked_at, actor_no)"
+        " select item_no, effective_date, flow_no, 1, 1, 'test', now(), $2 from moved",
+        first,
+        api.person_no,
+    )
+
+
+async def listed(api: Api, key: NewApiKey, query: str, limit: int = 50) -> list[str]:
+    """Return the business keys of all pages of a list."""
+    found: list[str] = []
+    cursor = ""
+    while True:
+        answer = await api.ask("GET", f"/v1/items?limit={limit}{query}{cursor}", key=key)
+        assert answer.status == 200, answer.text
+        document: dict[str, Any] = answer.document
+        assert len(document["items"]) <= limit
+        found += [each["business_key"] for each in document["items"]]
+        if document["next_cursor"] is None:
+            return found
+        cursor = f"&cursor={document['next_cursor']}"
+
+
+@pytest.mark.usefixtures("moved")
+@pytest.mark.parametrize(
+    ("query", "numbers"),
+    [
+        (f"&kind={KIND}", [5, 4, 3, 2, 1, 0]),
+        (f"&kind={KIND}&tenant=listed", [4, 3, 2, 1, 0]),
+        (f"&kind={KIND}&lane=eu", [5, 3, 1]),
+        (f"&kind={KIND}&label=line=1", [4, 1]),
+        (f"&kind={KIND}&due_from=2026-01-02T09:00:00Z&due_before=2096-01-05T09:00:00Z", [3, 2, 1]),
+        (f"&business_key={KEYS[2]}", [2]),
+        (f"&business_key={KEYS[2]}&tenant=other", []),
+        (f"&kind={KIND}&state=Cancelled", [1]),
+        (f"&kind={KIND}&open=true", [0, 2, 3, 4, 5]),
+        (f"&kind={KIND}&open=true&due_from=2030-01-01T00:00:00Z", [3, 4, 5]),
+        (f"&kind={KIND}&late=true", [0, 2]),
+        (f"&kind={KIND}&state=ManualReview", [0]),
+        (f"&kind={KIND}&state=Scheduled&lane=us", [2, 4]),
+    ],
+)
+async def test_a_list_has_each_item_of_its_filter_once_whatever_the_size_of_a_page(
+    api: Api, lister: NewApiKey, query: str, numbers: list[int]
+) -> None:
+    expected = [KEYS[number] for number in numbers]
+    for limit in (1, 2, 50):
+        assert await listed(api, lister, query, limit) == expected
+
+
+async def test_a_list_goes_on_where_too_few_of_the_items_examined_match(
+    api: Api, lister: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dueledger.service.routes.items._EXAMINED_MAX", 2)
+    assert await listed(api, lister, f"&kind={KIND}&label=line=0", 5) == [KEYS[3], KEYS[0]]
+    by_key = f"&business_key={KEYS[0]}"
+    assert await listed(api, lister, by_key) == [KEYS[0]]
+
+
+async def test_a_cursor_of_other_filters_is_a_problem(api: Api, lister: NewApiKey) -> None:
+    first = await api.ask("GET", f"/v1/items?kind={KIND}&limit=1", key=lister)
+    cursor = first.document["next_cursor"]
+    for query in (f"kind={KIND}&lane=eu", "", f"kind={KIND}&open=true"):
+        answer = await api.ask("GET", f"/v1/items?{query}&cursor={cursor}", key=lister)
+        problem(answer, 422, "CURSOR_INVALID")
+
+
+async def test_a_state_that_no_item_of_the_list_has_is_named(api: Api, lister: NewApiKey) -> None:
+    for query in ("state=Nonsense", "state=Completed&late=true"):
+        found = problem(
+            await api.ask("GET", f"/v1/items?{query}", key=lister), 422, "INVALID_INPUT"
+        )
+        assert [each.pointer for each in found.errors] == ["state"]
