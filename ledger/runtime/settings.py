@@ -34,7 +34,7 @@ class Settings(KafkaSettings):
     )
     metrics_host: IPv4Address | IPv6Address = Field(
         default=IPv4Address("127.0.0.1"),
-        description="address of /metrics; whoever reaches it reads the metrics, without a key",
+        description="address of /metrics; no key is asked for there",
     )
 
     @model_validator(mode="before")
