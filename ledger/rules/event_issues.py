@@ -56,7 +56,7 @@ class ImpliedItem(NamedTuple, Generic[OwedT]):
     @property
     def place(self) -> _Place:
         """Return its place among implied items and withdrawals."""
-        return self.order[0], False, self.order[1], self.order[2]
+        return implied_place(self.order)
 
 
 class Withdrawal(NamedTuple):
@@ -105,6 +105,11 @@ class Issue(NamedTuple, Generic[OwedT]):
 def event_order(occurred_at: datetime, source: str, event_id: str) -> EventOrder:
     """Return the place of an event among the events of its subject."""
     return microseconds_of(occurred_at), source, event_id
+
+
+def implied_place(order: EventOrder) -> _Place:
+    """Return the place of an item that an event implies, among these and withdrawals."""
+    return order[0], False, order[1], order[2]
 
 
 def microseconds_of(instant: datetime) -> int:

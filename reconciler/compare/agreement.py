@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from dueledger.ledger.rules.drafts import ItemSubject, Overlap
-from dueledger.ledger.rules.event_issues import Withdrawal, microseconds_of
+from dueledger.ledger.rules.event_issues import Withdrawal, implied_place, microseconds_of
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.schedule.resolution import SkipReason
 from dueledger.ledger.states import TransitionEvent
@@ -40,6 +40,7 @@ SKIPPED_FOR: Final = frozenset({*SkipReason, MISSED_REASON})
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _DUE: Final = ExpectedItem._fields.index("due_microseconds")
 _LIVE: Final = ExpectedItem._fields.index("is_live")
+_MOMENT: Final = ExpectedItem._fields.index("moment")
 _REFERENCE: Final = ExpectedItem._fields.index("reference")
 _TERMS: Final = ExpectedItem._fields.index("terms_digest")
 _OUTSIDE_TERMS: Final = ExpectedItem._fields.index("outside_terms")
@@ -80,9 +81,9 @@ def find_excuse(
     """Return the excuse of an item that ended without being completed; `row` is what is expected.
 
     A person may end it, and a repair that is on record. A process may by an event of the inbox
-    that withdraws its subject, by a newer version, by a rule of overlap, where the schedule or
-    catch-up skips its occurrence, and where a population says that it ended. Of an item that no
-    source names, its handler may say that it is not due.
+    that withdraws its subject and occurred after the one that owes it, by a newer version, by a
+    rule of overlap, where the schedule or catch-up skips its occurrence, and where a population
+    says that it ended. Of an item that no source names, its handler may say that it is not due.
     """
     if item.ended_by == ActorKind.PERSON or item.is_repair:
         return Excuse.GIVEN
@@ -93,7 +94,11 @@ def find_excuse(
         return Excuse.OVERLAP
     if row is not None and row[ASSERTED] and not row[_LIVE]:
         return Excuse.GIVEN
-    excused = any((each.event, each.reason) == ending for each in grounds.withdrawals(subject))
+    implied = None if row is None or row[_MOMENT] is None else implied_place(row[_MOMENT])
+    excused = any(
+        (each.event, each.reason) == ending and (implied is None or each.place > implied)
+        for each in grounds.withdrawals(subject)
+    )
     if item.event == SUPERSEDED:
         is_replaced = item.definition_no in grounds.replaced_versions
         excused = excused or (item.ended_for == NEWER_VERSION and is_replaced)
