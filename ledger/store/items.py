@@ -381,3 +381,8 @@ def request_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
 async def find_known_ids(connection: Connection, ids: Sequence[UUID]) -> set[bytes]:
     """Find which ids the ledger has, or had before their partition was dropped."""
     return {row["id"] for row in await connection.fetch(statement("find_known_ids"), ids)}
+
+
+async def find_misdated_ids(connection: Connection, ids: Sequence[UUID]) -> set[bytes]:
+    """Find which ids rows under another effective date have. It searches all months."""
+    return {row["id"] for row in await connection.fetch(statement("find_misdated_ids"), ids)}

@@ -444,6 +444,34 @@ async def test_g11_an_event_that_changed_after_its_page_was_kept_is_applied_agai
     assert (await tick(reconciler)).expected_count == 4
 
 
+@pytest.mark.damages
+async def test_g11_an_item_whose_date_was_moved_to_another_month_is_not_missing_as_well(
+    frozen: Connection,
+    make_reconciler: Make,
+    waiting_items: list[ItemDraft],
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+) -> None:
+    await owe(waiting_items)
+    sources = ReconcilerSources((policies,))
+    reconciler = make_reconciler(sources)
+    assert (await tick(reconciler)).found == {}
+    await frozen.execute("set session_replication_role = replica")
+    await frozen.execute(
+        "update ledger.due_item set effective_date = $2 where id = $1", waiting_items[0].id, MAY
+    )
+
+    by_month = await tick(reconciler)
+    at_once = await make_reconciler(sources).run_pass()
+
+    found = {FindingType.TAMPERED: 1, FindingType.UNBALANCED: 1}
+    assert (by_month.found, at_once.found) == (found, found)
+    await frozen.execute(
+        "update ledger.due_item set effective_date = $2 where id = $1", waiting_items[0].id, APRIL
+    )
+    assert (await tick(reconciler)).found == {}
+
+
 async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
     frozen: Connection,
     make_reconciler: Make,
