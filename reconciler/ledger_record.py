@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import final
 
 import orjson
@@ -74,10 +75,13 @@ class LedgerRecord(PassRecord):
         return Counter(map(Resolution, await findings.close_findings(connection, number, cleared)))
 
     async def record_watermarks(
-        self, connection: Connection, watermarks: Sequence[findings.WatermarkRecord]
+        self,
+        connection: Connection,
+        watermarks: Sequence[findings.WatermarkRecord],
+        as_of: datetime,
     ) -> None:
         """Record how far each kind is complete."""
-        await findings.record_watermarks(connection, watermarks)
+        await findings.record_watermarks(connection, watermarks, as_of)
 
     async def record_populations(
         self, connection: Connection, populations: Sequence[findings.PopulationRecord]

@@ -105,7 +105,10 @@ class MemoryRecord(PassRecord):
         return Counter(map(Resolution, self._cleared.values()))
 
     async def record_watermarks(
-        self, connection: Connection, watermarks: Sequence[findings.WatermarkRecord]
+        self,
+        connection: Connection,
+        watermarks: Sequence[findings.WatermarkRecord],
+        as_of: datetime,
     ) -> None:
         """Record nothing: the result of the pass has them."""
 

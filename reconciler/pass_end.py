@@ -62,7 +62,7 @@ async def end_pass(
     result.closed = await record.close_findings(connection, closable, unjudged, scope)
     if scope.whole:
         result.watermarks = _watermarks(expectation, result)
-        await record.record_watermarks(connection, result.watermarks)
+        await record.record_watermarks(connection, result.watermarks, result.as_of)
     await record.record_populations(
         connection, [population_record(read, result) for read in result.sources]
     )

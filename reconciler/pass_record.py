@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from dueledger.ledger.finding_types import Resolution
@@ -55,9 +56,9 @@ class PassRecord(Protocol):
         ...
 
     async def record_watermarks(
-        self, connection: Connection, watermarks: Sequence[WatermarkRecord]
+        self, connection: Connection, watermarks: Sequence[WatermarkRecord], as_of: datetime
     ) -> None:
-        """Record how far each kind is complete."""
+        """Record how far each kind is complete, as the pass found that began at `as_of`."""
         ...
 
     async def record_populations(

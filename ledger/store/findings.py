@@ -410,8 +410,13 @@ async def list_repairs(
     )
 
 
-async def record_watermarks(connection: Connection, watermarks: Sequence[WatermarkRecord]) -> None:
-    """Record the completeness watermarks of kinds. None keeps the stored watermark."""
+async def record_watermarks(
+    connection: Connection, watermarks: Sequence[WatermarkRecord], as_of: datetime
+) -> None:
+    """Record the completeness watermarks of kinds at the start of a pass.
+
+    None keeps the stored watermark.
+    """
     await connection.fetch(
         statement("record_watermarks"),
         [watermark.tenant for watermark in watermarks],
@@ -431,3 +436,4 @@ async def list_watermarks(
 def _signed(total: int) -> int:
     """Return an unsigned 64-bit total as the bigint with the same bits."""
     return total - (1 << 64) if total >= 1 << 63 else total
+        as_of,

@@ -86,6 +86,6 @@ def _late_arriving(row: Record) -> Finding:
         f"{row['received_at']:%Y-%m-%d %H:%M:%S} UTC, and its {row['kind']} of "
         f"{row['business_key']}, effective {day}, was due {due_at:%Y-%m-%d %H:%M} UTC: the kind "
         "had been found complete beyond that. It counts from now on.",
-        expected={"received_before": row["complete_before"].isoformat()},
+        expected={"received_before": row["as_of"].isoformat()},
         actual={"received_at": row["received_at"].isoformat(), "event": row["event_no"]},
     )

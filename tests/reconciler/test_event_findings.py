@@ -134,3 +134,27 @@ async def test_g11_an_event_after_its_due_time_was_complete_is_carried_and_never
     assert finding["business_key"] == "P-2"
     assert finding["actual"]["received_at"] == (NOON + timedelta(hours=1)).isoformat()
     assert await reconciler.plan() == []
+
+
+async def test_g11_an_event_before_the_pass_is_not_late_where_an_item_holds_the_watermark_back(
+    frozen: Connection,
+    make_reconciler: Make,
+    kind: str,
+    land: Land,
+    complete_all: Callable[[], Awaitable[None]],
+    actor_no: int,
+) -> None:
+    await define_rule(frozen, kind, actor_no)
+    reconciler = make_reconciler()
+    for policy, expires_on in (("P-1", "2027-02-28"), ("P-2", "2027-03-01")):
+        await land("PolicyActivated", BODY.format(policy, expires_on))
+        await reconciler.run_pass()
+        assert await mend(reconciler) == 1
+        if policy == "P-1":
+            await complete_all()
+    await frozen.execute("update ledger.event set business_key = body ->> 'policy'")
+    await frozen.execute("update ledger.kind set grace_seconds = 86400")
+    (mark,) = (await reconciler.run_pass()).watermarks
+    assert mark.complete_before == NOON - timedelta(hours=3)  # P-2 is in its grace
+
+    assert FindingType.LATE_ARRIVING not in (await reconciler.run_pass()).found

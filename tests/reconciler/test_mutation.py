@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
-from dueledger.ledger.store import Connection, PlanProfile, clock, connect, findings, open_pool
+from dueledger.ledger.store import Connection, PlanProfile, clock, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.reconciler import (
     PassLimits,
@@ -33,7 +33,7 @@ from tests.databases import DatabasePool, named_database
 from tests.logins import with_login
 from tests.reconciler.test_read_only import comparable
 
-from .damage.clean_ledger import CleanLedger
+from .damage.clean_ledger import CleanLedger, connected
 from .damage.damaged_ledger import DamagedLedger, Expected
 from .damage.documents import ACME, NOW
 from .damage.edit import Edit, Mending
@@ -96,7 +96,8 @@ class Case:
     async def assert_complete(self, verdict: StatementVerdict = StatementVerdict.COMPLETE) -> None:
         """Fail unless the report says so and each kind balances."""
         report = await self.reconciler.report()
-        assert report.statement.verdict is verdict, report.statement
+        explained = [row for row in report.summary if row.explained]
+        assert report.statement.verdict is verdict, (report.statement, explained)
         result = self.reconciler.last
         assert result is not None
         assert {row.difference for row in result.accounting} == {0}
@@ -123,8 +124,7 @@ class CleanCopies:
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Case]:
         """Copy it, and open a reconciler on the copy."""
-        async with self.pool.lease(damaged=True) as dsn:
-            connection = await connect(dsn, application_name="test")
+        async with self.pool.lease(damaged=True) as dsn, connected(dsn) as connection:
             await clock.set_clock(connection, NOW, 0, database=True)
             number = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
             sources = ReconcilerSources(
@@ -158,7 +158,6 @@ class CleanCopies:
                         record_index=kafka.records,
                     ),
                 )
-            await connection.close()
 
 
 @pytest.fixture(scope="module")

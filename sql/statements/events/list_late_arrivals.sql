@@ -1,4 +1,4 @@
--- List items of the events that were received after the watermark of their kind had passed the due time; of so many events.
+-- List items of the events that were received after a pass had found their kind complete beyond the due time; of so many events.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 event_max integer
@@ -9,7 +9,7 @@ with locked_default as (select from ledger.due_item_default),
 recent as materialized (
   select k.event_no, k.occurred_at
   from ledger.event_key k
-  where k.received_at > (select min(w.complete_before) from ledger.watermark w)
+  where k.received_at > (select min(w.as_of) from ledger.watermark w where w.complete_before is not null)
   order by k.received_at desc
   limit $1::integer
 ),
@@ -23,10 +23,10 @@ concerned as materialized (
     select o.business_key from ledger.event_other_key o where o.tenant = e.tenant and o.event_no = e.event_no
   ) k
 )
-select c.event_no, c.source, c.id as event_id, c.received_at, w.complete_before, w.tenant, w.kind, i.id, i.business_key,
+select c.event_no, c.source, c.id as event_id, c.received_at, w.as_of, w.tenant, w.kind, i.id, i.business_key,
   i.effective_date, i.due_at
 from concerned c
-join ledger.watermark w on w.tenant = c.tenant and w.complete_before < c.received_at
+join ledger.watermark w on w.tenant = c.tenant and w.as_of < c.received_at
 join ledger.kind k on k.tenant = w.tenant and k.name = w.kind
 join ledger.flow f on f.kind_no = k.kind_no
 join ledger.due_item i on i.business_key = c.business_key and i.flow_no = f.flow_no

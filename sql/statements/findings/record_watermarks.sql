@@ -5,10 +5,11 @@
 -- $2 kinds text[]
 -- $3 complete_befores timestamptz[]
 -- $4 blocked_bys text[]
+-- $5 as_of timestamptz
 -- index: watermark_pkey
 -- locks: watermark rows (tenant, kind ascending)
 insert into ledger.watermark as w (tenant, kind, complete_before, blocked_by, as_of)
-select u.tenant, u.kind, u.complete_before, u.blocked_by, ledger.now()
+select u.tenant, u.kind, u.complete_before, u.blocked_by, $5::timestamptz
 from unnest($1::text[], $2::text[], $3::timestamptz[], $4::text[]) u (tenant, kind, complete_before, blocked_by)
 order by u.tenant, u.kind
 on conflict (tenant, kind) do update set
