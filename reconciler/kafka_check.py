@@ -120,6 +120,9 @@ class KafkaCheck:
             async with open_log_reader(self._settings, client="dueledger-reconciler") as reader:
                 check = _Comparing(connection, reader, recorder, self.records, absent)
                 result.published = await check.run(source.extract, result.as_of, self._records_max)
+                result.read_from = {
+                    place: part.first for place, part in self.records.partitions.items()
+                }
         except Unavailable as error:
             source.failure = error.message
         source.duration_seconds = monotonic() - began

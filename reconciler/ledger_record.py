@@ -1,7 +1,7 @@
 """What passes record in the ledger."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import final
@@ -61,17 +61,11 @@ class LedgerRecord(PassRecord):
         return sum(each.created for each in recorded)
 
     async def close_findings(
-        self,
-        connection: Connection,
-        judged_types: Collection[str],
-        unjudged: Collection[tuple[str, str, str]],
-        scope: PassScope,
+        self, connection: Connection, checked: findings.CheckedFindings
     ) -> Counter[Resolution]:
-        """Close open findings that the pass judged and did not record; count the resolutions."""
-        number, dates = self._reconciliation_no, (scope.from_date, scope.to_date)
-        cleared = await findings.list_cleared_findings(
-            connection, number, judged_types, unjudged, dates
-        )
+        """Close open findings that the pass checked and did not record; count the resolutions."""
+        number = self._reconciliation_no
+        cleared = await findings.list_cleared_findings(connection, number, checked)
         return Counter(map(Resolution, await findings.close_findings(connection, number, cleared)))
 
     async def record_watermarks(

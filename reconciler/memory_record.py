@@ -1,7 +1,7 @@
 """What a pass would record, in memory: nothing is written, and the report is the same."""
 
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -90,17 +90,10 @@ class MemoryRecord(PassRecord):
         return row
 
     async def close_findings(
-        self,
-        connection: Connection,
-        judged_types: Collection[str],
-        unjudged: Collection[tuple[str, str, str]],
-        scope: PassScope,
+        self, connection: Connection, checked: findings.CheckedFindings
     ) -> Counter[Resolution]:
-        """Take open findings for closed that the pass judged and did not find."""
-        dates = (scope.from_date, scope.to_date)
-        cleared = await findings.list_cleared_findings(
-            connection, None, judged_types, unjudged, dates
-        )
+        """Take open findings for closed that the pass checked and did not find."""
+        cleared = await findings.list_cleared_findings(connection, None, checked)
         self._cleared = {each: cleared[each] for each in cleared.keys() - self._found.keys()}
         return Counter(map(Resolution, self._cleared.values()))
 

@@ -59,7 +59,9 @@ async def end_pass(
         for failed in expectation.failures
     }
     closable -= result.cut
-    result.closed = await record.close_findings(connection, closable, unjudged, scope)
+    dates = scope.from_date, scope.to_date
+    checked = findings.CheckedFindings(closable, unjudged, dates, result.read_from)
+    result.closed = await record.close_findings(connection, checked)
     if scope.whole:
         result.watermarks = _watermarks(expectation, result)
         await record.record_watermarks(connection, result.watermarks, result.as_of)

@@ -1,13 +1,14 @@
 """What a pass records, and what it asks of earlier ones: the interface, without a ledger."""
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Protocol
 
 from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.findings import (
+    CheckedFindings,
     FindingRecord,
     PassStart,
     PopulationRecord,
@@ -43,16 +44,9 @@ class PassRecord(Protocol):
         ...
 
     async def close_findings(
-        self,
-        connection: Connection,
-        judged_types: Collection[str],
-        unjudged: Collection[tuple[str, str, str]],
-        scope: PassScope,
+        self, connection: Connection, checked: CheckedFindings
     ) -> Counter[Resolution]:
-        """Close open findings that the pass judged and did not record; count the resolutions.
-
-        `unjudged` are the type, tenant and kind of findings that could not be checked.
-        """
+        """Close open findings that the pass checked and did not record; count the resolutions."""
         ...
 
     async def record_watermarks(

@@ -99,7 +99,8 @@ class PassResult:
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
     their type and kind, `cut` are the types of which a list ended there; `evidenced` are the kinds
     of which each completed item was looked up, `published` those of which claims were compared with
-    Kafka; None where Kafka was not read. `looked_up` counts the completed items that their sources
+    Kafka; None where Kafka was not read; `read_from` is the first offset of each partition that was
+    read. `looked_up` counts the completed items that their sources
     of evidence were asked for. Of the items taken from the cache, `earlier` says by kind how many
     there are, `oldest_unread` their first effective date and when it was read; `everything_read_at`
     is when the last pass began that read everything. `backlog` are the events that were unread when
@@ -125,6 +126,7 @@ class PassResult:
     evidenced: set[KindKey] = field(default_factory=set[KindKey])
     looked_up: Counter[KindKey] = field(default_factory=Counter[KindKey])
     published: set[KindKey] | None = None
+    read_from: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     missing: Counter[KindKey] = field(default_factory=Counter[KindKey])
     unexpected: Counter[KindKey] = field(default_factory=Counter[KindKey])
     sources: list[SourceRead] = field(default_factory=list[SourceRead])

@@ -105,6 +105,21 @@ class WatermarkRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckedFindings:
+    """The findings that a pass checked: it closes those that it did not find again.
+
+    They are of `types`, without each (type, tenant, kind) of `unchecked`, and within `dates`, a
+    half-open range of effective dates. Of findings about records, those at or after the offset from
+    which their partition was read, by topic and partition.
+    """
+
+    types: Collection[str]
+    unchecked: Collection[tuple[str, str, str]]
+    dates: tuple[date, date]
+    read_from: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
 class PageAfter:
     """The time and id of the last row of the previous page."""
 
@@ -203,24 +218,23 @@ async def find_known_findings(
 
 
 async def list_cleared_findings(
-    connection: Connection,
-    reconciliation_no: int | None,
-    judged_types: Collection[str],
-    unjudged: Collection[tuple[str, str, str]],
-    dates: tuple[date, date],
+    connection: Connection, reconciliation_no: int | None, checked: CheckedFindings
 ) -> dict[UUID, str]:
-    """List open findings of `judged_types` that no pass from this number on saw, to be closed.
+    """List open findings that were checked and no pass from this number on saw, to be closed.
 
-    None is a pass after all that are recorded. `unjudged` has each (type, tenant, kind)
-    that could not be checked; `dates` is the half-open range of effective dates that was checked.
-    Returns the resolution of each: repaired if a repair was executed, else explained.
+    None is a pass after all that are recorded. Returns the resolution of each: repaired if a repair
+    was executed, else explained.
     """
+    unchecked = sorted(checked.unchecked)
     rows = await connection.fetch(
         statement("list_cleared_findings"),
         reconciliation_no,
-        sorted(judged_types),
-        *map(list, zip(*sorted(unjudged), strict=True)) if unjudged else ([], [], []),
-        *dates,
+        sorted(checked.types),
+        *map(list, zip(*unchecked, strict=True)) if unchecked else ([], [], []),
+        *checked.dates,
+        [topic for topic, _ in checked.read_from],
+        [partition for _, partition in checked.read_from],
+        list(checked.read_from.values()),
     )
     return {row["id"]: row["resolution"] for row in rows}
 
@@ -423,6 +437,7 @@ async def record_watermarks(
         [watermark.kind for watermark in watermarks],
         [watermark.complete_before for watermark in watermarks],
         [watermark.blocked_by for watermark in watermarks],
+        as_of,
     )
 
 
@@ -436,4 +451,3 @@ async def list_watermarks(
 def _signed(total: int) -> int:
     """Return an unsigned 64-bit total as the bigint with the same bits."""
     return total - (1 << 64) if total >= 1 << 63 else total
-        as_of,

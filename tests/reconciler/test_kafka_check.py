@@ -24,6 +24,7 @@ from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_
 from dueledger.reconciler import Reconciler
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.record_index import ALWAYS, SightingState
+from dueledger.reconciler.report.model import StatementVerdict
 from tests.claim_ids import claim_ids
 from tests.logins import with_login
 
@@ -372,6 +373,36 @@ async def test_what_retention_deleted_is_counted_and_no_finding(
         states = [kafka.records.find(ids)[each].state for each in ids]
         assert states.count(SightingState.NOT_SEEN) == first["size"]
         assert states.count(SightingState.SEEN) == 2 * ITEMS - first["size"]
+
+
+async def test_g11_findings_about_records_stay_open_when_retention_deletes_the_records(
+    reconciler: Reconciler,
+    publish: Publish,
+    frozen: Connection,
+    read_topic: ReadTopic,
+    produce: Produce,
+    bootstrap_servers: str,
+) -> None:
+    await publish()
+    await publish(prefix="later")
+    claim, other, *_ = await _claims(frozen)
+    moved = "update ledger.claim set base_offset = base_offset + $2 where fence = $1"
+    await frozen.execute(moved, claim["fence"], 1)
+    records = await read_topic()
+    await produce([next(each for each in records if each.partition == other["partition"])])
+    both = {FindingType.RECORD_MISSING: 1, FindingType.ORPHAN_RECORD: 1}
+    assert (await reconciler.run_pass()).found == both
+    ends = {each.partition: each.offset + 1 for each in await read_topic()}
+    for partition, end in ends.items():
+        await _delete_before(bootstrap_servers, claim["topic"], partition, end)
+
+    for kafka in (reconciler.kafka, KafkaCheck(KafkaSettings(bootstrap_servers=bootstrap_servers))):
+        reconciler.kafka = kafka
+        assert (await reconciler.run_pass()).found == {}
+        for type_ in both:
+            assert await resolutions(frozen, type_) == ["open"]
+    report = await reconciler.report()
+    assert report.statement.verdict is StatementVerdict.NOT_COMPLETE
 
 
 async def test_claims_of_records_beyond_the_greatest_number_read_are_said_to_be_unread(
