@@ -6,6 +6,7 @@ from uuid import UUID
 import orjson
 
 from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler.compared_items import WHOLE_LEDGER, KindKey
 from dueledger.reconciler.event_backlog import kinds_of_events
@@ -62,6 +63,7 @@ async def end_pass(
     dates = scope.from_date, scope.to_date
     checked = findings.CheckedFindings(closable, unjudged, dates, result.read_from)
     result.closed = await record.close_findings(connection, checked)
+    crash_point("reconcile.closed")
     if scope.whole:
         result.watermarks = _watermarks(expectation, result)
         await record.record_watermarks(connection, result.watermarks, result.as_of)

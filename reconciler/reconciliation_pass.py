@@ -84,6 +84,7 @@ class ReconciliationPass:
             self._pool.acquire() as counter,
         ):
             opened = await self._record.begin(connection, self._scope)
+            crash_point("reconcile.begun")
             # Before the inbox: what is read into it meanwhile may not be in what this pass reads.
             backlog = await self._kafka.events.read_backlog() if self._kafka else None
             key = await reconciled_rows.read_version_key(connection)
@@ -156,6 +157,7 @@ class ReconciliationPass:
                     result,
                     unjudged=self._evidence.unjudged,
                 )
+                crash_point("reconcile.ended")
                 result.duration_seconds = monotonic() - began
                 await self._record.finish(
                     connection,

@@ -76,8 +76,10 @@ class RepairExecutor:
                     ],
                     actor_no=self.proposer_no or self.actor_no,
                 )
+                crash_point("reconcile.proposed")
                 async with connection.transaction():
                     executed += await self._execute_chunk(connection, chunk)
+                    crash_point("reconcile.applied")
             crash_point("reconcile.repaired")
         return executed
 

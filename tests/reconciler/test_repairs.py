@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from pydantic import SecretStr
 
-from dueledger.ledger.finding_types import FindingType, RepairStatus
+from dueledger.ledger.finding_types import FindingType, RepairStatus, Resolution
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
@@ -38,6 +38,8 @@ from tests.forks import ForkServer
 from tests.logins import with_login
 from tests.published_records import nothing_published
 
+from .conftest import resolutions
+
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]
 Drafts = Callable[..., list[ItemDraft]]
@@ -57,7 +59,7 @@ asyncio.run(reconcile_once(settings, sources, mode="execute"))
 
 async def counts(connection: Connection) -> dict[str, int]:
     """Count the rows that a repair could make."""
-    tables = ("due_item", "pending", "transition", "repair", "finding", "review")
+    tables = ("due_item", "pending", "transition", "repair", "finding", "review", "watermark")
     return {
         table: await connection.fetchval(f"select count(*) from ledger.{table}")  # noqa: S608
         for table in tables
@@ -210,9 +212,8 @@ async def test_more_than_the_cap_is_refused_whole(
     assert (await counts(frozen))["due_item"] == 0
 
 
-@pytest.mark.parametrize("point", ["reconcile.found", "reconcile.repaired"])
 @pytest.mark.usefixtures("make_reconciler")
-async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_doubles_nothing(
+async def test_g11_killed_at_each_step_the_next_run_goes_on_from_there_and_doubles_nothing(
     frozen: Connection,
     database: str,
     make_drafts: Drafts,
@@ -220,27 +221,39 @@ async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_d
     policies: SqlPopulation,
     bootstrap_servers: str,
     fork_server: ForkServer,
-    point: str,
 ) -> None:
     await owe(make_drafts(12, due_at=NOON))
     dsn = with_login(database, "reconciler")
-    process = await fork_server.start(
-        "-c",
-        RECONCILE,
-        dsn,
-        policies.query,
-        bootstrap_servers,
-        env={**os.environ, CRASH_VARIABLE: point},
-    )
-    assert await process.wait() == -signal.SIGKILL
-    assert (await counts(frozen))["finding"] == 12
+    left = ("finding", "repair", "due_item", "watermark")
+    for point, *rows in (
+        ("reconcile.begun", 0, 0, 0, 0),
+        ("reconcile.found", 12, 0, 0, 0),
+        ("reconcile.closed", 12, 0, 0, 0),
+        ("reconcile.ended", 12, 0, 0, 1),
+        ("reconcile.proposed", 12, 12, 0, 1),
+        ("reconcile.applied", 12, 12, 0, 1),
+        ("reconcile.repaired", 12, 12, 12, 1),
+        ("reconcile.closed", 12, 12, 12, 1),
+    ):
+        process = await fork_server.start(
+            "-c",
+            RECONCILE,
+            dsn,
+            policies.query,
+            bootstrap_servers,
+            env={**os.environ, CRASH_VARIABLE: point},
+        )
+        assert await process.wait() == -signal.SIGKILL, point
+        after = await counts(frozen)
+        assert [after[table] for table in left] == rows, point
 
     settings = ReconcilerSettings(dsn=SecretStr(dsn), bootstrap_servers=bootstrap_servers)
     result = await reconcile_once(settings, ReconcilerSources((policies,)), mode="execute")
 
-    assert result.findings_open == 0
+    assert (result.findings_open, result.repairs_executed) == (0, 0)
     after = await counts(frozen)
     assert after["due_item"] == after["pending"] == after["finding"] == after["repair"] == 12
+    assert await resolutions(frozen, FindingType.MISSING) == [Resolution.REPAIRED] * 12
 
 
 @pytest.mark.usefixtures("domain")
