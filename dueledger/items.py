@@ -7,13 +7,16 @@ from uuid import UUID
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.states import TERMINAL_STATES, State
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.definitions import DefinitionVersion
 from dueledger.ledger.store.item_lists import (
     READ_MAX,
     DuePlace,
     ItemListFilter,
     ItemPlace,
+    find_items,
     list_items,
     list_open_items,
+    read_executions,
 )
 from dueledger.ledger.store.items import show_item
 from dueledger.why import explain
@@ -84,6 +87,34 @@ async def page_open_items(
     if len(found.items) > limit:
         return ListedItems(items, DuePlace(items[-1]["due_at"], items[-1]["item_no"]))
     return ListedItems(items, None, found.is_cut)
+
+
+async def page_executions(
+    connection: Connection,
+    tenant: str,
+    versions: Sequence[DefinitionVersion],
+    *,
+    limit: int,
+    after: ItemPlace | None = None,
+    examined_max: int = READ_MAX,
+) -> ListedItems:
+    """List a page of a definition's items as executions, as `page_items` does.
+
+    `versions` are all of the definition. One that is a schedule has a business key of its own.
+    """
+    keys = {
+        None if each.event_type else str(each.document.get("business_key")) for each in versions
+    }
+    wanted = ItemListFilter(
+        tenants=[tenant],
+        business_key=keys.pop() if len(keys) == 1 else None,
+        definition_nos=[each.definition_no for each in versions],
+    )
+    places, reached = await find_items(
+        connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
+    )
+    items = await read_executions(connection, places[:limit], [tenant])
+    return ListedItems(items, places[limit - 1] if len(places) > limit else reached)
 
 
 async def read_item(

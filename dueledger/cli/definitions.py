@@ -1,9 +1,8 @@
 """Commands that put definitions in force and list their versions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,10 +14,7 @@ from dueledger.cli.output import print_lines, print_list, print_rows, say
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
-    from dueledger.definitions.put_in_force import ChangePreview, DefinedDocument
-    from dueledger.ledger.definitions.parsing import Definition
-
-    Change = tuple[Definition, DefinedDocument, ChangePreview]
+    from dueledger.definitions.change import DefinitionChange
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -65,9 +61,9 @@ def define(
     since = _instant(effective_from, "--effective-from")
     documents: list[dict[str, object]] = []
 
-    def show(changes: "list[Change]") -> None:
+    def show(changes: "Sequence[DefinitionChange]") -> None:
         if json_:  # computed before anything is done, and printed after it
-            documents.extend(_defined_document(*change) for change in changes)
+            documents.extend(change.document() for change in changes)
         else:
             _show_all(changes, dry_run=dry_run)
 
@@ -84,7 +80,7 @@ def define(
         print_lines(documents)
     else:
         print_rows(
-            [asdict(defined) for _, defined, _ in changes],
+            [asdict(change.defined) for change in changes],
             ("tenant", "definition", "version", "changed"),
             empty="",
         )
@@ -152,121 +148,59 @@ async def _define(
     accepted: str | None,
     backfill: bool,
     dry_run: bool,
-    show: "Callable[[list[Change]], None]",
-) -> "list[Change]":
+    show: "Callable[[Sequence[DefinitionChange]], None]",
+) -> "Sequence[DefinitionChange]":
     """Compute what changes, show it, ask the witness, and apply exactly that.
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
+    from dueledger.definitions.change import DefinitionRequest, doubts, plan_changes
     from dueledger.definitions.files import read_files
-    from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
+    from dueledger.definitions.named_calendars import add_ledger_calendars
     from dueledger.definitions.prune import find_pruned
-    from dueledger.definitions.put_in_force import describe_idle, preview_change, put_in_force
-    from dueledger.definitions.second_opinion import ask_witness, check_agreement, record_opinions
+    from dueledger.definitions.second_opinion import check_agreement
     from dueledger.definitions.topic_rules import TopicSettings
-    from dueledger.ledger.errors import Conflict
     from dueledger.ledger.runtime.setting_problems import read_settings
-    from dueledger.ledger.witness import Agreement
 
     topic_rules = read_settings(TopicSettings).rules()
     read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
         read += [] if prune is None else await find_pruned(connection, read, prune)
-        read = await add_ledger_calendars(connection, read, sources)
-        actor_no = await register_person(connection)
-        put = partial(
-            *(put_in_force, connection, read),
-            actor_no=actor_no,
+        request = DefinitionRequest(
+            definitions=await add_ledger_calendars(connection, read, sources),
             effective_from=since,
             backfill=backfill,
-            sources=sources,
             topic_rules=topic_rules,
+            actor_no=await register_person(connection),
+            sources=sources,
         )
-        previews = [await preview_change(connection, one, since) for one in read]
-        trial = connection.transaction()
-        await trial.start()
-        try:
-            defined = await put()
-        finally:
-            await trial.rollback()
-        changes = list(zip(read, defined, previews, strict=True))
-        show(changes)
-        for line in await describe_reach(connection, read):
+        planned = await plan_changes(connection, request)
+        show(planned.changes)
+        for line in await planned.describe(connection):
             say(line)
-        for one, result, preview in changes:
-            if result.changed and (idle := describe_idle(one, since or preview.diff.since)):
-                say(idle)
-        opinions = await ask_witness(
-            [
-                (one, result.version, since or preview.diff.since)
-                for one, result, preview in changes
-                if result.changed
-            ]
-        )
-        for opinion in opinions:
-            if opinion.witnessed.agreement is not Agreement.AGREES:
-                say(f"{opinion.name}: {opinion.witnessed}")
+        opinions = await planned.ask_witness()
+        for line in doubts(opinions):
+            say(line)
         if accepted is None:
             check_agreement(opinions)
-        if dry_run:
-            return changes
-        async with connection.transaction():
-            if await put() != defined:
-                raise Conflict(
-                    "Another user defined one of these in the meantime: nothing was changed. "
-                    "Repeat the command to see what changes now."
-                )
-            await record_opinions(connection, opinions, accepted=accepted, actor_no=actor_no)
-    return changes
+        if not dry_run:
+            await planned.apply(connection, opinions, accepted)
+    return planned.changes
 
 
-def _defined_document(
-    _: "Definition", defined: "DefinedDocument", preview: "ChangePreview"
-) -> dict[str, object]:
-    document: dict[str, object] = asdict(defined)
-    if defined.changed:
-        document["diff"] = _diff_document(preview)
-    return document
-
-
-def _diff_document(preview: "ChangePreview") -> dict[str, object]:
-    diff = preview.diff
-    return {
-        "base_version": diff.base_version,
-        "superseded": list(preview.superseded),
-        "since": diff.since,
-        "until": diff.until,
-        "fields": list(diff.fields),
-        "counts": {kind.value: count for kind, count in diff.counts.items()},
-        "next": [
-            {
-                "change": one.kind.value,
-                "cycle": one.cycle,
-                "due_at": one.due_at,
-                "local": None if one.due_at is None else _local(one.due_at, one.zone),
-                "was": one.due_before,
-                "was_local": None if one.due_before is None else _local(one.due_before, one.zone),
-            }
-            for one in diff.upcoming
-        ],
-    }
-
-
-def _show_all(changes: "list[Change]", *, dry_run: bool) -> None:
+def _show_all(changes: "Sequence[DefinitionChange]", *, dry_run: bool) -> None:
     for change in changes:
-        _show_diff(*change, dry_run=dry_run)
+        if change.defined.changed:
+            _show_diff(change, dry_run=dry_run)
 
 
-def _show_diff(
-    definition: "Definition", defined: "DefinedDocument", preview: "ChangePreview", *, dry_run: bool
-) -> None:
+def _show_diff(change: "DefinitionChange", *, dry_run: bool) -> None:
     """Show how the next occurrences change, before it is applied."""
+    from dueledger.definitions.change import local_text
     from dueledger.ledger.schedule import AfterCompletion
 
-    if not defined.changed:
-        return
-    diff = preview.diff
-    say(_headline(definition, defined, preview))
+    definition, diff = change.definition, change.preview.diff
+    say(_headline(change))
     if isinstance(definition.when, AfterCompletion):
         say("  A fixed delay: the next item is emitted when the one before has ended.")
     if definition.event is not None:
@@ -276,11 +210,11 @@ def _show_diff(
     rows = [
         {
             "change": one.kind.value,
-            "local": _local(one.at, one.zone),
+            "local": local_text(one.at, one.zone),
             "utc": one.at,
             "was": None
             if one.due_before in {None, one.at}
-            else _local(one.due_before or one.at, one.zone),
+            else local_text(one.due_before or one.at, one.zone),
         }
         for one in diff.upcoming
     ]
@@ -292,12 +226,13 @@ def _show_diff(
         say(f"  In the {days:,.3g} days from then on: {counts}.")
 
 
-def _headline(
-    definition: "Definition", defined: "DefinedDocument", preview: "ChangePreview"
-) -> str:
+def _headline(change: "DefinitionChange") -> str:
+    from dueledger.definitions.change import local_text
+
+    definition, preview = change.definition, change.preview
     diff = preview.diff
-    name = f"{definition.tenant}/{definition.definition}, version {defined.version}"
-    said = f"{name}, from {_local(diff.since, 'UTC')}"
+    name = f"{definition.tenant}/{definition.definition}, version {change.defined.version}"
+    said = f"{name}, from {local_text(diff.since, 'UTC')}"
     if diff.base_version is None:
         return f"{said}: new"
     if definition.ended:
@@ -308,12 +243,6 @@ def _headline(
         numbers = ", ".join(str(number) for number in preview.superseded)
         said += f"; version {numbers} will never be in force"
     return said
-
-
-def _local(instant: datetime, zone: str) -> str:
-    from dueledger.ledger.schedule.zones import load_zone
-
-    return f"{instant.astimezone(load_zone(zone)):%a %Y-%m-%d %H:%M:%S %Z}"
 
 
 def _instant(text: str | None, option: str) -> datetime | None:

@@ -97,7 +97,7 @@ async def put_in_force(
             await put_kind_policy(connection, policies[kind])
             # The kind is locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
-        await check_topic_uses(connection, definitions, sources)
+        await check_topic_uses(connection, definitions, sources, topic_rules)
         for place in in_order:
             results[place] = await _define(connection, definitions[place], actor_no, effective_from)
         # No other session can have written since: the kinds are locked.

@@ -27,10 +27,24 @@ from dueledger.ledger.store.kinds import (
 
 @dataclass(frozen=True, slots=True)
 class TopicRules:
-    """Topics that processes use, each with its setting; tenants by the prefix of their topics."""
+    """Topics that processes use, each with its setting; tenants by the prefix of their topics.
+
+    Messages name `shown_tenants` alone; None: each.
+    """
 
     used_by_setting: Mapping[str, str]
     tenant_by_prefix: Mapping[str, str]
+    shown_tenants: Sequence[str] | None = None
+
+    def shown(self, tenant: str) -> str:
+        """Return the name of a tenant for a message."""
+        is_shown = self.shown_tenants is None or tenant in self.shown_tenants
+        return tenant if is_shown else "another tenant"
+
+    def shown_kind(self, kind: str) -> str:
+        """Return `tenant/kind` for a message."""
+        shown = self.shown(kind.partition("/")[0])
+        return kind if kind.startswith(f"{shown}/") else f"one of {shown}"
 
     def tenant_of(self, topic: str) -> str | None:
         """Return the tenant of a topic, by the longest prefix; None: any may use it."""
@@ -91,7 +105,10 @@ def check_topics(
 
 
 async def check_topic_uses(
-    connection: Connection, definitions: Sequence[Definition], sources: DefinitionFiles
+    connection: Connection,
+    definitions: Sequence[Definition],
+    sources: DefinitionFiles,
+    rules: TopicRules = ANY_TOPIC,
 ) -> None:
     """Refuse work in a topic of outcomes, outcomes in a work topic, and two codecs in one topic.
 
@@ -103,7 +120,8 @@ async def check_topic_uses(
         [each[field] for each in topics if field in each] for field in ("topic", "outcome_topic")
     )
     await lock_topics(connection, [*work, *outcomes])
-    kinds = await find_topic_uses(connection, work, outcomes)
+    uses = await find_topic_uses(connection, work, outcomes)
+    kinds = {topic: rules.shown_kind(kind) for topic, kind in uses.items()}
     problems = [
         _problem(one, field, topic, f"the kind {kinds[topic]} uses it for {other}", sources)
         for one in definitions
@@ -121,7 +139,7 @@ async def check_topic_uses(
         )
         for one in definitions
         if (kafka := one.dispatch.kafka) is not None and kafka.topic in mixed
-        for first, second in (mixed[kafka.topic],)
+        for first, second in (map(rules.shown_kind, mixed[kafka.topic]),)
     ]
     if problems:
         raise InvalidInput("The definitions cannot be put in force:", problems)
@@ -151,6 +169,8 @@ def _refusal(topic: str, tenant: str, rules: TopicRules) -> str | None:
     if (setting := rules.used_by_setting.get(topic)) is not None:
         return f"is reserved by {setting}"
     other = rules.tenant_of(topic)
-    if other not in {None, tenant}:
-        return f"belongs to the tenant {other} (DUELEDGER_TOPIC_TENANTS)"
+    if other is not None and other != tenant:
+        named = rules.shown(other)
+        shown = f"the tenant {other}" if named == other else named
+        return f"belongs to {shown} (DUELEDGER_TOPIC_TENANTS)"
     return None

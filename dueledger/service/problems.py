@@ -16,6 +16,7 @@ from dueledger.failures import KINDS, Failure, describe
 from dueledger.ledger.errors import (
     Conflict,
     DueledgerError,
+    InvalidDefinition,
     InvalidInput,
     NotPermitted,
     Problem,
@@ -39,6 +40,7 @@ _BY_STATUS: Final = {
     ),
 }
 _PLACES: Final = frozenset({"body", "query", "path", "header"})
+_DEFINITION_NAME: Final = re.compile(r"^\([^)]*\)\.?")
 _POINTER_ESCAPES: Final = re.compile("[~/]")
 
 
@@ -98,6 +100,8 @@ async def _of_error(request: Request, error: Exception) -> Response:
     has_problems = isinstance(error, InvalidInput | NotPermitted | Conflict)
     problems = error.problems if has_problems else ()
     errors = [_error_of(problem) for problem in problems[:ERRORS_MAX]]
+    if isinstance(error, InvalidDefinition):
+        errors = [_in_document(each) for each in errors]
     headers: dict[str, str] = {}
     if failure.code == "KEY_MISSING":
         headers["WWW-Authenticate"] = "Bearer"
@@ -177,6 +181,13 @@ def _error_of(problem: Problem) -> ProblemError:
     return ProblemError(
         pointer=problem.field, detail=visible(problem.reason), accepted=problem.accepted
     )
+
+
+def _in_document(error: ProblemError) -> ProblemError:
+    """Point into the document of a definition, whose fields are named with dots."""
+    path = _DEFINITION_NAME.sub("", error.pointer).split(".")
+    pointer = "".join(f"/{_POINTER_ESCAPES.sub(_escaped, each)}" for each in path)
+    return error.model_copy(update={"pointer": pointer})
 
 
 def _validation_error(found: Mapping[str, Any]) -> ProblemError:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection
@@ -106,6 +106,17 @@ class DefinitionVersion:
         if self.effective_from > self.now:
             return VersionState.PENDING
         return VersionState.ENDED if self.document.get("ended") else VersionState.IN_FORCE
+
+
+class VersionPlace(NamedTuple):
+    """The place of a version in a list."""
+
+    tenant: str
+    name: str
+    version: int
+
+
+_NOWHERE: Final = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,9 +262,16 @@ async def list_versions(
     *,
     newest_only: bool,
     limit: int,
+    tenants: Sequence[str] | None = None,
+    kind: str | None = None,
+    after: VersionPlace | None = None,
 ) -> list[DefinitionVersion]:
-    """List versions by definition, the newest first. `newest_only` omits superseded ones."""
-    rows = await connection.fetch(statement("list_versions"), tenant, name, newest_only, limit)
+    """List versions by definition, the newest first. `newest_only` omits superseded ones.
+
+    `tenants` limits who asks.
+    """
+    values = tenants, tenant, name, kind, newest_only, *(after or _NOWHERE), limit
+    rows = await connection.fetch(statement("list_versions"), *values)
     return [DefinitionVersion(**row) for row in rows]
 
 

@@ -50,6 +50,7 @@ class ItemListFilter:
     label: Label | None = None
     due_from: datetime | None = None
     due_before: datetime | None = None
+    definition_nos: Sequence[int] | None = None
 
     def values(self) -> tuple[Any, ...]:
         """Return the values in the order of the statements."""
@@ -86,7 +87,22 @@ async def list_items(
 
     `wanted.state` is one in which items end. `examined_max` items are examined at most.
     """
-    values = *wanted.values(), *(after or _NOWHERE), examined_max, limit
+    places, reached = await find_items(
+        connection, wanted, after=after, limit=limit, examined_max=examined_max
+    )
+    return ItemRows(await read_items(connection, places, wanted.tenants), reached)
+
+
+async def find_items(
+    connection: Connection,
+    wanted: ItemListFilter,
+    *,
+    after: ItemPlace | None,
+    limit: int,
+    examined_max: int,
+) -> tuple[list[ItemPlace], ItemPlace | None]:
+    """Find the places of the items that `list_items` lists."""
+    values = *wanted.values(), wanted.definition_nos, *(after or _NOWHERE), examined_max, limit
     places: list[ItemPlace] = []
     reached = None
     is_crowded = True
@@ -99,7 +115,7 @@ async def list_items(
         places = _places(rows)
         if (number := rows[0]["reached_no"]) is not None:
             reached = ItemPlace(rows[0]["reached_date"], number)
-    return ItemRows(await read_items(connection, places, wanted.tenants), reached)
+    return places, reached
 
 
 async def read_items(
@@ -110,6 +126,17 @@ async def read_items(
         return []
     dates, numbers = zip(*places, strict=True)
     rows = await connection.fetch(statement("read_items"), tenants, dates, numbers)
+    return [dict(row) for row in rows]
+
+
+async def read_executions(
+    connection: Connection, places: Sequence[ItemPlace], tenants: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Read items as executions, with starts, ends and evidence, in the order of `places`."""
+    if not places:
+        return []
+    dates, numbers = zip(*places, strict=True)
+    rows = await connection.fetch(statement("read_executions"), tenants, dates, numbers)
     return [dict(row) for row in rows]
 
 

@@ -9,6 +9,8 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key
@@ -17,6 +19,13 @@ from tests.databases import MakeDatabase
 from tests.logins import with_login
 
 BODY_BYTES_MAX = 64 * 1024
+SCHEDULE: dict[str, object] = {
+    "kind": "StatementDue",
+    "business_key": "statements",
+    "when": {"cron": "0 9 1 * *", "timezone": "Europe/Berlin"},
+    "dispatch": {"direct": {}},
+}
+"""A definition without tenant and name, which paths have."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,10 @@ class Api:
             "due_at": "2026-01-01T09:00:00Z",
             "payload": {"premium": "123.45"},
         } | members
+
+    async def define(self, tenant: str, name: str, document: dict[str, object]) -> None:
+        definition = parse_definition({"tenant": tenant, "definition": name, **document})
+        await put_in_force(self.owner, [definition], actor_no=self.person_no)
 
     async def emit(self, key: NewApiKey, *items: dict[str, object]) -> list[UUID]:
         answer = await self.ask("POST", "/v1/items", key=key, body={"items": items})

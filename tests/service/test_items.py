@@ -10,6 +10,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from tests.service.conftest import Api
 from tests.service.test_requests import problem
 
+DEFINITION = "/v1/definitions/{tenant}/{name}"
 OPERATIONS = {
     ("/health/live", "get"): "getLiveness",
     ("/metrics", "get"): "getMetrics",
@@ -20,6 +21,16 @@ OPERATIONS = {
     ("/v1/items/{item}", "get"): "getItem",
     ("/v1/items/{item}/timeline", "get"): "getItemTimeline",
     ("/v1/items/{item}/why", "get"): "explainItem",
+    ("/v1/definitions", "get"): "listDefinitions",
+    (DEFINITION, "get"): "getDefinition",
+    (DEFINITION, "put"): "putDefinition",
+    (f"{DEFINITION}/versions", "get"): "listDefinitionVersions",
+    (f"{DEFINITION}/executions", "get"): "listExecutions",
+    (f"{DEFINITION}/occurrences", "get"): "listOccurrences",
+    (f"{DEFINITION}/preview", "post"): "previewDefinition",
+    (f"{DEFINITION}/pause", "post"): "pauseDefinition",
+    (f"{DEFINITION}/resume", "post"): "resumeDefinition",
+    (f"{DEFINITION}/trigger", "post"): "triggerDefinition",
 }
 """Generated clients call them so: none is renamed."""
 

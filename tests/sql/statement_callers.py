@@ -98,13 +98,13 @@ def statements_by_role() -> dict[str, frozenset[str]]:
             if _short(start) in APPROVER_COMMANDS
         )
     )
-    for role, statements in statements_of_routes():
-        found[role] |= statements
+    for route, statements in statements_of_routes():
+        found[SCOPE_ROLES[route.scope]] |= statements
     return {role: frozenset(statements) for role, statements in found.items()}
 
 
-def statements_of_routes() -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the role of each route that needs a key, and the statements that its function reaches.
+def statements_of_routes() -> Iterator[tuple[CallRoute, frozenset[str]]]:
+    """Yield each route that needs a key, and the statements that its function reaches.
 
     What is run before, to check the key, is the service's own.
     """
@@ -112,7 +112,7 @@ def statements_of_routes() -> Iterator[tuple[str, frozenset[str]]]:
         if isinstance(route, CallRoute):
             function = route.endpoint
             start = Definition(function.__module__, function.__name__)
-            yield SCOPE_ROLES[route.scope], _reached([start], frozenset({CallRoute.__module__}))
+            yield route, _reached([start], frozenset({CallRoute.__module__}))
 
 
 class _Module:

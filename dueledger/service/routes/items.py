@@ -23,6 +23,7 @@ from dueledger.ledger.store.items import item_timeline
 from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
+from dueledger.service.routes.fields import PRINTABLE, Key, Name, StateName, Text, written
 
 ITEMS_MAX = 10_000
 _EXAMINED_MAX = 5_000
@@ -35,21 +36,7 @@ emit = ScopedRoutes(Scope.EMIT, "items")
 _ID = "0051a6f5-4d2a-8c11-9d3e-7b0a86f0f6d1"
 
 
-def _written(value: object) -> object:
-    """Return a text. Raises ValueError for a number, which would be read as seconds since 1970."""
-    if not isinstance(value, str):
-        message = "it must be a text in the form of ISO 8601"
-        raise ValueError(message)  # noqa: TRY004 - pydantic turns only a ValueError into a problem
-    return value
-
-
-_Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
-_Key = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
-_Label = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
-
-
-StateName = Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
-_Text = Query(min_length=0, max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")
+_Label = Annotated[str, Field(max_length=100, pattern=PRINTABLE)]
 
 
 class ItemToEmit(BaseModel):
@@ -57,15 +44,15 @@ class ItemToEmit(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    tenant: _Name
-    kind: _Name
-    business_key: _Key
-    effective_date: Annotated[date, BeforeValidator(_written)]
-    due_at: Annotated[AwareDatetime, BeforeValidator(_written)]
+    tenant: Name
+    kind: Name
+    business_key: Key
+    effective_date: Annotated[date, BeforeValidator(written)]
+    due_at: Annotated[AwareDatetime, BeforeValidator(written)]
     payload: Annotated[Any, Field(description="JSON for the handler, kept to the letter")] = None
-    cycle: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    cycle: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = ""
     lane: _Label = ""
-    partition_key: _Key | None = None
+    partition_key: Key | None = None
     labels: dict[str, Any] | None = None
     traceparent: Annotated[str, Field(max_length=100, pattern=r"^[0-9a-f-]+$")] | None = None
 
@@ -256,17 +243,17 @@ async def list_items(
     call: CurrentCall,
     page: CurrentPage,
     *,
-    tenant: Annotated[str | None, _Text] = None,
-    kind: Annotated[str | None, _Text] = None,
-    lane: Annotated[str | None, _Text] = None,
-    business_key: Annotated[str | None, _Text] = None,
-    state: Annotated[StateName | None, _Text] = None,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+    lane: Annotated[str | None, Text] = None,
+    business_key: Annotated[str | None, Text] = None,
+    state: Annotated[StateName | None, Text] = None,
     label: Annotated[
         str | None,
         Query(max_length=8_192, pattern=r"^[^\x00=]+=[^\x00]*$", description="NAME=VALUE"),
     ] = None,
-    due_from: Annotated[AwareDatetime | None, BeforeValidator(_written)] = None,
-    due_before: Annotated[AwareDatetime | None, BeforeValidator(_written)] = None,
+    due_from: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+    due_before: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
     late: Annotated[bool, Query(description="only open items past their SLA")] = False,
     is_open: Annotated[
         bool, Query(alias="open", description="only items that have not ended")

@@ -1,10 +1,15 @@
 -- List versions of definitions, each with the span in which it is in force, how far it is materialised, or why it cannot be.
 -- returns: zero or more
 -- roles: auditor, operator
--- $1 tenant text
--- $2 name text
--- $3 newest_only boolean
--- $4 limit integer
+-- $1 tenants text[]
+-- $2 tenant text
+-- $3 name text
+-- $4 kind text
+-- $5 newest_only boolean
+-- $6 after_tenant text
+-- $7 after_name text
+-- $8 after_version integer
+-- $9 limit integer
 -- index: definition_tenant_name_version_key
 -- locks: none
 select v.definition_no, v.tenant, v.name, v.version, v.kind, v.event_type, v.document, v.effective_from, v.superseded_at,
@@ -14,11 +19,15 @@ from (
     min(d.effective_from) over (
       partition by d.tenant, d.name order by d.version rows between 1 following and unbounded following) as superseded_at
   from ledger.definition d
-  where ($1::text is null or d.tenant = $1::text) and ($2::text is null or d.name = $2::text)
+  where (d.tenant, d.name) >= (coalesce($6::text, $2::text, ''), coalesce($7::text, case when $2::text is not null then $3::text end, ''))
+    and d.tenant <= coalesce($2::text, (select max(l.tenant) from ledger.definition l))
+    and ($1::text[] is null or d.tenant = any ($1::text[])) and ($3::text is null or d.name = $3::text)
 ) v
 join ledger.actor a on a.actor_no = v.actor_no
 left join ledger.materialised m on m.definition_no = v.definition_no
 -- What still decides, or will: the others are history.
-where not $3::boolean or coalesce(v.superseded_at > greatest(v.effective_from, ledger.now()), true)
+where (not $5::boolean or coalesce(v.superseded_at > greatest(v.effective_from, ledger.now()), true))
+  and ($4::text is null or v.kind = $4::text)
+  and ($8::integer is null or (v.tenant, v.name) > ($6::text, $7::text) or v.version < $8::integer)
 order by v.tenant, v.name, v.version desc
-limit $4::integer
+limit $9::integer

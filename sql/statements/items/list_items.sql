@@ -11,22 +11,23 @@
 -- $8 label_value text
 -- $9 due_from timestamptz
 -- $10 due_before timestamptz
--- $11 after_date date
--- $12 after_no bigint
--- $13 examined_max integer
--- $14 limit integer
+-- $11 definition_nos bigint[]
+-- $12 after_date date
+-- $13 after_no bigint
+-- $14 examined_max integer
+-- $15 limit integer
 -- index: due_item_pkey, flow_pkey, kind_pkey, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 found as materialized (
   select i.effective_date, i.item_no
   from (
-    select i.effective_date, i.item_no, i.flow_no, i.business_key, i.due_at, i.labels
+    select i.effective_date, i.item_no, i.flow_no, i.business_key, i.due_at, i.labels, i.definition_no
     from ledger.due_item i
-    where i.effective_date <= coalesce($11::date, 'infinity')
-      and (i.effective_date, i.item_no) < (coalesce($11::date, 'infinity'), coalesce($12::bigint, 9223372036854775807))
+    where i.effective_date <= coalesce($12::date, 'infinity')
+      and (i.effective_date, i.item_no) < (coalesce($12::date, 'infinity'), coalesce($13::bigint, 9223372036854775807))
     order by i.effective_date desc, i.item_no desc
-    limit $13::integer
+    limit $14::integer
   ) i
   -- `offset 0`: the flow of an item is found by its key, in the order of the items
   cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
@@ -37,6 +38,7 @@ found as materialized (
     and ($4::text is null or f.lane = $4::text)
     and ($5::text is null or i.business_key = $5::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
+    and ($11::bigint[] is null or i.definition_no = any ($11::bigint[]))
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
     and ($10::timestamptz is null or i.due_at < $10::timestamptz)
     and ($6::text is null or exists (
@@ -46,18 +48,18 @@ found as materialized (
       where t.item_no = i.item_no and t.effective_date = i.effective_date and s.name = $6::text
         and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
   order by i.effective_date desc, i.item_no desc
-  limit $14::integer
+  limit $15::integer
 )
 select f.effective_date, f.item_no, r.effective_date as reached_date, r.item_no as reached_no
 from (values (true)) one (row)
 left join (
   select i.effective_date, i.item_no
   from ledger.due_item i
-  where i.effective_date <= coalesce($11::date, 'infinity')
-    and (i.effective_date, i.item_no) < (coalesce($11::date, 'infinity'), coalesce($12::bigint, 9223372036854775807))
-    and (select count(*) from found) < $14::integer
+  where i.effective_date <= coalesce($12::date, 'infinity')
+    and (i.effective_date, i.item_no) < (coalesce($12::date, 'infinity'), coalesce($13::bigint, 9223372036854775807))
+    and (select count(*) from found) < $15::integer
   order by i.effective_date desc, i.item_no desc
-  offset $13::integer - 1 limit 1
+  offset $14::integer - 1 limit 1
 ) r on true
 left join found f on true
 order by f.effective_date desc, f.item_no desc

@@ -11,18 +11,19 @@
 -- $8 label_value text
 -- $9 due_from timestamptz
 -- $10 due_before timestamptz
--- $11 after_date date
--- $12 after_no bigint
--- $13 read_max integer
--- $14 limit integer
+-- $11 definition_nos bigint[]
+-- $12 after_date date
+-- $13 after_no bigint
+-- $14 read_max integer
+-- $15 limit integer
 -- index: due_item_key_idx, flow_pkey, kind_pkey, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 keyed as materialized (
-  select i.effective_date, i.item_no, i.flow_no, i.due_at, i.labels
+  select i.effective_date, i.item_no, i.flow_no, i.due_at, i.labels, i.definition_no
   from ledger.due_item i
   where i.business_key = $5::text
-  limit $13::integer + 1
+  limit $14::integer + 1
 ),
 found as materialized (
   select i.effective_date, i.item_no
@@ -30,13 +31,14 @@ found as materialized (
   -- `offset 0`: the flow of an item is found by its key, in the order of the items
   cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
   cross join lateral (select k.tenant, k.name from ledger.kind k where k.kind_no = f.kind_no offset 0) k
-  where (select count(*) from keyed) <= $13::integer
-    and (i.effective_date, i.item_no) < (coalesce($11::date, 'infinity'), coalesce($12::bigint, 9223372036854775807))
+  where (select count(*) from keyed) <= $14::integer
+    and (i.effective_date, i.item_no) < (coalesce($12::date, 'infinity'), coalesce($13::bigint, 9223372036854775807))
     and ($1::text[] is null or k.tenant = any ($1::text[]))
     and ($2::text is null or k.tenant = $2::text)
     and ($3::text is null or k.name = $3::text)
     and ($4::text is null or f.lane = $4::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
+    and ($11::bigint[] is null or i.definition_no = any ($11::bigint[]))
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
     and ($10::timestamptz is null or i.due_at < $10::timestamptz)
     and ($6::text is null or exists (
@@ -46,9 +48,9 @@ found as materialized (
       where t.item_no = i.item_no and t.effective_date = i.effective_date and s.name = $6::text
         and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
   order by i.effective_date desc, i.item_no desc
-  limit $14::integer
+  limit $15::integer
 )
 select f.effective_date, f.item_no, c.is_crowded
-from (select count(*) > $13::integer as is_crowded from keyed) c
+from (select count(*) > $14::integer as is_crowded from keyed) c
 left join found f on true
 order by f.effective_date desc, f.item_no desc
