@@ -20,6 +20,7 @@ from dueledger.allocator.state import AllocatorState
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad
+from dueledger.ledger.gauges import LedgerGauges
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -86,6 +87,7 @@ class Allocator:
             event_key_days=settings.event_key_days,
             limit=settings.allocator_reap_runs_max,
         )
+        self.gauges = LedgerGauges(pool, holder=f"process:{allocator_no}")
         self._idle_passes = 0
         self._sleep = Sleep(presence, None)
         self._woken = asyncio.Event()

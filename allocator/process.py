@@ -1,14 +1,16 @@
 """The allocator's process: its connections, its services, and its end."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 
 from dueledger.allocator.allocator import Allocator
 from dueledger.allocator.publish import Publisher, PublisherOptions
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.ledger.flows.shares import FlowLoad
+from dueledger.ledger.gauges import READ_SECONDS
 from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.metrics import METRICS
 from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
@@ -68,22 +70,31 @@ async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
 async def _run(settings: AllocatorSettings, stop: Stop) -> None:
     async with open_allocator(settings, stop=stop) as allocator:
         stop.mark_started()
-        await asyncio.gather(
-            run_service(
-                "allocator", allocator.serve, stop=stop, idle_seconds=allocator.wait_for_items
-            ),
-            run_service(
-                "allocator.upkeep",
-                allocator.run_upkeep,
-                stop=stop,
-                idle_seconds=allocator.upkeep.pause_seconds,
-            ),
-            run_service(
-                "allocator.check_items",
-                allocator.item_check.tick,
-                stop=stop,
-                idle_seconds=allocator.item_check.pause_seconds,
-            ),
+        with METRICS.source(allocator.gauges.samples):
+            await asyncio.gather(*_services(allocator, settings, stop))
+
+
+def _services(
+    allocator: Allocator, settings: AllocatorSettings, stop: Stop
+) -> Iterator[Coroutine[object, object, None]]:
+    yield run_service(
+        "allocator", allocator.serve, stop=stop, idle_seconds=allocator.wait_for_items
+    )
+    yield run_service(
+        "allocator.upkeep",
+        allocator.run_upkeep,
+        stop=stop,
+        idle_seconds=allocator.upkeep.pause_seconds,
+    )
+    yield run_service(
+        "allocator.check_items",
+        allocator.item_check.tick,
+        stop=stop,
+        idle_seconds=allocator.item_check.pause_seconds,
+    )
+    if settings.metrics_port is not None:
+        yield run_service(
+            "allocator.measure", allocator.gauges.tick, stop=stop, idle_seconds=READ_SECONDS
         )
 
 

@@ -7,6 +7,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
@@ -64,6 +65,28 @@ _ACTOR_KINDS: Final = {
 
 
 @final
+class LedgerClock:
+    """The business clock between two reads, at the rate at which it went before."""
+
+    def __init__(self) -> None:
+        self._read: tuple[datetime, float] | None = None
+        self._rate = 1.0
+
+    def read(self, now: datetime, at: float) -> None:
+        """Record that it was `now` when the monotonic clock was `at`."""
+        if self._read is not None and (seconds := at - self._read[1]) > CHECK_SECONDS / 2:
+            self._rate = (now - self._read[0]).total_seconds() / seconds
+        self._read = now, at
+
+    def now(self) -> datetime | None:
+        """Return the time; None before the first read."""
+        if self._read is None:
+            return None
+        now, at = self._read
+        return now + timedelta(seconds=(monotonic() - at) * self._rate)
+
+
+@final
 class Presence:
     """Keeps the row and the lock of a process. `process_no` is its actor number.
 
@@ -95,6 +118,7 @@ class Presence:
         self._dsn = dsn
         self._name = name
         self._role = role
+        self._clock = LedgerClock()
         self._connection: OwnConnection | None = None
         self._lock = ProcessLock(is_direct=True, is_locked=False, has_lapsed=False)
         self._session_no = 0
@@ -122,13 +146,17 @@ class Presence:
                     await self._register(connection)
                 else:
                     asked_at = monotonic()
-                    await renew_process(connection, self.process_no)
+                    self._clock.read(await renew_process(connection, self.process_no), asked_at)
                     self._confirmed_at = asked_at
                 if (failure := self._failure) != self._recorded_failure:
                     await record_process_failure(connection, self.process_no, failure)
                     self._recorded_failure = failure
         self._renewed.set()
         return {}
+
+    def ledger_now(self) -> datetime | None:
+        """Return the business clock for a metric; no decision may use it."""
+        return self._clock.now()
 
     # Failures.
 

@@ -11,14 +11,21 @@ Series: TypeAlias = dict[tuple[str, ...], float]
 
 
 def read_page(page: str) -> dict[Metric, Series]:
-    """Return the metrics of the catalogue; refuse others, and labels that it does not list."""
+    """Return the metrics of the catalogue, of histograms their counts.
+
+    Refuses other metrics, and labels that it does not list.
+    """
     read: dict[Metric, Series] = {}
     for family in text_string_to_metric_families(page):
         for sample in family.samples:
             if not sample.name.startswith("dueledger_"):
                 assert sample.name.startswith(("process_", "python_")), sample.name
                 continue
-            metric = Metric(sample.name)
+            is_histogram = family.type == "histogram"
+            metric = Metric(family.name if is_histogram else sample.name)
+            assert metric.type == family.type
+            if is_histogram and not sample.name.endswith("_count"):
+                continue
             assert sample.labels.keys() == set(metric.labels)
             labels = tuple(sample.labels[label] for label in metric.labels)
             read.setdefault(metric, {})[labels] = sample.value

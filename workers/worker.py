@@ -23,6 +23,7 @@ from dueledger.ledger.runtime.service import (
 )
 from dueledger.ledger.runtime.waiting import forward_stop, run_unless_stopped, wait_for_event
 from dueledger.workers.counts import CountsReport, WorkerCounts
+from dueledger.workers.item_metrics import ItemMetrics
 from dueledger.workers.run.draining import release_unfinished, wait_for_items
 from dueledger.workers.run.handler_pools import HandlerPools
 from dueledger.workers.run.isolated_messages import Program
@@ -80,6 +81,7 @@ class Worker:
             pool=connections.transactions,
             isolated=self._isolated,
         )
+        self._item_metrics = ItemMetrics(connections.presence)
         self._settings = settings
         self._progress = asyncio.Event()
         self._settler = Settler(
@@ -89,6 +91,7 @@ class Worker:
             items_max=settings.worker_settle_items_max,
             batch_wait_seconds=settings.worker_batch_wait_seconds,
             on_finished=self._finished,
+            on_settled=self._item_metrics.count_outcomes,
         )
         self._leases = Leases(
             pool,
@@ -107,6 +110,7 @@ class Worker:
     def on_run_opened(self, run: OpenRun, handler_pool: RunPool) -> None:
         """Extend the run's lease and call its handlers."""
         self.runs[run.run_no] = run
+        self._item_metrics.count_start(run)
         handler_pool.start_run(run)
         if run.unsent_count:
             self.on_items_ended(run)
@@ -123,6 +127,7 @@ class Worker:
     def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
         """Count an item that was settled in its own transaction."""
         self.counts.settled += 1
+        self._item_metrics.count_outcome(run, event)
         self._source.on_items_ended(run)
         crash_point("worker.settled")
         self.signals.emit("item.settled", event)

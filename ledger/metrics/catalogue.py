@@ -13,6 +13,7 @@ class MetricType(StrEnum):
 
     COUNTER = "counter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 class Metric(StrEnum):
@@ -72,6 +73,149 @@ class Metric(StrEnum):
         "service",
     )
 
+    POOL_CONNECTIONS = (
+        "dueledger_pool_connections",
+        MetricType.GAUGE,
+        "Connections of the process to Postgres that are in use or idle, and how many it may open.",
+        "state",
+    )
+    STATEMENTS = (
+        "dueledger_statements_total",
+        MetricType.COUNTER,
+        "Statements sent to Postgres, those that failed included.",
+        "statement",
+    )
+    STATEMENT_SECONDS = (
+        "dueledger_statement_seconds_total",
+        MetricType.COUNTER,
+        "Time from sending statements to their last row.",
+        "statement",
+    )
+
+    # The whole ledger; one process reads these.
+
+    DUE_ITEMS = (
+        "dueledger_due_items",
+        MetricType.GAUGE,
+        "Items that may be claimed now, retries included; a flow counts 10,000 at most.",
+        "tenant",
+        "kind",
+    )
+    OLDEST_DUE_SECONDS = (
+        "dueledger_oldest_due_seconds",
+        MetricType.GAUGE,
+        "Time since the first of the due items could be claimed.",
+        "tenant",
+        "kind",
+    )
+    LATE_SECONDS = (
+        "dueledger_late_seconds",
+        MetricType.GAUGE,
+        "Time since a waiting item passed its complete_by, or its due time and the grace.",
+        "tenant",
+        "kind",
+    )
+    RETRYING_ITEMS = (
+        "dueledger_retrying_items",
+        MetricType.GAUGE,
+        "Items that wait for another attempt.",
+        "tenant",
+        "kind",
+    )
+    PARKED_ITEMS = (
+        "dueledger_parked_items",
+        MetricType.GAUGE,
+        "Items that wait for a person.",
+        "tenant",
+        "kind",
+    )
+    CLAIMED_ITEMS = (
+        "dueledger_claimed_items",
+        MetricType.GAUGE,
+        "Items that are handed out and not started.",
+        "tenant",
+        "kind",
+    )
+    RUNNING_ITEMS = (
+        "dueledger_running_items",
+        MetricType.GAUGE,
+        "Items that are started and have not ended.",
+        "tenant",
+        "kind",
+    )
+    UNSERVED_ITEMS = (
+        "dueledger_unserved_items",
+        MetricType.GAUGE,
+        "Due items of a topic that no worker reads and whose kinds no direct worker has.",
+        "topic",
+    )
+    CREDIT_ITEMS = (
+        "dueledger_credit_items",
+        MetricType.GAUGE,
+        "Items of a topic that its workers want waiting for them.",
+        "topic",
+    )
+    SILENT_TOPIC_SECONDS = (
+        "dueledger_silent_topic_seconds",
+        MetricType.GAUGE,
+        "Time since a lease lapsed without an outcome from the consumers of a topic.",
+        "topic",
+    )
+    STALLED_TOPIC_SECONDS = (
+        "dueledger_stalled_topic_seconds",
+        MetricType.GAUGE,
+        "Time for which a worker has made no progress with a partition of a topic.",
+        "topic",
+    )
+    WATERMARK_AGE_SECONDS = (
+        "dueledger_watermark_age_seconds",
+        MetricType.GAUGE,
+        "Age of the completeness watermark.",
+        "tenant",
+        "kind",
+    )
+    RECONCILED_SECONDS = (
+        "dueledger_reconciled_seconds",
+        MetricType.GAUGE,
+        "Time since the last pass of a reconciler.",
+    )
+    OPEN_FINDINGS = (
+        "dueledger_open_findings",
+        MetricType.GAUGE,
+        "Open findings.",
+        "type",
+        "severity",
+    )
+    PROCESSES = (
+        "dueledger_processes",
+        MetricType.GAUGE,
+        "Processes seen in the last hour that are live, silent or gone.",
+        "role",
+        "status",
+    )
+    FAILING_PROCESSES = (
+        "dueledger_failing_processes",
+        MetricType.GAUGE,
+        "Live processes that cannot take work, by the server that they do not reach.",
+        "role",
+        "server",
+    )
+    OLDEST_TRANSACTION_SECONDS = (
+        "dueledger_oldest_transaction_seconds",
+        MetricType.GAUGE,
+        "Age of the oldest open transaction that the owner of the ledger may see.",
+    )
+    OLDEST_SNAPSHOT_TRANSACTIONS = (
+        "dueledger_oldest_snapshot_transactions",
+        MetricType.GAUGE,
+        "Transactions since the oldest snapshot that the owner of the ledger may see.",
+    )
+    DATABASE_BYTES = (
+        "dueledger_database_bytes",
+        MetricType.GAUGE,
+        "Size of the database.",
+    )
+
     # Workers.
 
     WORKER_COUNTS = (
@@ -79,6 +223,25 @@ class Metric(StrEnum):
         MetricType.COUNTER,
         "What a worker counted, by the names that its log lines have.",
         "count",
+    )
+    OUTCOMES = (
+        "dueledger_outcomes_total",
+        MetricType.COUNTER,
+        "Outcomes of items that a worker recorded.",
+        "kind",
+        "outcome",
+    )
+    START_LAG_SECONDS = (
+        "dueledger_start_lag_seconds",
+        MetricType.HISTOGRAM,
+        "Time from due to started; a run counts half its items as its first, half as its last.",
+        "kind",
+    )
+    COMPLETION_LAG_SECONDS = (
+        "dueledger_completion_lag_seconds",
+        MetricType.HISTOGRAM,
+        "Time from due to recorded as completed; items are counted as for the start lag.",
+        "kind",
     )
     PARTITIONS_ASSIGNED = (
         "dueledger_partitions_assigned",

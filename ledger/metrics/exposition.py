@@ -9,6 +9,7 @@ import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from ipaddress import IPv4Address, IPv6Address
+from itertools import accumulate
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -19,14 +20,24 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as MetricFamily
 from prometheus_client.registry import Collector
 
 from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.metrics.catalogue import Metric, MetricType
-from dueledger.ledger.metrics.readings import METRICS, Labels, MetricReadings
+from dueledger.ledger.metrics.readings import (
+    LAG_BOUNDS,
+    METRICS,
+    Histogram,
+    Labels,
+    MetricReadings,
+)
 
 REQUESTS_MAX: Final = 8
 REQUEST_SECONDS: Final = 10.0
@@ -50,14 +61,27 @@ class CatalogueCollector(Collector):
 
     def collect(self) -> Iterable[MetricFamily]:
         """Return the metrics that have a number, in the order of the catalogue."""
-        read = self._readings.read()
-        return [_family(metric, read[metric]) for metric in Metric if metric in read]
+        read, histograms = self._readings.read(), self._readings.read_histograms()
+        for metric in Metric:
+            if metric in read:
+                yield _family(metric, read[metric])
+            elif metric in histograms:
+                yield _histogram_family(metric, histograms[metric])
 
 
 def _family(metric: Metric, series: dict[Labels, float]) -> MetricFamily:
     family = _FAMILIES[metric.type](metric, metric.text, labels=metric.labels)
     for labels, value in series.items():
         family.add_metric(labels, value)
+    return family
+
+
+def _histogram_family(metric: Metric, series: dict[Labels, Histogram]) -> MetricFamily:
+    family = HistogramMetricFamily(metric, metric.text, labels=metric.labels)
+    for labels, histogram in series.items():
+        sums = accumulate(histogram.counts)
+        bounds = (*map(str, LAG_BOUNDS), "+Inf")
+        family.add_metric(labels, list(zip(bounds, sums, strict=True)), histogram.total)
     return family
 
 

@@ -5,6 +5,7 @@ The process adds to a counter once a pass or a batch; a gauge costs nothing unti
 list, which Python does not interrupt.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -13,7 +14,12 @@ from dueledger.ledger.metrics.catalogue import Metric
 Labels: TypeAlias = tuple[str, ...]
 
 SERIES_MAX: Final = 50
-"""Series of one metric; label values that come later are counted together, as `OTHER`."""
+"""Series of one counter; label values that come later are counted together, as `OTHER`."""
+STATEMENTS_MAX: Final = 20
+KINDS_MAX: Final = 6
+"""Kinds with series of their own: the first that the process sees. A frequent one is seen early."""
+LAG_BOUNDS: Final = (0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 600.0, 3600.0)
+"""Upper bounds of the buckets of lags, in seconds."""
 OTHER: Final = "other"
 
 
@@ -30,19 +36,59 @@ MetricSource: TypeAlias = Callable[[], Iterable[Sample]]
 
 
 @final
+class Histogram:
+    """Counts by bucket, the last one without a bound, and the sum."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0.0] * (len(LAG_BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, value: float, count: float) -> None:
+        """Count a value so many times."""
+        self.counts[bisect_left(LAG_BOUNDS, value)] += count
+        self.total += value * count
+
+
+@final
 class MetricReadings:
     """The numbers of one process."""
 
     def __init__(self) -> None:
         self._counters: dict[Metric, dict[Labels, float]] = {}
+        self._histograms: dict[Metric, dict[Labels, Histogram]] = {}
+        self._kinds: set[str] = set()
         self._sources: list[MetricSource] = []
 
-    def add(self, metric: Metric, amount: float, *labels: str) -> None:
+    def add(
+        self, metric: Metric, amount: float, *labels: str, series_max: int = SERIES_MAX
+    ) -> None:
         """Add to a counter, once for a batch."""
         series = self._counters.setdefault(metric, {})
-        if labels not in series and len(series) >= SERIES_MAX:
+        if labels not in series and len(series) >= series_max:
             labels = (OTHER,) * len(labels)
         series[labels] = series.get(labels, 0) + amount
+
+    def kind_label(self, kind: str) -> str:
+        """Return the kind, or `OTHER` for one that came after `KINDS_MAX` others."""
+        if kind not in self._kinds:
+            if len(self._kinds) >= KINDS_MAX:
+                return OTHER
+            self._kinds.add(kind)
+        return kind
+
+    def observe(self, metric: Metric, value: float, count: float, kind: str) -> None:
+        """Add a value to the histogram of a kind, so many times."""
+        series = self._histograms.setdefault(metric, {})
+        labels = (self.kind_label(kind),)
+        if (histogram := series.get(labels)) is None:
+            histogram = series[labels] = Histogram()
+        histogram.add(value, count)
+
+    def read_histograms(self) -> dict[Metric, dict[Labels, Histogram]]:
+        """Return all histograms."""
+        return {metric: series.copy() for metric, series in self._histograms.copy().items()}
 
     def source(self, source: MetricSource) -> "_Attached":
         """Have a source read for the `with` block."""

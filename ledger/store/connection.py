@@ -17,6 +17,8 @@ import asyncpg
 import orjson
 
 from dueledger.ledger.errors import ConnectionLost, NotPermitted
+from dueledger.ledger.metrics import METRICS, Metric, Sample
+from dueledger.ledger.metrics.readings import STATEMENTS_MAX
 from dueledger.ledger.store.lost_connections import (
     CONNECTION_ERRORS,
     connection_lost,
@@ -25,7 +27,7 @@ from dueledger.ledger.store.lost_connections import (
     mapped_loss,
     was_lost,
 )
-from dueledger.ledger.store.statements import statement
+from dueledger.ledger.store.statements import name_of, statement
 
 if TYPE_CHECKING:
     import asyncio
@@ -206,6 +208,14 @@ class Pool:
         """Return a connection for an ``async with`` block."""
         return LentConnection(self.connections, lent_to_handlers=self._lent_to_handlers)
 
+    def samples(self) -> list[Sample]:
+        """Return how many connections it has."""
+        size, idle = self.connections.get_size(), self.connections.get_idle_size()
+        numbers = {"in_use": size - idle, "idle": idle, "max": self.connections.get_max_size()}
+        return [
+            Sample(Metric.POOL_CONNECTIONS, count, (state,)) for state, count in numbers.items()
+        ]
+
 
 @asynccontextmanager
 async def open_pool(
@@ -247,6 +257,8 @@ async def open_pool(
     async def prepare(connection: Connection) -> None:
         with mapped_loss(connection):
             await _prepare(connection)
+            if not lent_to_handlers:
+                connection.add_query_logger(_count_statement)
             if before_use is not None and is_open:
                 await before_use(connection)
 
@@ -271,9 +283,16 @@ async def open_pool(
                 await _require_roles(first, roles)
                 if before_use is not None:
                     await before_use(first)
-        yield pool
+        with METRICS.source(pool.samples):
+            yield pool
     finally:
         connections.terminate()
+
+
+def _count_statement(query: "asyncpg.connection.LoggedQuery") -> None:
+    name = name_of(query.query)
+    METRICS.add(Metric.STATEMENTS, 1, name, series_max=STATEMENTS_MAX)
+    METRICS.add(Metric.STATEMENT_SECONDS, query.elapsed, name, series_max=STATEMENTS_MAX)
 
 
 async def _require_roles(connection: Connection, roles: Sequence[str]) -> None:

@@ -130,9 +130,12 @@ async def register_process(
     return ProcessLock(**row)
 
 
-async def renew_process(connection: Connection, process_no: int) -> None:
-    """Record that a process lives, unless that was recorded in the last five seconds."""
-    await connection.execute(statement("renew_process"), process_no)
+async def renew_process(connection: Connection, process_no: int) -> datetime:
+    """Record that a process lives, unless that was recorded in the last five seconds.
+
+    Returns the ledger's business clock.
+    """
+    return await connection.fetchval(statement("renew_process"), process_no)
 
 
 async def record_process_failure(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 SQL_ROOT: Final = Path(__file__).resolve().parents[2] / "sql"
+_NAMES: Final[dict[str, str]] = {}
 _PARAMETER: Final = re.compile(r"^-- \$(\d+) (\w+) (.+)$")
 
 
@@ -41,7 +42,14 @@ def statement(name: str) -> str:
 
     Its file is in a folder of ``sql/statements``. Names are unique across folders.
     """
-    return _paths()[name].read_text(encoding="utf-8")
+    text = _paths()[name].read_text(encoding="utf-8")
+    _NAMES[text] = name
+    return text
+
+
+def name_of(text: str) -> str:
+    """Return the name of a statement that was read; `other` for any other text."""
+    return _NAMES.get(text, "other")
 
 
 @cache

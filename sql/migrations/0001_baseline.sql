@@ -14,6 +14,7 @@
 \ir ../schema/tables/api_key.sql
 \ir ../schema/tables/api_answer.sql
 \ir ../schema/tables/process.sql
+\ir ../schema/tables/leader.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
 \ir ../schema/tables/pause.sql
@@ -84,6 +85,8 @@
 \ir ../schema/functions/accounting.sql
 \ir ../schema/functions/measure_depth.sql
 \ir ../schema/views/depth.sql
+\ir ../schema/functions/take_lead.sql
+\ir ../schema/functions/measure_gauges.sql
 
 \ir ../schema/roles/allocator.sql
 \ir ../schema/roles/approver.sql

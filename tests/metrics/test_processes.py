@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from ipaddress import IPv4Address
 from pathlib import Path
 from urllib.error import HTTPError
@@ -13,11 +13,16 @@ import pytest
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.metrics import Metric
 from dueledger.ledger.metrics.exposition import served_metrics
+from dueledger.ledger.metrics.readings import KINDS_MAX
+from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.stack import free_ports
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
+from tests.metrics_page import Series
 from tests.workers.conftest import Eventually
 
 from .conftest import Scrape, fetch
@@ -27,9 +32,11 @@ from dueledger import Completed, Handlers
 
 handlers = Handlers()
 
-@handlers.on("Counted")
 async def work(item):
     return Completed()
+
+for number in range(10):
+    handlers.on(f"Counted{number}")(work)
 """
 PROCESSES = {
     ProcessRole.ALLOCATOR: ("allocator", "allocate"),
@@ -44,6 +51,43 @@ PROCESSES = {
 }
 
 
+MakeDrafts = Callable[..., list[ItemDraft]]
+StartCommand = Callable[..., Awaitable[ForkedProcess]]
+
+
+@pytest.fixture
+async def start_command(
+    bootstrap_servers: str, fork_server: ForkServer, tmp_path: Path, kind: str
+) -> AsyncGenerator[StartCommand]:
+    """Start `dueledger` with arguments, for a database and a login; it dies with the test."""
+    (tmp_path / "mine.py").write_text(HANDLERS)
+    own = {name: text for name, text in os.environ.items() if "DUELEDGER_" not in name}
+    started: list[ForkedProcess] = []
+
+    async def start(dsn: str, login: str, *arguments: str) -> ForkedProcess:
+        process = await fork_server.start(
+            *("-m", "dueledger", *arguments),
+            env=own
+            | {
+                "DUELEDGER_DSN": with_login(dsn, login),
+                "DUELEDGER_OUTBOX_DSN": with_login(dsn, login),
+                "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
+                "DUELEDGER_METRICS_PORT": "0",
+                "DUELEDGER_EVENT_TOPIC": f"{kind}-events",
+                "DUELEDGER_OUTCOME_TOPIC": f"{kind}-outcomes",
+            },
+            cwd=tmp_path,
+            pipe="stderr",
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        await process.wait()
+
+
 async def metrics_url(process: ForkedProcess) -> str:
     """Return where a process serves its metrics; go on reading its log."""
     assert process.piped is not None
@@ -55,58 +99,67 @@ async def metrics_url(process: ForkedProcess) -> str:
 
 async def test_each_process_serves_its_metrics_and_says_which_server_is_away(
     database: str,
-    bootstrap_servers: str,
-    fork_server: ForkServer,
-    tmp_path: Path,
+    start_command: StartCommand,
     eventually: Eventually,
     scrape: Scrape,
-    kind: str,
 ) -> None:
-    (tmp_path / "mine.py").write_text(HANDLERS)
     away = f"postgresql://127.0.0.1:{free_ports.free()}/none"
-    own = {name: text for name, text in os.environ.items() if "DUELEDGER_" not in name}
+    started = {
+        role: await start_command(database, login, *arguments)
+        for role, (login, *arguments) in PROCESSES.items()
+    }
+    waiting = await start_command(away, "allocator", "allocate")
+    assert started.keys() == set(ProcessRole)
+    for role, process in started.items():
+        url = await metrics_url(process)
 
-    async def start(dsn: str, *arguments: str) -> ForkedProcess:
-        process = await fork_server.start(
-            *("-m", "dueledger", *arguments),
-            env=own
-            | {
-                "DUELEDGER_DSN": dsn,
-                "DUELEDGER_OUTBOX_DSN": dsn,
-                "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
-                "DUELEDGER_METRICS_PORT": "0",
-                "DUELEDGER_EVENT_TOPIC": f"{kind}-events",
-                "DUELEDGER_OUTCOME_TOPIC": f"{kind}-outcomes",
-            },
-            cwd=tmp_path,
-            pipe="stderr",
-        )
-        running.callback(process.kill)
-        return process
-
-    async with AsyncExitStack() as running:
-        started = {
-            role: await start(with_login(database, login), *arguments)
-            for role, (login, *arguments) in PROCESSES.items()
-        }
-        waiting = await start(away, "allocate")
-        assert started.keys() == set(ProcessRole)
-        for role, process in started.items():
-            url = await metrics_url(process)
-
-            async def connected(url: str = url) -> set[str]:
-                read = await scrape(url)
-                return {role for role, _ in read.get(Metric.PROCESS_INFO, {})}
-
-            assert await eventually(connected) == {role}
-        url = await metrics_url(waiting)
-
-        async def unreachable() -> bool:
+        async def connected(url: str = url) -> set[str]:
             read = await scrape(url)
-            return read.get(Metric.SERVER_UNREACHABLE) == {("postgres", "connect"): 1}
+            return {role for role, _ in read.get(Metric.PROCESS_INFO, {})}
 
-        await eventually(unreachable)
-    await asyncio.gather(*(each.wait() for each in (*started.values(), waiting)))
+        assert await eventually(connected) == {role}
+    url = await metrics_url(waiting)
+
+    async def unreachable() -> bool:
+        read = await scrape(url)
+        return read.get(Metric.SERVER_UNREACHABLE) == {("postgres", "connect"): 1}
+
+    await eventually(unreachable)
+
+
+async def test_a_process_with_a_thousand_tenants_has_less_than_500_series(
+    database: str,
+    connection: Connection,
+    actor_no: int,
+    make_drafts: MakeDrafts,
+    start_command: StartCommand,
+    eventually: Eventually,
+    scrape: Scrape,
+) -> None:
+    drafts = [
+        draft
+        for number in range(1000)
+        for draft in make_drafts(tenant=f"tenant-{number}", kind=f"Counted{number % 10}")
+    ]
+    await emit_items(connection, drafts, actor_no=actor_no)
+    await connection.execute("update ledger.kind set dispatch = 'direct'")
+    process = await start_command(database, "direct_worker", "work", "--direct", "mine:handlers")
+    url = await metrics_url(process)
+
+    async def completed() -> dict[Metric, Series]:
+        read = await scrape(url)
+        return read if sum(read.get(Metric.OUTCOMES, {}).values()) == len(drafts) else {}
+
+    read = await eventually(completed)
+    assert {outcome for _, outcome in read[Metric.OUTCOMES]} == {"completed"}
+    assert len(read[Metric.OUTCOMES]) == KINDS_MAX + 1
+    for metric in (Metric.START_LAG_SECONDS, Metric.COMPLETION_LAG_SECONDS):
+        assert sum(read[metric].values()) == len(drafts)
+    assert len(read[Metric.DUE_ITEMS]) == 9
+    assert sum(read[Metric.DUE_ITEMS].values()) > 900  # as they were when the process started
+    page = await asyncio.to_thread(fetch, url)
+    series = [line for line in page.splitlines() if not line.startswith("#")]
+    assert 200 < len(series) < 500
 
 
 async def test_metrics_are_served_while_the_event_loop_is_blocked() -> None:

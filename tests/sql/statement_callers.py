@@ -38,7 +38,7 @@ PROCESSES: Final = {
     "reconciler": ("dueledger.reconciler.process",),
     "relay": ("dueledger.ledger.outbox.process",),
     "service": ("dueledger.service.process",),
-    "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check"),
+    "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check", "dueledger.ledger.gauges"),
     "worker": ("dueledger.workers.process", "dueledger.workers.http.process"),
 }
 """The modules in which each role's work begins. Allocators and direct workers do upkeep, too."""

@@ -18,6 +18,7 @@ PATHS = {path.stem: path for path in statement_paths()}
 WITHOUT_STATEMENTS = {
     "monitor": {
         Privilege("execute", "measure_depth"),
+        Privilege("execute", "measure_gauges"),
         Privilege("select", "ledger.depth"),
         Privilege("select", "ledger.watermark"),
     },
@@ -301,10 +302,12 @@ CALLERS = {
     "try_lock_rows": {"allocator", "reconciler", "upkeep"},
     "make_partition": {"intake", "materialiser", "upkeep"},
     "measure_depth": {"auditor", "monitor", "operator"},
+    "measure_gauges": {"monitor", "upkeep"},
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES) - {"auditor", "emitter", "monitor", "simulator", "upkeep"},
     "revise_items": {"intake", "materialiser"},
+    "take_lead": {"upkeep"},
     "wake_sleepers": set[str](),  # a trigger
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar, final
 from dueledger.ledger.errors import ConnectionLost, UnseenPartition
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowShare, ShareResult
+from dueledger.ledger.gauges import READ_SECONDS, LedgerGauges
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
@@ -27,6 +28,7 @@ from dueledger.workers.work_source import Service, WorkSource
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from dueledger.ledger.metrics import Sample
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.direct_claims import OpenRunRow
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
@@ -92,6 +94,7 @@ class DirectSource(WorkSource):
             event_key_days=settings.event_key_days,
             quiet_doublings_max=QUIET_DOUBLINGS_MAX,
         )
+        self._gauges = LedgerGauges(self._pool, holder=f"process:{self._worker_no}")
         self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})
         self._flows = FlowQueue(self._handler_pools.key_of, serial_apart=True)
         self._suspects: dict[int, DueFlow] = {}
@@ -116,10 +119,17 @@ class DirectSource(WorkSource):
 
     def background_services(self) -> list[Service]:
         """Run the upkeep, and check the items: there may be no allocator that does."""
-        return [
+        services = [
             Service("worker.upkeep", self.upkeep.tick, self.upkeep.pause_seconds),
             Service("worker.check_items", self._item_check.tick, self._item_check.pause_seconds),
         ]
+        if self._settings.metrics_port is not None:
+            services.append(Service("worker.measure", self._gauges.tick, READ_SECONDS))
+        return services
+
+    def samples(self) -> Sequence[Sample]:
+        """Return the metrics of the ledger, if this process reads them."""
+        return self._gauges.samples()
 
     async def is_idle(self) -> bool:
         """Return whether IDLE_LISTS lists in a row led to no claim, and no suspects wait."""

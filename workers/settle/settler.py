@@ -53,6 +53,7 @@ class Settler:
         items_max: int,
         batch_wait_seconds: float,
         on_finished: Callable[[OpenRun], None],
+        on_settled: Callable[[OpenRun, Sequence[ItemOutcome | None]], None],
     ) -> None:
         self._pool = pool
         self._counts = counts
@@ -60,6 +61,7 @@ class Settler:
         self._items_max = items_max
         self._batch_wait_seconds = batch_wait_seconds
         self._finished = on_finished
+        self._settled = on_settled
         self._fresh: dict[int, OpenRun] = {}
         self._sent: SentOutcomes = []
         self._refused: deque[SentOutcomes] = deque()
@@ -147,6 +149,7 @@ class Settler:
             match reason:
                 case None | SettleRefusal.SETTLED:
                     run.mark_settled(item_outcomes)
+                    self._settled(run, item_outcomes)
                     settled += count
                     if run.is_stopped:
                         run.abandon()

@@ -29,5 +29,5 @@ grant update (reason) on ledger.withdrawal to ledger_upkeep;  -- to lock rows
 grant delete on ledger.api_answer, ledger.credit, ledger.event_key, ledger.flow_outcome, ledger.held_key,
   ledger.partition_backoff, ledger.pending, ledger.process, ledger.review, ledger.stalled_partition,
   ledger.withdrawal to ledger_upkeep;
-grant execute on function ledger.finish_month, ledger.lock_partitions, ledger.make_partition,
-  ledger.try_lock_rows to ledger_upkeep;
+grant execute on function ledger.finish_month, ledger.lock_partitions, ledger.make_partition, ledger.measure_gauges,
+  ledger.take_lead, ledger.try_lock_rows to ledger_upkeep;

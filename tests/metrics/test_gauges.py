@@ -1,0 +1,80 @@
+"""Metrics of the whole ledger: what they count, and that one process at a time reads them."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import asyncpg
+
+from dueledger.ledger.gauges import LEAD_SECONDS, LedgerGauges
+from dueledger.ledger.metrics import Metric, Sample
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.credits import grant_credits
+from dueledger.ledger.store.gauges import measure_gauges, take_lead
+from dueledger.ledger.store.items import emit_items
+from tests.logins import with_login
+from tests.metrics_page import Series
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+def by_metric(samples: list[Sample]) -> dict[Metric, Series]:
+    read: dict[Metric, Series] = {}
+    for metric, value, labels in samples:
+        assert len(labels) == len(metric.labels)
+        read.setdefault(metric, {})[labels] = value
+    return read
+
+
+async def test_gauges_count_what_waits_is_late_and_is_not_served(
+    database: str, connection: Connection, actor_no: int, make_drafts: MakeDrafts, kind: str
+) -> None:
+    other = f"{kind}Other"
+    await emit_items(
+        connection,
+        [*make_drafts(5), *make_drafts(3, kind=other, prefix="o")],
+        actor_no=actor_no,
+    )
+    await connection.execute(
+        "update ledger.pending p set state = 4, attempt = 1 from ledger.due_item i"
+        " where i.item_no = p.item_no and i.business_key = 'key-000001'"
+    )
+    await grant_credits(connection, actor_no, [f"due.{other}"], [70], 60)
+    await connection.execute(
+        "insert into ledger.watermark (tenant, kind, complete_before, as_of)"
+        " values ('acme', $1, ledger.now() - interval '1 h', ledger.now() - interval '1 min')",
+        kind,
+    )
+    read = by_metric(await measure_gauges(connection))
+    own = ("acme", kind)
+    assert read[Metric.DUE_ITEMS] == {own: 5, ("acme", other): 3}
+    assert read[Metric.RETRYING_ITEMS] == {own: 1, ("acme", other): 0}
+    assert read[Metric.OLDEST_DUE_SECONDS].keys() == {own, ("acme", other)}
+    assert read[Metric.LATE_SECONDS][own] > 86_400  # due long ago
+    assert read[Metric.UNSERVED_ITEMS] == {(f"due.{kind}",): 5}
+    assert read[Metric.CREDIT_ITEMS] == {(f"due.{other}",): 70}
+    assert 3600 <= read[Metric.WATERMARK_AGE_SECONDS][own] < 7200
+    assert 60 <= read[Metric.RECONCILED_SECONDS][()] < 3600
+    assert read[Metric.DATABASE_BYTES][()] > 1_000_000
+    monitor = await asyncpg.connect(with_login(database, "monitor"))
+    rows = await monitor.fetch("select metric from ledger.measure_gauges()")
+    assert {Metric(row["metric"]) for row in rows} == set(read)
+    await monitor.close()
+
+
+async def test_one_process_reads_the_gauges_and_another_takes_over(
+    pool: Pool, connection: Connection
+) -> None:
+    first, second = (LedgerGauges(pool, holder=f"process:{number}") for number in (1, 2))
+    for gauges in (first, second, first):
+        await gauges.tick()
+    assert first.samples()
+    assert not second.samples()
+    now = await connection.fetchval("select ledger.machine_now()")
+    await set_machine_clock(connection, now + timedelta(seconds=LEAD_SECONDS + 1), 1.0)
+    assert await take_lead(connection, "metrics", "process:2", LEAD_SECONDS)
+    await first.tick()
+    assert not first.samples()
+    await second.tick()
+    assert second.samples()
