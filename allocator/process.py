@@ -19,7 +19,7 @@ from dueledger.ledger.store.actors import ActorKind, incarnation
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
 
-_CONNECTIONS_MAX = 8
+CONNECTIONS_MAX = 8
 
 
 @asynccontextmanager
@@ -38,7 +38,7 @@ async def open_allocator(
         open_pool(
             dsn,
             application_name=name,
-            size_max=_CONNECTIONS_MAX,
+            size_max=CONNECTIONS_MAX,
             roles=("allocator", "upkeep"),
             before_use=lift_sequences,
         ) as pool,

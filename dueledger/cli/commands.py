@@ -138,6 +138,10 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
                 "revoke": "Revoke roles from a login.",
             },
         ),
+        **_entries(
+            "dueledger.cli.sizing",
+            {"size": "Compute rows, disk, connections and cores for a number of items a day."},
+        ),
         **_entries("dueledger.cli.api_keys", {"key": "Manage keys of the REST interface."}),
         **_entries("dueledger.cli.setup", {"version": "Print the version as JSON."}),
         **(_BENCH if _IS_CHECKOUT else {}),

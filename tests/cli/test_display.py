@@ -157,6 +157,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("reviews",): (),
     ("revoke",): ("emitter", "FROM", HOSTILE),
     ("show",): (ONE,),
+    ("size",): ("--items-per-day=1", "--payload=1"),
     ("status",): (),
     ("trigger",): (HOSTILE, "--tenant=acme", f"--reason={HOSTILE}"),
     ("version",): (),

@@ -37,6 +37,7 @@ from dueledger.reconciler.process import open_reconciler
 from dueledger.reconciler.settings import ReconcilerSettings
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.service import ServiceSettings, open_service
+from dueledger.sizing import CONNECTIONS
 from dueledger.why import Explanation, explain
 from dueledger.workers.connections import open_connections
 from dueledger.workers.outcomes.process import open_outcome_intake
@@ -75,6 +76,10 @@ KILL: Final = """
     select count(pg_terminate_backend(a.pid, 5000)) from pg_stat_activity a
     where a.datname = current_database() and a.application_name = $1
 """
+COUNTED: Final = """
+    select count(*) from pg_stat_activity
+    where datname = current_database() and usename like 'test\\_%'
+"""
 NAME: Final = "worker:host:1:abcd"
 
 
@@ -89,6 +94,7 @@ async def test_each_process_is_live_while_it_runs_and_ended_after(
     async with OPENINGS[role](SecretStr(with_login(database, role)), bootstrap_servers):
         [row] = await list_processes(connection, 10)
         locked = await connection.fetchval("select locked_on from ledger.process")
+        assert 2 <= await connection.fetchval(COUNTED) <= CONNECTIONS[ProcessRole(role)]
     ended = await connection.fetch("select role, status from ledger.process_status")
     assert (row.role, row.status) == (role, "live")
     assert locked == await connection.fetchval("select pg_postmaster_start_time()")
