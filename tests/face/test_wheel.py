@@ -1,19 +1,35 @@
-"""The built wheel, unpacked beside a service that has packages called `workers` and `ledger`."""
+"""The built wheel: beside a service that has packages called `workers` and `ledger`, and with the
+README in an empty folder, on the oldest and the newest PostgreSQL that a wheel has."""
 
+import asyncio
 import os
+import re
+import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 
-from dueledger.ledger.store import Connection
+from dueledger.dev.supervisor import ChildSpec, Supervisor
+from dueledger.ledger.store import Connection, open_connection
+from dueledger.ledger.store.item_lists import ItemListFilter, list_items
+from dueledger.ledger.store.server_version import read_server_version
+from dueledger.stack import Endpoints, free_ports
+from dueledger.stack.postgres import find_binaries
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FILES = re.findall(r"Save as `(\w+\.py)`", README)
 SERVICE = {
     "workers/__init__.py": "",
     "workers/renewals.py": (
@@ -30,6 +46,9 @@ SERVICE = {
 WHERE = (
     "import dueledger.workers, workers, ledger; print(dueledger.workers.__file__, workers.__file__)"
 )
+
+
+Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 def ran(command: list[str], folder: Path, **environment: str) -> str:
@@ -71,9 +90,12 @@ def service(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def site_of(service: Path) -> str:
+    return f"{service / 'site'}{os.pathsep}{sysconfig.get_path('purelib')}"
+
+
 def in_service(service: Path, *command: str, **environment: str) -> str:
-    site = f"{service / 'site'}{os.pathsep}{sysconfig.get_path('purelib')}"
-    return ran(list(command), service / "app", PYTHONPATH=site, **environment)
+    return ran(list(command), service / "app", PYTHONPATH=site_of(service), **environment)
 
 
 def test_the_top_level_of_the_wheel_is_dueledger_alone(wheel: Path) -> None:
@@ -113,3 +135,112 @@ def test_the_wheel_of_the_sdist_has_the_files_of_the_trees(wheel: Path, tmp_path
     ran(["-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)], tree)
     [rebuilt] = tmp_path.glob("*.whl")
     assert files_of(rebuilt) == files_of(wheel)
+
+
+# The README.
+
+
+@pytest.fixture(scope="module")
+def postgres_16() -> Generator[str]:
+    """A server of PostgreSQL 16, which is in the wheel of the embedded one."""
+    binaries = find_binaries().parents[1] / "pginstall" / "bin"
+    if not (binaries / "postgres").exists():
+        pytest.skip("the wheel of the embedded server has no PostgreSQL 16")
+    user = "nobody" if os.geteuid() == 0 else None
+    with TemporaryDirectory() as folder:
+        cluster, port = Path(folder) / "cluster", free_ports.free()
+        cluster.mkdir(mode=0o700)
+        if user is not None:
+            Path(folder).chmod(0o711)
+            shutil.chown(cluster, user)
+
+        def control(program: str, *arguments: str) -> None:
+            subprocess.run(  # noqa: S603 - the server's own programs
+                [binaries / program, "--pgdata", cluster, *arguments],
+                cwd=folder,
+                check=True,
+                user=user,
+                stdout=subprocess.DEVNULL,
+            )
+
+        control("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--locale=C")
+        settings = {
+            "listen_addresses": free_ports.LOOPBACK,
+            "unix_socket_directories": "",
+            "port": port,
+            "fsync": "off",
+            "max_locks_per_transaction": 256,
+        }
+        given = " ".join(f"-c {name}='{value}'" for name, value in settings.items())
+        control("pg_ctl", "--wait", f"--log={cluster / 'log'}", f"--options={given}", "start")
+        try:
+            yield f"postgresql://postgres@{free_ports.LOOPBACK}:{port}/postgres"
+        finally:
+            control("pg_ctl", "--wait", "--mode=immediate", "stop")
+
+
+async def run_readme(
+    service: Path, folder: Path, dsn: str, bootstrap_servers: str, eventually: Eventually
+) -> None:
+    """Do what the README says, with the wheel, in an empty folder."""
+    for name, text in zip(FILES, PYTHON, strict=True):
+        (folder / name).write_text(text, encoding="utf-8")
+    environment = {
+        **os.environ,
+        "DUELEDGER_DSN": dsn,
+        "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
+        "PYTHONPATH": os.pathsep.join([str(folder), site_of(service)]),
+        "PYTHONSAFEPATH": "1",  # or the folder that pytest runs in would come first
+    }
+    where = "import dueledger.workers; print(dueledger.workers.__file__)"
+    assert Path(ran(["-c", where], folder, **environment).strip()).is_relative_to(service / "site")
+    ran(["-m", "dueledger", "migrate"], folder, **environment)
+    async with running(environment), open_connection(dsn, application_name="test") as connection:
+        producer = await asyncio.create_subprocess_exec(
+            sys.executable, str(folder / FILES[0]), env=environment, cwd=folder
+        )
+        assert await producer.wait() == 0
+
+        async def completed() -> list[dict[str, Any]]:
+            wanted = ItemListFilter(business_key="INV-1", state="Completed")
+            return (await list_items(connection, wanted)).items
+
+        [item] = await eventually(completed)
+    assert (item["tenant"], item["kind"]) == ("acme", "ReminderDue")
+
+
+@asynccontextmanager
+async def running(environment: Mapping[str, str]) -> AsyncGenerator[None]:
+    lines: list[str] = []
+
+    def note(name: str, line: str) -> None:
+        lines.append(f"{name} {line}")
+
+    supervisor = Supervisor(note, note, environment=environment)
+    try:
+        await supervisor.start(ChildSpec("worker", ("work", "reminders:handlers")))
+        await supervisor.start(ChildSpec("allocator", ("allocate",)))
+        yield
+    finally:
+        killed = await supervisor.stop_all()
+    assert killed == [], lines
+
+
+async def test_the_wheel_in_an_empty_folder_passes_the_readme(
+    service: Path, tmp_path: Path, database: str, stack: Endpoints, eventually: Eventually
+) -> None:
+    await run_readme(service, tmp_path, database, stack.bootstrap_servers, eventually)
+
+
+@pytest.mark.full
+async def test_the_wheel_in_an_empty_folder_passes_the_readme_on_postgresql_16(
+    service: Path, tmp_path: Path, postgres_16: str, stack: Endpoints, eventually: Eventually
+) -> None:
+    async with open_connection(postgres_16, application_name="test") as connection:
+        assert (await read_server_version(connection)).number // 10_000 == 16
+    await run_readme(service, tmp_path, postgres_16, stack.bootstrap_servers, eventually)
+
+
+def test_the_twenty_lines_are_about_twenty() -> None:
+    code = [line for text in PYTHON for line in text.splitlines() if line.strip()]
+    assert len(code) <= 20
