@@ -12,7 +12,7 @@ from typing import Final
 
 from dueledger.flow_status import describe_failures
 from dueledger.hindrances import has_upkeep
-from dueledger.ledger.errors import InvalidSetting, Unavailable
+from dueledger.ledger.errors import InvalidSetting, SchemaTooNew, Unavailable
 from dueledger.ledger.kafka.broker_check import find_connect_failure
 from dueledger.ledger.runtime.kafka_settings import SaslMechanism
 from dueledger.ledger.runtime.settings import Settings
@@ -23,6 +23,7 @@ from dueledger.ledger.store.migrations import pending_migrations
 from dueledger.ledger.store.operations import list_operations
 from dueledger.ledger.store.partitions import read_default_partition
 from dueledger.ledger.store.processes import ProcessStatus, list_processes, read_roles
+from dueledger.ledger.store.schema_version import require_usable_schema
 from dueledger.ledger.store.server_version import SUPPORTED, read_server_version
 from dueledger.ledger.store.topic_partitions import list_stalled_partitions
 
@@ -113,6 +114,10 @@ async def _schema(connection: Connection) -> DoctorCheck:
     if pending:
         lacks = f"lacks {', '.join(pending)}"
         return DoctorCheck("schema", Health.FAIL, lacks, "run `dueledger migrate`")
+    try:
+        await require_usable_schema(connection)
+    except SchemaTooNew as error:
+        return DoctorCheck("schema", Health.FAIL, error.message, "install a newer version")
     return DoctorCheck("schema", Health.OK, "up to date")
 
 

@@ -66,6 +66,7 @@ KINDS: Final = {
     "UNKNOWN_CALENDAR": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Unknown calendar"),
     "UNKNOWN_ZONE": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Unknown time zone"),
     "UNSEEN_PARTITION": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Partition not seen yet"),
+    "SCHEMA_TOO_NEW": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Schema too new"),
     "UNSUPPORTED_SERVER": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Unsupported Postgres"),
     "UNTRUSTED_PEER": FailureKind(HTTPStatus.FORBIDDEN, "Not from a trusted proxy"),
     "WINDOW_TOO_LARGE": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Window too large"),

@@ -192,6 +192,18 @@ class UnsupportedServer(DueledgerError):
     code = "UNSUPPORTED_SERVER"
 
 
+class SchemaTooOld(DueledgerError):
+    """The schema lacks migrations that this version needs."""
+
+    code = "NOT_MIGRATED"
+
+
+class SchemaTooNew(DueledgerError):
+    """A migration that this version does not know made the schema unusable for it."""
+
+    code = "SCHEMA_TOO_NEW"
+
+
 class NotPermitted(DueledgerError):
     """The login lacks a role or an attribute of Postgres, or the API key a scope or tenants."""
 

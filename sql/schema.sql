@@ -2276,6 +2276,17 @@ CREATE FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid)
 
 COMMENT ON FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) IS 'A hash of which version of a row this is: each write of the row, of any column, makes another. A transaction number is used again after 4 billion others, and after a restore: `key` names the server''s start.';
 
+CREATE FUNCTION ledger.schema_version(OUT number integer, OUT code_min integer) RETURNS record
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    BEGIN ATOMIC
+ SELECT max(("substring"(a.name, '^\d+'::text))::integer) AS max,
+     max(a.code_min) AS max
+    FROM ledger_migration.applied a;
+END;
+
+COMMENT ON FUNCTION ledger.schema_version(OUT number integer, OUT code_min integer) IS 'Number of the newest migration that was applied, and the least that code must ship to use the schema. Open to all: each process asks when it starts.';
+
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN hashtextextended(key, (kind_no)::bigint);

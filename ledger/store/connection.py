@@ -27,6 +27,7 @@ from dueledger.ledger.store.lost_connections import (
     mapped_loss,
     was_lost,
 )
+from dueledger.ledger.store.schema_version import require_usable_schema
 from dueledger.ledger.store.statements import name_of, statement
 
 if TYPE_CHECKING:
@@ -244,7 +245,8 @@ async def open_pool(
     30 s by default, 60 s of analytic ones.
 
     Raises Unavailable if Postgres cannot be reached, InvalidSetting if the DSN cannot be parsed,
-    NotPermitted if the login lacks one of `roles`. No message contains the DSN.
+    NotPermitted if the login lacks one of `roles`, SchemaTooOld or SchemaTooNew if a process with
+    roles cannot use the schema. No message contains the DSN.
     """
     settings = _settings(application_name, profile)
     if profile is PlanProfile.HOT:
@@ -281,6 +283,8 @@ async def open_pool(
         if roles or before_use is not None:
             async with pool.acquire() as first:
                 await _require_roles(first, roles)
+                if roles:
+                    await require_usable_schema(first)
                 if before_use is not None:
                     await before_use(first)
         with METRICS.source(pool.samples):

@@ -15,6 +15,11 @@ from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.cells import assign_cell
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.partitions import AHEAD, MOVED_ROWS_MAX, make_partitions
+from dueledger.ledger.store.schema_version import (
+    number_of,
+    oldest_code,
+    require_usable_schema,
+)
 from dueledger.ledger.store.server_version import require_supported_server
 from dueledger.ledger.store.statements import SQL_ROOT, statement
 
@@ -26,6 +31,7 @@ do $$ begin
   create table if not exists ledger_migration.applied (
     name text primary key,
     checksum text not null,
+    code_min integer not null default 1,
     applied_at timestamptz not null default statement_timestamp()
   );
 exception when unique_violation or duplicate_schema or duplicate_table then
@@ -46,7 +52,12 @@ class Migration:
     @property
     def number(self) -> int:
         """Return the number at the beginning of the file's name."""
-        return _number(self.name)
+        return number_of(self.name)
+
+    @property
+    def code_min(self) -> int:
+        """Return the least migration that code must ship to use the schema after this one."""
+        return oldest_code(self.text)
 
     @property
     def checksum(self) -> str:
@@ -77,7 +88,8 @@ async def migrate(
 
     Raises Conflict, and applies nothing, if the ledger has another cell, if an
     applied file has been changed since (put the change into a new migration), or if a file was not
-    applied and one with a higher number was. Raises UnsupportedServer on a server that is too old.
+    applied and one with a higher number was. Raises UnsupportedServer on a server that is too old,
+    SchemaTooNew on a schema that this version cannot use.
     """
     await require_supported_server(connection)
     await connection.execute(_JOURNAL)
@@ -91,15 +103,18 @@ async def migrate(
             await connection.execute(migration.text)
             await assign_cell(connection, cell_no)
             await connection.execute(
-                "insert into ledger_migration.applied (name, checksum) values ($1, $2)",
+                "insert into ledger_migration.applied (name, checksum, code_min)"
+                " values ($1, $2, $3)",
                 migration.name,
                 migration.checksum,
+                migration.code_min,
             )
         fresh.append(migration.name)
         applied(migration.name)
     async with connection.transaction():
         await connection.execute(_LOCK)
         await assign_cell(connection, cell_no)
+    await require_usable_schema(connection)
     await make_partitions(connection, ahead=ahead, rows_max=rows_max)
     return fresh
 
@@ -123,10 +138,6 @@ async def pending_migrations(connection: Connection) -> list[str]:
     return [migration.name for migration in read_migrations() if migration.name not in done]
 
 
-def _number(name: str) -> int:
-    return int(name.partition("_")[0])
-
-
 def _included_text(path: Path) -> str:
     return _INCLUDED.sub(
         lambda found: (path.parent / found[1]).read_text(encoding="utf-8"),
@@ -145,9 +156,9 @@ def _require_unchanged(migrations: Sequence[Migration], done: Mapping[str, str])
 
 
 def _require_in_order(migrations: Sequence[Migration], done: Mapping[str, str]) -> None:
-    highest = max(done, key=_number, default=None)
+    highest = max(done, key=number_of, default=None)
     for migration in migrations:
-        if highest and migration.name not in done and migration.number <= _number(highest):
+        if highest and migration.name not in done and migration.number <= number_of(highest):
             message = (
                 f"migration {migration.name} was not applied, and {highest} was; give a new "
                 "migration the next number; make a database that is older than the baseline again"

@@ -48,6 +48,7 @@
 \ir ../schema/functions/finish_month.sql
 \ir ../schema/functions/lock_partitions.sql
 \ir ../schema/functions/none_lost.sql
+\ir ../schema/functions/schema_version.sql
 \ir ../schema/functions/assign_cell.sql
 \ir ../schema/functions/lift_sequence.sql
 \ir ../schema/functions/list_sequences.sql

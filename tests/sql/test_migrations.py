@@ -1,13 +1,19 @@
 """The baseline has every file of sql/schema once; migrations are applied by number."""
 
 import re
+import shutil
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from dueledger.ledger.errors import Conflict
-from dueledger.ledger.store import Connection
+from dueledger.doctor import run_checks
+from dueledger.ledger.errors import Conflict, DueledgerError, SchemaTooNew, SchemaTooOld
+from dueledger.ledger.materialise import MaterialiserSettings, open_materialiser
+from dueledger.ledger.runtime.settings import Settings
+from dueledger.ledger.store import Connection, migrations
 from dueledger.ledger.store.migrations import migrate, pending_migrations, read_migrations
+from dueledger.ledger.store.schema_version import require_usable_schema, shipped_number
 from dueledger.ledger.store.statements import SQL_ROOT
 
 BASELINE = "0001_baseline"
@@ -60,3 +66,55 @@ async def test_a_migration_missing_below_the_highest_applied_is_refused(
         await migrate(connection)
     rows = await connection.fetch("select name from ledger_migration.applied")
     assert [row["name"] for row in rows] == ["0180_of_another_history"]
+
+
+# Upgrades. `shipped` is what code of another version would ship.
+
+
+def test_each_migration_after_the_baseline_says_which_code_can_use_the_schema_after_it() -> None:
+    for migration in read_migrations()[1:]:
+        assert re.search(r"^-- code: \d+$", migration.text, re.MULTILINE), migration.name
+        assert 1 <= migration.code_min <= migration.number
+
+
+async def test_a_migration_is_applied_to_the_ledger_that_is_there_and_old_code_goes_on(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("migrations", "schema"):
+        shutil.copytree(SQL_ROOT / folder, tmp_path / folder)
+    old, new = shipped_number(), shipped_number() + 1
+    added = tmp_path / "migrations" / f"{new:04}_add_a_note.sql"
+    added.write_text(f"-- code: {old}\nalter table ledger.cell add column note text;\n")
+    monkeypatch.setattr(migrations, "SQL_ROOT", tmp_path)
+    assert await pending_migrations(connection) == [added.stem]
+    with pytest.raises(SchemaTooOld, match=f"at migration {old}, and this version needs {new}"):
+        await require_usable_schema(connection, new)
+    assert await migrate(connection) == [added.stem]
+    assert await migrate(connection) == []
+    await connection.execute("update ledger.cell set note = 'new code writes it'")
+    for shipped in (old, new):
+        await require_usable_schema(connection, shipped)
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        ("set name = '0000_before'", SchemaTooOld),
+        (f"set code_min = {shipped_number() + 1}", SchemaTooNew),
+    ],
+)
+async def test_a_process_refuses_a_schema_that_it_cannot_use(
+    connection: Connection, database: str, change: str, refused: type[DueledgerError]
+) -> None:
+    await connection.execute(f"update ledger_migration.applied {change}")
+    settings = {"dsn": database}
+    with pytest.raises(refused):
+        async with open_materialiser(MaterialiserSettings.model_validate(settings)):
+            pass
+    assert not await connection.fetchval("select count(*) from ledger.process")
+    checks = [check async for check in run_checks(Settings.model_validate(settings))]
+    [schema] = [check for check in checks if check.name == "schema"]
+    assert schema.health == "fail"
+    if refused is SchemaTooNew:
+        with pytest.raises(SchemaTooNew):
+            await migrate(connection)

@@ -307,6 +307,7 @@ CALLERS = {
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES) - {"auditor", "emitter", "monitor", "simulator", "upkeep"},
     "revise_items": {"intake", "materialiser"},
+    "schema_version": set(ROLES),  # two numbers, which each process asks for
     "take_lead": {"upkeep"},
     "wake_sleepers": set[str](),  # a trigger
 }
