@@ -1,6 +1,7 @@
 """`dueledger health` says under the login of a process whether it lives, as a probe must know."""
 
 from contextlib import AsyncExitStack
+from urllib.parse import urlsplit, urlunsplit
 
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.store import Connection
@@ -18,6 +19,17 @@ KILL = """
 """
 
 
+def without_login(dsn: str) -> dict[str, str]:
+    """Return variables as the chart sets them: the login apart from the address."""
+    parts = urlsplit(dsn)
+    address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return {
+        "DUELEDGER_DSN": address,
+        "PGUSER": parts.username or "",
+        "PGPASSWORD": parts.password or "",
+    }
+
+
 async def test_the_login_of_each_process_may_ask_for_its_health(
     dueledger_on: Command, database: str
 ) -> None:
@@ -26,7 +38,7 @@ async def test_the_login_of_each_process_may_ask_for_its_health(
             presence = Presence(with_login(database, role), f"{role}:host:1:abcd", role)
             await presence.open()
             stack.push_async_callback(presence.close)
-            ran = dueledger_on("health", role, DUELEDGER_DSN=with_login(database, role))
+            ran = dueledger_on("health", role, **without_login(with_login(database, role)))
             assert (ran.code, ran.out) == (0, "ok\n"), (role, ran.err)
 
 

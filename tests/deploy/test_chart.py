@@ -17,7 +17,13 @@ import dueledger
 from dueledger.allocator import AllocatorSettings
 from dueledger.cli.app import app
 from dueledger.ledger.intake import EventIntakeSettings
-from dueledger.ledger.kafka.envelope import EVENT_TOPIC, INTAKE_GROUP, OUTCOME_TOPIC
+from dueledger.ledger.kafka.envelope import (
+    EVENT_TOPIC,
+    INTAKE_GROUP,
+    OUTCOME_TOPIC,
+    REJECTED_TOPIC,
+    REPAIR_TOPIC,
+)
 from dueledger.ledger.materialise import MaterialiserSettings
 from dueledger.ledger.outbox import RelaySettings
 from dueledger.ledger.runtime.kafka_settings import variable_of
@@ -116,7 +122,7 @@ def test_every_resource_fits_the_schemas_of_kubernetes(name: str, kubernetes: st
     for resource in own:
         kubernetes_validate.validate(resource, kubernetes, strict=True)
     theirs = [each["kind"] for each in resources if each["apiVersion"] in OPERATORS]
-    expected = ["Cluster", "Kafka", "KafkaNodePool", *["KafkaUser"] * 5]
+    expected = ["Cluster", "Kafka", "KafkaNodePool", *["KafkaTopic"] * 3, *["KafkaUser"] * 5]
     assert sorted(theirs) == (expected if name == "operators" else [])
 
 
@@ -201,6 +207,9 @@ def test_each_process_is_a_command_probed_by_its_role_with_time_for_its_drain() 
         command.make_context(name, arguments, parent=context)  # exits where one is missing
         role = next(e["value"] for e in container["env"] if e["name"] == "PGUSER")[4:]
         ready, live = container["readinessProbe"], container["livenessProbe"]
+        ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+        env = {each["name"]: each.get("value") for each in container["env"]}
+        assert env["DUELEDGER_METRICS_PORT"] == str(ports["metrics"])
         if role == "service":
             assert ready["httpGet"]["path"] == "/health/ready"
             assert live["httpGet"]["path"] == "/health/live"
@@ -245,8 +254,12 @@ def test_processes_find_the_servers_that_the_operators_make() -> None:
         servers = f"{kafka['metadata']['name']}-kafka-bootstrap:9093"
         assert env["DUELEDGER_BOOTSTRAP_SERVERS"] == servers
         assert env["DUELEDGER_KAFKA_SASL_USERNAME"] in users
+        copies = int(env["DUELEDGER_TOPIC_REPLICATION"] or 0)
+        assert copies > kafka["spec"]["kafka"]["config"]["min.insync.replicas"]
         volumes = {v["name"]: v for v in resource["spec"]["template"]["spec"]["volumes"]}
         assert volumes["kafka"]["secret"]["secretName"] == env["DUELEDGER_KAFKA_SASL_USERNAME"]
+    topics = {topic["spec"]["topicName"] for topic in of_kind(resources, "KafkaTopic").values()}
+    assert topics == {EVENT_TOPIC, REJECTED_TOPIC, REPAIR_TOPIC}
     rules = [rule for user in users.values() for rule in user["spec"]["authorization"]["acls"]]
     named = {rule["resource"]["name"] for rule in rules}
     worker_group = HttpSettings.model_fields["worker_group_id"].default
