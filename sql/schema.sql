@@ -4111,6 +4111,7 @@ GRANT USAGE ON SCHEMA ledger TO ledger_approver;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
 GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
 GRANT USAGE ON SCHEMA ledger TO ledger_intake;
+GRANT USAGE ON SCHEMA ledger TO ledger_key_manager;
 GRANT USAGE ON SCHEMA ledger TO ledger_materialiser;
 GRANT USAGE ON SCHEMA ledger TO ledger_monitor;
 GRANT USAGE ON SCHEMA ledger TO ledger_operator;
@@ -4315,9 +4316,12 @@ GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 REVOKE ALL ON FUNCTION ledger.wake_sleepers() FROM PUBLIC;
 
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.actor TO ledger_key_manager;
 GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
 GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.actor TO ledger_service;
+
+GRANT UPDATE(seen_at) ON TABLE ledger.actor TO ledger_key_manager;
 
 GRANT SELECT,INSERT ON TABLE ledger.api_answer TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.api_answer TO ledger_upkeep;
@@ -4327,9 +4331,16 @@ GRANT UPDATE(status) ON TABLE ledger.api_answer TO ledger_upkeep;
 
 GRANT UPDATE(body) ON TABLE ledger.api_answer TO ledger_service;
 
+GRANT SELECT,INSERT ON TABLE ledger.api_key TO ledger_key_manager;
 GRANT SELECT ON TABLE ledger.api_key TO ledger_service;
 
+GRANT UPDATE(expires_at) ON TABLE ledger.api_key TO ledger_key_manager;
+
 GRANT UPDATE(last_used_at) ON TABLE ledger.api_key TO ledger_service;
+
+GRANT UPDATE(revoked_at) ON TABLE ledger.api_key TO ledger_key_manager;
+
+GRANT UPDATE(revoked_by) ON TABLE ledger.api_key TO ledger_key_manager;
 
 GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.calendar TO ledger_intake;

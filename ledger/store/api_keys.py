@@ -39,8 +39,9 @@ SCOPE_ROLES: Final = {
     Scope.OPERATE: "operator",
     Scope.APPROVE: "approver",
     Scope.AUDIT: "auditor",
+    Scope.ADMIN: "key_manager",
 }
-"""The role of the database under which a request of a scope runs. The others have no route yet."""
+"""The role of the database under which a request of a scope runs. `work` has no route yet."""
 
 
 class NewApiKey(NamedTuple):
@@ -93,21 +94,36 @@ async def create_key(
     return None if made is None else NewApiKey(key, prefix)
 
 
-async def list_keys(connection: Connection, name: str | None, limit: int) -> list[dict[str, Any]]:
-    """List keys without their secrets, the newest first."""
-    return [dict(row) for row in await connection.fetch(statement("list_keys"), name, limit)]
+async def list_keys(
+    connection: Connection,
+    name: str | None,
+    limit: int,
+    *,
+    tenants: Sequence[str] | None = None,
+    after_no: int | None = None,
+) -> list[dict[str, Any]]:
+    """List keys without their secrets, the newest first. `tenants` limits who asks."""
+    rows = await connection.fetch(statement("list_keys"), tenants, name, after_no, limit)
+    return [dict(row) for row in rows]
 
 
-async def revoke_key(connection: Connection, prefix: str, *, revoked_by: int) -> bool:
+async def revoke_key(
+    connection: Connection, prefix: str, *, revoked_by: int, tenants: Sequence[str] | None = None
+) -> bool:
     """Revoke a key; False if there is none of this prefix, or it was revoked before."""
-    return await connection.fetchval(statement("revoke_key"), prefix, revoked_by) is not None
+    values = prefix, revoked_by, tenants
+    return await connection.fetchval(statement("revoke_key"), *values) is not None
 
 
 async def expire_key(
-    connection: Connection, prefix: str, overlap: timedelta
+    connection: Connection,
+    prefix: str,
+    overlap: timedelta,
+    tenants: Sequence[str] | None = None,
 ) -> InheritedRights | None:
     """Let a key expire after `overlap`; None if there is none of this prefix that is valid."""
-    row = await connection.fetchrow(statement("expire_key"), prefix, overlap.total_seconds())
+    values = prefix, overlap.total_seconds(), tenants
+    row = await connection.fetchrow(statement("expire_key"), *values)
     return None if row is None else InheritedRights(**row)
 
 

@@ -12,7 +12,16 @@ from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 ROLES: Final = (
-    *("allocator", "approver", "auditor", "emitter", "intake", "materialiser", "monitor"),
+    *(
+        "allocator",
+        "approver",
+        "auditor",
+        "emitter",
+        "intake",
+        "key_manager",
+        "materialiser",
+        "monitor",
+    ),
     *(
         "operator",
         "outcome_intake",

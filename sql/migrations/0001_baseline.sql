@@ -94,6 +94,7 @@
 \ir ../schema/roles/auditor.sql
 \ir ../schema/roles/emitter.sql
 \ir ../schema/roles/intake.sql
+\ir ../schema/roles/key_manager.sql
 \ir ../schema/roles/materialiser.sql
 \ir ../schema/roles/monitor.sql
 \ir ../schema/roles/operator.sql

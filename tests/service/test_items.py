@@ -31,6 +31,10 @@ OPERATIONS = {
     (f"{DEFINITION}/pause", "post"): "pauseDefinition",
     (f"{DEFINITION}/resume", "post"): "resumeDefinition",
     (f"{DEFINITION}/trigger", "post"): "triggerDefinition",
+    ("/v1/keys", "get"): "listKeys",
+    ("/v1/keys", "post"): "createKey",
+    ("/v1/keys/{prefix}/rotate", "post"): "rotateKey",
+    ("/v1/keys/{prefix}/revoke", "post"): "revokeKey",
 }
 """Generated clients call them so: none is renamed."""
 

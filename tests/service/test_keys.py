@@ -65,6 +65,34 @@ async def test_a_name_is_for_the_same_tenants_whoever_makes_its_next_key(api: Ap
         await api.make_key("narrow", Scope.READ, tenants=None)
 
 
+async def test_an_administrator_gives_rights_for_its_own_tenants_alone(api: Api) -> None:
+    admin = await api.make_key("admin", Scope.ADMIN)
+    body = {"name": "hired", "scopes": ["read"], "tenants": ["acme"]}
+    made = await api.ask("POST", "/v1/keys", key=admin, body=body)
+    assert made.status == 201, made.text
+    problem(await api.ask("GET", NO_ITEM, key=made.document["key"]), 404, "NOT_FOUND")
+    for tenants, pointer in ((None, "/tenants"), (["acme", "umbra"], "/tenants/1")):
+        refused = await api.ask("POST", "/v1/keys", key=admin, body={**body, "tenants": tenants})
+        found = problem(refused, 403, "NOT_PERMITTED")
+        assert [each.pointer for each in found.errors] == [pointer]
+    listed = await api.ask("GET", "/v1/keys?name=hired", key=admin)
+    assert [each["created_by"] for each in listed.document["items"]] == ["key:admin"]
+    prefix = made.document["prefix"]
+    rotated = await api.ask(
+        "POST", f"/v1/keys/{prefix}/rotate", key=admin, body={"overlap_hours": 0}
+    )
+    problem(await api.ask("GET", NO_ITEM, key=made.document["key"]), 401, "KEY_MISSING")
+    again = await api.ask("POST", f"/v1/keys/{prefix}/rotate", key=admin, body={})
+    problem(again, 404, "NOT_FOUND")
+    revoke = f"/v1/keys/{rotated.document['prefix']}/revoke"
+    assert (await api.ask("POST", revoke, key=admin)).status == 200
+    problem(await api.ask("GET", NO_ITEM, key=rotated.document["key"]), 401, "KEY_MISSING")
+    everybody = await api.make_key("owner-of-all", Scope.READ, tenants=None)
+    problem(
+        await api.ask("POST", f"/v1/keys/{everybody.prefix}/revoke", key=admin), 404, "NOT_FOUND"
+    )
+
+
 async def test_an_emission_under_the_role_of_an_emitter_is_in_no_other_name(api: Api) -> None:
     """Each login can set the setting; it counts only for the login of a service."""
     async with api.owner.transaction():

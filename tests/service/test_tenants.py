@@ -98,6 +98,7 @@ class Place:
 
     tenant: str
     item: str
+    prefix: str
     name: str = "statements"
 
 
@@ -137,6 +138,13 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "pauseDefinition": _reason,
     "resumeDefinition": _plain,
     "triggerDefinition": _reason,
+    "listKeys": _plain,
+    "createKey": lambda _, place: (
+        "",
+        {"name": f"made-{place.tenant}", "scopes": ["read"], "tenants": [place.tenant]},
+    ),
+    "rotateKey": lambda _, _place: ("", {}),
+    "revokeKey": _plain,
 }
 """A request of each route that succeeds for a key of its tenant."""
 
@@ -160,7 +168,8 @@ async def own(api: Api, key: NewApiKey) -> Place:
     """What a key of the tenant acme may name."""
     [item] = await api.emit(key, api.item("P-own"))
     await api.define("acme", "statements", SCHEDULE)
-    return Place("acme", str(item))
+    made = await api.make_key("spare", Scope.READ)
+    return Place("acme", str(item), made.prefix)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +178,8 @@ async def secret(api: Api) -> Place:
     everybody = await api.make_key("everybody", Scope.EMIT, tenants=None)
     [item] = await api.emit(everybody, api.item("P-secret", tenant="umbra"))
     await api.define("umbra", "statements", SCHEDULE)
-    return Place("umbra", str(item))
+    made = await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"])
+    return Place("umbra", str(item), made.prefix)
 
 
 @pytest.mark.parametrize("each", ALL, ids=str)
@@ -193,6 +203,8 @@ async def test_a_key_neither_sees_nor_touches_another_tenant(
     answer = await ask(api, each, keys[each.route.scope], secret)
     if each.route.operation_id in EMPTY:
         assert answer.document["items"] == []
+    elif each.route.operation_id == "listKeys":
+        assert secret.prefix not in answer.text
     else:
         assert answer.status in {403, 404}
     assert "P-secret" not in answer.text

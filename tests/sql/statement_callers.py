@@ -99,7 +99,7 @@ def statements_by_role() -> dict[str, frozenset[str]]:
         )
     )
     for route, statements in statements_of_routes():
-        found[SCOPE_ROLES[route.scope]] |= statements
+        found.setdefault(SCOPE_ROLES[route.scope], set()).update(statements)
     return {role: frozenset(statements) for role, statements in found.items()}
 
 

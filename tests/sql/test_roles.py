@@ -183,8 +183,9 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "run": {"insert": {"allocator", "outcome_intake", "worker"}, "update": {"operator", *ENDS}},
     "credit": {"insert": {"worker"}, "update": {"worker"}, "delete": {"upkeep", "worker"}},
     "held_key": {"insert": {"allocator"}, "delete": {"reconciler", "upkeep"}},
-    # Who may use the REST interface; the owner makes keys.
-    "api_key": {"update": {"service"}},
+    # Who may use the REST interface.
+    "actor": {"insert": {"key_manager"}, "update": {"key_manager"}},
+    "api_key": {"insert": {"key_manager"}, "update": {"key_manager", "service"}},
     "api_answer": {"insert": {"service"}, "update": {"service", "upkeep"}, "delete": {"upkeep"}},
     # Who lives.
     "process": {
@@ -305,7 +306,8 @@ CALLERS = {
     "measure_gauges": {"monitor", "upkeep"},
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
-    "register_actor": set(ROLES) - {"auditor", "emitter", "monitor", "simulator", "upkeep"},
+    "register_actor": set(ROLES)
+    - {"auditor", "emitter", "key_manager", "monitor", "simulator", "upkeep"},
     "revise_items": {"intake", "materialiser"},
     "schema_version": set(ROLES),  # two numbers, which each process asks for
     "take_lead": {"upkeep"},

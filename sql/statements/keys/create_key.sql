@@ -1,6 +1,6 @@
 -- Make an API key; keys of one name are one actor, for the same tenants. None where the tenants differ.
 -- returns: zero or one
--- roles: owner
+-- roles: key_manager, owner
 -- $1 name text
 -- $2 prefix text
 -- $3 secret_digest bytea

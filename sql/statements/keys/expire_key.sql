@@ -1,13 +1,15 @@
 -- Let a valid API key expire after some seconds, if it does not expire before; return what its successor inherits.
 -- returns: zero or one, none where there is no such key, or it is not valid
--- roles: owner
+-- roles: key_manager, owner
 -- $1 prefix text
 -- $2 seconds double precision
+-- $3 tenants text[]
 -- index: api_key_prefix_key
 -- locks: api_key row (for update)
 update ledger.api_key k
 set expires_at = least(k.expires_at, ledger.machine_now() + make_interval(secs => $2::double precision))
 from ledger.actor a
 where k.prefix = $1::text and a.actor_no = k.actor_no
+  and ($3::text[] is null or a.tenants <@ $3::text[])
   and k.revoked_at is null and coalesce(k.expires_at > ledger.machine_now(), true)
 returning a.name, k.scopes, a.tenants
