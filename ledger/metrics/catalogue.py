@@ -129,6 +129,13 @@ class Metric(StrEnum):
         "tenant",
         "kind",
     )
+    EXHAUSTED_ITEMS = (
+        "dueledger_exhausted_items",
+        MetricType.GAUGE,
+        "Items that wait for a person because their last attempt failed.",
+        "tenant",
+        "kind",
+    )
     CLAIMED_ITEMS = (
         "dueledger_claimed_items",
         MetricType.GAUGE,

@@ -80,6 +80,12 @@ as $$
   named (metric, names, value, is_max) as materialized (
     select 'dueledger_late_seconds', array[l.tenant, l.kind], l.seconds, true from late l
     union all
+    select 'dueledger_exhausted_items', array[f.tenant, f.kind], count(*), false
+    from flows f
+    cross join lateral (select r.reason from ledger.review r where r.flow_no = f.flow_no limit f.count_max) r
+    where f.parked > 0 and r.reason = 'attempts exhausted'
+    group by f.tenant, f.kind
+    union all
     select 'dueledger_unserved_items', array[t.topic], t.due, false from topics t
     union all
     select 'dueledger_credit_items', array[c.topic], sum(c.items), false

@@ -1,0 +1,1 @@
+"""Alerts: one list of rules, for Prometheus and for those without it."""

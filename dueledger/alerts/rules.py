@@ -1,0 +1,285 @@
+"""The rules of alerts: a metric, a bound and for how long, and which other alerts each inhibits.
+
+Prometheus's rules in `deploy/prometheus` are written from these, and `evaluate` applies them to
+samples.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Final, NamedTuple, TypeAlias
+
+from dueledger.ledger.metrics import Metric, Sample
+
+
+class AlertSeverity(StrEnum):
+    """Whether somebody is called at night."""
+
+    PAGE = "page"
+    TICKET = "ticket"
+
+
+class Aggregation(StrEnum):
+    """How the series of a metric become one number; `ABSENT` is 1 if there is none."""
+
+    MAX = "max"
+    SUM = "sum"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRule:
+    """An alert stands while the number of a metric is above `above`.
+
+    `labels` are those by which series are grouped; `where` has a regular expression for the whole
+    value of a label. `summary` may name labels in braces. `breakage` is what is broken then.
+    """
+
+    name: str
+    metric: Metric
+    breakage: str
+    summary: str
+    labels: tuple[str, ...] = ()
+    where: tuple[tuple[str, str], ...] = ()
+    aggregation: Aggregation = Aggregation.MAX
+    above: float = 0.0
+    for_seconds: int = 30
+    severity: AlertSeverity = AlertSeverity.PAGE
+    inhibits: tuple[str, ...] = ()
+
+    @property
+    def anchor(self) -> str:
+        """Return the place of its section in the runbook."""
+        return f"runbook.md#{self.name.lower()}"
+
+    @property
+    def expression(self) -> str:
+        """Return the rule in the language of Prometheus."""
+        where = ",".join(f'{label}=~"{pattern}"' for label, pattern in self.where)
+        series = f"{self.metric}{{{where}}}" if where else str(self.metric)
+        if self.aggregation is Aggregation.ABSENT:
+            return f"absent({series})"
+        by = f" by ({', '.join(self.labels)})" if self.labels else ""
+        return f"{self.aggregation}{by} ({series}) > {self.above:g}"
+
+
+_CANNOT_CLAIM: Final = (
+    "ItemsLate",
+    "FlowSilent",
+    "WorkerMissing",
+    "TopicSilent",
+    "PartitionStalled",
+)
+RULES: Final = (
+    AlertRule(
+        "PostgresUnreachable",
+        Metric.SERVER_UNREACHABLE,
+        "Postgres is down, or cut off",
+        "{service} does not reach Postgres",
+        labels=("service",),
+        where=(("server", "postgres"),),
+        inhibits=(
+            *_CANNOT_CLAIM,
+            "AllocatorMissing",
+            "KafkaUnreachable",
+            "ReconcilerSilent",
+            "WatermarkStalled",
+        ),
+    ),
+    AlertRule(
+        "KafkaUnreachable",
+        Metric.FAILING_PROCESSES,
+        "Kafka is down, or cut off",
+        "processes of the role {role} do not reach Kafka",
+        labels=("role",),
+        where=(("server", "kafka"),),
+        inhibits=_CANNOT_CLAIM,
+    ),
+    AlertRule(
+        "AllocatorMissing",
+        Metric.PROCESSES,
+        "no allocator and no direct worker lives",
+        "nothing claims due items: no allocator and no direct worker lives",
+        where=(("role", "allocator|direct_worker"), ("status", "live")),
+        aggregation=Aggregation.ABSENT,
+        inhibits=("ItemsLate", "FlowSilent", "WorkerMissing", "TopicSilent", "WatermarkStalled"),
+    ),
+    AlertRule(
+        "WorkerMissing",
+        Metric.UNSERVED_ITEMS,
+        "no worker serves a topic",
+        "due items of {topic} wait, and no worker serves them",
+        labels=("topic",),
+        aggregation=Aggregation.SUM,
+        inhibits=("ItemsLate", "FlowSilent"),
+    ),
+    AlertRule(
+        "PartitionStalled",
+        Metric.STALLED_TOPIC_SECONDS,
+        "a worker hangs, or reads a partition no more",
+        "a worker makes no progress with a partition of {topic}",
+        labels=("topic",),
+        inhibits=("ItemsLate", "FlowSilent"),
+    ),
+    AlertRule(
+        "TopicSilent",
+        Metric.SILENT_TOPIC_SECONDS,
+        "a consumer reports no outcomes",
+        "the consumers of {topic} report no outcomes",
+        labels=("topic",),
+        inhibits=("ItemsLate", "FlowSilent"),
+    ),
+    AlertRule(
+        "FlowSilent",
+        Metric.OLDEST_DUE_SECONDS,
+        "items of a kind are not claimed",
+        "due items of {tenant} {kind} have waited for more than five minutes",
+        labels=("tenant", "kind"),
+        above=300,
+        severity=AlertSeverity.TICKET,
+    ),
+    AlertRule(
+        "ItemsLate",
+        Metric.LATE_SECONDS,
+        "items are past complete_by, or their grace",
+        "items of {tenant} {kind} wait past their complete_by or grace",
+        labels=("tenant", "kind"),
+        inhibits=("FlowSilent",),
+    ),
+    AlertRule(
+        "RetriesExhausted",
+        Metric.EXHAUSTED_ITEMS,
+        "a handler fails in each attempt",
+        "items of {tenant} {kind} failed in each attempt and wait for a person",
+        labels=("tenant", "kind"),
+        inhibits=("ItemsParked",),
+    ),
+    AlertRule(
+        "ItemsParked",
+        Metric.PARKED_ITEMS,
+        "a handler parks items",
+        "items of {tenant} {kind} wait for a person",
+        labels=("tenant", "kind"),
+        severity=AlertSeverity.TICKET,
+    ),
+    AlertRule(
+        "ItemsStuck",
+        Metric.OPEN_FINDINGS,
+        "items are handed out and never end",
+        "the reconciler found items that do not move on ({type})",
+        labels=("type",),
+        where=(("type", "STUCK|HELD_KEY|PUBLISHED_NO_OUTCOME"),),
+        aggregation=Aggregation.SUM,
+        inhibits=("FindingsOpen",),
+    ),
+    AlertRule(
+        "FindingsOpen",
+        Metric.OPEN_FINDINGS,
+        "what happened differs from what was expected",
+        "the reconciler has open findings of the type {type}",
+        labels=("type",),
+        where=(("severity", "error|critical"),),
+        aggregation=Aggregation.SUM,
+        severity=AlertSeverity.TICKET,
+    ),
+    AlertRule(
+        "ReconcilerSilent",
+        Metric.RECONCILED_SECONDS,
+        "no reconciler makes passes",
+        "no pass of the reconciler for ten minutes",
+        above=600,
+        severity=AlertSeverity.TICKET,
+        inhibits=("WatermarkStalled",),
+    ),
+    AlertRule(
+        "WatermarkStalled",
+        Metric.WATERMARK_AGE_SECONDS,
+        "a kind is not complete for hours",
+        "{tenant} {kind} is not complete up to two hours ago",
+        labels=("tenant", "kind"),
+        above=7200,
+        severity=AlertSeverity.TICKET,
+    ),
+    AlertRule(
+        "TransactionOld",
+        Metric.OLDEST_TRANSACTION_SECONDS,
+        "a transaction is open for long",
+        "a transaction has been open for more than ten minutes",
+        above=600,
+        severity=AlertSeverity.TICKET,
+    ),
+    AlertRule(
+        "DatabaseLarge",
+        Metric.DATABASE_BYTES,
+        "the disk of Postgres fills",
+        "the database has more than 500 GB: set the bound to what its disk has",
+        above=500e9,
+        severity=AlertSeverity.TICKET,
+    ),
+)
+"""All alerts, those that inhibit before those that are inhibited."""
+
+
+class AlertKey(NamedTuple):
+    """An alert and the values of its labels."""
+
+    name: str
+    labels: tuple[str, ...] = ()
+
+
+Alerts: TypeAlias = Mapping[AlertKey, float]
+
+
+def evaluate(samples: Iterable[Sample]) -> dict[AlertKey, float]:
+    """Return the alerts whose number is above its bound, with the number."""
+    by_metric: dict[Metric, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    return {
+        AlertKey(rule.name, labels): value
+        for rule in RULES
+        for labels, value in _numbers(rule, by_metric.get(rule.metric, []))
+    }
+
+
+def _numbers(rule: AlertRule, samples: Iterable[Sample]) -> list[tuple[tuple[str, ...], float]]:
+    names = rule.metric.labels
+    wanted = [(names.index(label), re.compile(pattern)) for label, pattern in rule.where]
+    groups = [names.index(label) for label in rule.labels]
+    found = [
+        (tuple(sample.labels[group] for group in groups), sample.value)
+        for sample in samples
+        if all(pattern.fullmatch(sample.labels[place]) for place, pattern in wanted)
+    ]
+    if rule.aggregation is Aggregation.ABSENT:
+        return [] if found else [((), 1.0)]
+    reduce_ = max if rule.aggregation is Aggregation.MAX else sum
+    grouped = groupby(sorted(found), key=lambda each: each[0])
+    reduced = [(labels, float(reduce_(value for _, value in each))) for labels, each in grouped]
+    return [(labels, value) for labels, value in reduced if value > rule.above]
+
+
+def without_inhibited(alerts: Alerts) -> dict[AlertKey, float]:
+    """Return the alerts that no other one inhibits, as Alertmanager does by the rules written.
+
+    Where both have a label, only those with an equal value inhibit.
+    """
+    return {
+        key: value
+        for key, value in alerts.items()
+        if not any(_inhibits(other, key) for other in alerts)
+    }
+
+
+_BY_NAME: Final = {rule.name: rule for rule in RULES}
+
+
+def _inhibits(other: AlertKey, key: AlertKey) -> bool:
+    rule, inhibited = _BY_NAME[other.name], _BY_NAME[key.name]
+    if key.name not in rule.inhibits:
+        return False
+    values = dict(zip(rule.labels, other.labels, strict=True))
+    own = dict(zip(inhibited.labels, key.labels, strict=True))
+    return all(values[label] == own[label] for label in values.keys() & own.keys())

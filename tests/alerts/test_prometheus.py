@@ -1,0 +1,113 @@
+"""The files for Prometheus, Alertmanager and Grafana are written from the rules."""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dueledger.alerts.prometheus import (
+    dashboard_file,
+    exposed_names,
+    inhibitions_file,
+    rules_file,
+)
+from dueledger.alerts.rules import RULES
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "deploy" / "prometheus"
+RUNBOOK = ROOT / "docs" / "runbook.md"
+NAME = re.compile(r"\bdueledger_\w+")
+PROMTOOL = shutil.which("promtool")
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed: on Debian, `apt-get install prometheus`"
+)
+
+
+def run_promtool(*arguments: str) -> str:
+    """Return what promtool prints; fail if it refuses."""
+    assert PROMTOOL is not None
+    result = subprocess.run(  # noqa: S603 - our own files
+        [PROMTOOL, *arguments], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+DOCUMENT = ROOT / "docs" / "alerts.md"
+INTRODUCTION = """\
+# Alerts
+
+`deploy/prometheus` has the rules for Prometheus (`rules.yml`), what inhibits what for Alertmanager
+(`inhibit.yml`, to be added to its configuration), and a dashboard for Grafana (`dashboard.json`).
+What to do is in the [runbook](runbook.md). `make schema` makes this page and these files of the
+rules in the code.
+
+An alert is not sent while one stands that inhibits it, for the same tenant, kind and topic where
+both name them. `page` calls somebody, `ticket` waits for the day.
+
+| alert | what is broken | it stands while | for | | inhibits |
+|---|---|---|---|---|---|
+"""
+
+
+def describe_rules() -> str:
+    """Return the page of alerts."""
+    rows = [
+        f"| [{rule.name}]({rule.anchor}) | {rule.breakage} |"
+        f" `{rule.expression.replace('|', chr(92) + '|')}` | {rule.for_seconds} s |"
+        f" {rule.severity} | {', '.join(rule.inhibits) or '–'} |\n"
+        for rule in RULES
+    ]
+    return INTRODUCTION + "".join(rows)
+
+
+FILES = {
+    FOLDER / "rules.yml": rules_file,
+    FOLDER / "inhibit.yml": inhibitions_file,
+    FOLDER / "dashboard.json": dashboard_file,
+    DOCUMENT: describe_rules,
+}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_docs_show_every_rule_and_name_no_metric_that_is_not_exposed(path: Path) -> None:
+    if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
+        path.write_text(FILES[path]())
+    text = path.read_text()
+    assert text == FILES[path](), "run `make schema` and read the difference"
+    assert set(NAME.findall(text)) <= exposed_names()
+
+
+def test_each_alert_has_its_section_in_the_runbook() -> None:
+    sections = re.findall(r"^## (.+)$", RUNBOOK.read_text(), re.MULTILINE)
+    assert sections == [rule.name for rule in RULES]
+    assert len(RUNBOOK.read_text().splitlines()) < 150
+
+
+def test_alerts_inhibit_others_that_exist_and_none_inhibits_what_inhibits_it() -> None:
+    inhibits = {rule.name: set(rule.inhibits) for rule in RULES}
+
+    def reached(name: str) -> Iterator[str]:
+        for other in inhibits[name]:
+            yield other
+            yield from reached(other)
+
+    for name in inhibits:
+        assert name not in set(reached(name))
+
+
+@needs_promtool
+def test_promtool_accepts_the_rules() -> None:
+    output = run_promtool("check", "rules", str(FOLDER / "rules.yml"))
+    assert f"{len(RULES)} rules found" in output
+    rules = yaml.safe_load((FOLDER / "inhibit.yml").read_text())["inhibit_rules"]
+    assert {key for rule in rules for key in rule} == {
+        "source_matchers",
+        "target_matchers",
+        "equal",
+    }
