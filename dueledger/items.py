@@ -19,7 +19,6 @@ from dueledger.ledger.store.item_lists import (
     read_executions,
 )
 from dueledger.ledger.store.items import show_item
-from dueledger.why import explain
 
 _OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]
 
@@ -129,6 +128,8 @@ async def read_item(
 
 async def explain_item(connection: Connection, found: Mapping[str, Any]) -> dict[str, object]:
     """Return why an item that was read has not been done yet, and what to do."""
+    from dueledger.why import explain  # noqa: PLC0415 - lists do not load what it needs
+
     explanation = await explain(connection, found)
     return {
         "item": found["id"],
