@@ -1,6 +1,7 @@
 """The chart of deploy/helm, rendered and held to the schemas of Kubernetes; without a cluster."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,9 @@ BUILT: Final = ROOT / ".tools" / "helm"
 HELM: Final = str(BUILT) if BUILT.exists() else shutil.which("helm")
 pytestmark = pytest.mark.skipif(HELM is None, reason="there is no helm: `make helm` builds it")
 
+[IMAGE_USER] = map(
+    int, re.findall(r"^USER (\d+):", (ROOT / "deploy/Dockerfile").read_text("utf-8"), re.MULTILINE)
+)
 KUBERNETES: Final = ("1.28.0", "1.36.0")
 OPERATORS: Final = {"postgresql.cnpg.io/v1", "kafka.strimzi.io/v1"}
 """Resources of operators, whose schemas no package has."""
@@ -160,6 +164,7 @@ def test_no_container_may_be_root_or_write_beside_its_own_folders(name: str) -> 
     ):
         pod = resource["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["runAsUser"] == IMAGE_USER
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["automountServiceAccountToken"] is False
         for container in containers_of(resource):
