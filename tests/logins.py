@@ -18,7 +18,7 @@ LOGINS: Final = {
     "outcome_intake": ("outcome_intake",),
     "reconciler": ("reconciler",),
     "relay": ("relay",),
-    "service": ("approver", "auditor", "emitter", "key_manager", "operator", "service"),
+    "service": ("approver", "auditor", "emitter", "intake", "key_manager", "operator", "service"),
     "worker": ("worker",),
 }
 """The roles of each login, as docs/security.md gives them."""

@@ -26,7 +26,7 @@ from dueledger.ledger.errors import (
     UntrustedPeer,
 )
 from dueledger.ledger.store import Connection, Pool
-from dueledger.ledger.store.api_keys import ApiCaller, Scope, assume_role, authenticate
+from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role, authenticate
 from dueledger.service.attempts import FailedAttempts
 from dueledger.service.idempotency import (
     PARAMETER,
@@ -142,6 +142,7 @@ class CallRoute(APIRoute):
     """A route that needs a key with its scope. It commits before its response is sent."""
 
     scope: ClassVar[Scope]
+    role: ClassVar[str]
     takes_idempotency_key: ClassVar[bool]
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -162,9 +163,9 @@ class CallRoute(APIRoute):
                 if key is not None:
                     digested = (key, digest_of(request, body))
                     return await answer_under_key(
-                        connection, caller, self.scope, digested, lambda: answer(again)
+                        connection, caller, self.role, digested, lambda: answer(again)
                     )
-                await assume_role(connection, caller, self.scope)
+                await assume_role(connection, caller, self.role)
                 return await answer(again)
 
         return handle
@@ -207,8 +208,11 @@ def _receive_again(body: bytes) -> Receive:
 class ScopedRoutes:
     """Makes routes that need a key with one scope."""
 
-    def __init__(self, scope: Scope, tag: str) -> None:
-        """Group the routes under `tag` in the OpenAPI document."""
+    def __init__(self, scope: Scope, tag: str, *, role: str | None = None) -> None:
+        """Group the routes under `tag` in the OpenAPI document.
+
+        They run under `role`; without one, under that of the scope.
+        """
         self._security = {"security": [{_KEY_SCHEME: [scope.value]}]}
         self._route_classes = {
             takes_key: cast(
@@ -216,7 +220,11 @@ class ScopedRoutes:
                 type(
                     "ScopedRoute",
                     (CallRoute,),
-                    {"scope": scope, "takes_idempotency_key": takes_key},
+                    {
+                        "scope": scope,
+                        "role": role or SCOPE_ROLES[scope],
+                        "takes_idempotency_key": takes_key,
+                    },
                 ),
             )
             for takes_key in (False, True)

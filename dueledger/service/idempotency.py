@@ -14,7 +14,7 @@ from fastapi import Request, Response
 from dueledger.ledger.errors import IdempotencyKeyReused, InvalidInput, Problem
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_answers import begin_answer, record_answer
-from dueledger.ledger.store.api_keys import ApiCaller, Scope, assume_role, assume_service
+from dueledger.ledger.store.api_keys import SERVICE_ROLE, ApiCaller, assume_role
 
 HEADER: Final = "Idempotency-Key"
 _SHAPE: Final = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
@@ -44,7 +44,7 @@ def idempotency_key_of(request: Request) -> str | None:
 async def answer_under_key(
     connection: Connection,
     caller: ApiCaller,
-    scope: Scope,
+    role: str,
     digested: tuple[str, bytes],
     answering: Callable[[], Coroutine[Any, Any, Response]],
 ) -> Response:
@@ -59,9 +59,9 @@ async def answer_under_key(
         raise IdempotencyKeyReused(message)
     if begun.status is not None:
         return Response(begun.body, begun.status, dict(REPLAYED), "application/json")
-    await assume_role(connection, caller, scope)
+    await assume_role(connection, caller, role)
     response = await answering()
-    await assume_service(connection, caller)
+    await assume_role(connection, caller, SERVICE_ROLE)
     body = bytes(response.body).decode()
     await record_answer(connection, caller.actor_no, key, response.status_code, body)
     return response

@@ -17,6 +17,8 @@ from dueledger.ledger.errors import (
     Conflict,
     DueledgerError,
     InvalidDefinition,
+    InvalidEvent,
+    InvalidHeader,
     InvalidInput,
     NotPermitted,
     Problem,
@@ -100,7 +102,7 @@ async def _of_error(request: Request, error: Exception) -> Response:
     has_problems = isinstance(error, InvalidInput | NotPermitted | Conflict)
     problems = error.problems if has_problems else ()
     errors = [_error_of(problem) for problem in problems[:ERRORS_MAX]]
-    if isinstance(error, InvalidDefinition):
+    if isinstance(error, InvalidDefinition | InvalidEvent | InvalidHeader):
         errors = [_in_document(each) for each in errors]
     headers: dict[str, str] = {}
     if failure.code == "KEY_MISSING":
@@ -185,7 +187,7 @@ def _error_of(problem: Problem) -> ProblemError:
 
 def _in_document(error: ProblemError) -> ProblemError:
     """Point into the document of a definition, whose fields are named with dots."""
-    path = _DEFINITION_NAME.sub("", error.pointer).split(".")
+    path = _DEFINITION_NAME.sub("", error.pointer).partition(" (")[0].split(".")
     pointer = "".join(f"/{_POINTER_ESCAPES.sub(_escaped, each)}" for each in path)
     return error.model_copy(update={"pointer": pointer})
 

@@ -34,6 +34,56 @@ class EventRecord(NamedTuple):
 
 
 @final
+class EventRules:
+    """The event rules in force, kept until they change."""
+
+    def __init__(self) -> None:
+        self._rules = RulesInForce((0, None, 0), [])
+        self._calendars = CalendarCache()
+        self._log = get_logger("intake")
+
+    async def in_force(self, connection: Connection) -> RulesInForce:
+        """Return the rules in force, read again if they changed."""
+        version = await read_rules_version(connection)
+        if version != self._rules.version:
+            rows = await list_event_rules(connection)
+            named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
+            calendars = await self._calendars.newest_versions(connection, named)
+            self._rules = RulesInForce(version, rows, calendars)
+            for rule in self._rules.refused:
+                self._log.warning(
+                    LogEvent.DEFINITION_FAILED,
+                    definition_no=rule.definition_no,
+                    reason=rule.reason,
+                )
+        return self._rules
+
+
+async def record_event(
+    connection: Connection, rules: EventRules, event: DomainEvent, *, actor_no: int
+) -> AppliedEvents:
+    """Record one event in the caller's transaction, and what it implies.
+
+    An event of the same source and id changes nothing. Items of a month without a partition go to
+    the default one. Raises InvalidEvent if it lacks what a rule reads.
+    """
+    await make_event_months(connection, [event.time.date()])
+    in_force = await rules.in_force(connection)
+    read = interpret_event(in_force, event, body_of(event))
+    return await record_batch(connection, in_force, [read], actor_no=actor_no)
+
+
+def body_of(event: DomainEvent) -> str:
+    """Return the JSON text of an event's data. Raises InvalidEvent if it is nested too deep."""
+    try:
+        return orjson.dumps(event.data).decode()
+    except orjson.JSONEncodeError as error:  # it writes 254 levels, and reads 1,024
+        raise InvalidEvent(
+            "The event cannot be read.", [Problem("data", "", f"cannot be stored: {error}")]
+        ) from None
+
+
+@final
 class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
     """Records domain events, and what they imply, cancel and supersede."""
 
@@ -41,22 +91,14 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
         super().__init__(AppliedEvents)
         self._pool = pool
         self._actor_no = actor_no
-        self._rules = RulesInForce((0, None, 0), [])
-        self._calendars = CalendarCache()
-        self._log = get_logger("intake")
+        self._rules = EventRules()
 
     def parse(self, record: ConsumedRecord) -> EventRecord:
         """Parse an event. Raises InvalidEvent."""
         event = parse_event(record.headers, record.value)
         if not is_structured(record.headers):
             return EventRecord(record, event, (record.value or b"null").decode())
-        try:
-            body = orjson.dumps(event.data).decode()
-        except orjson.JSONEncodeError as error:  # it writes 254 levels, and reads 1,024
-            raise InvalidEvent(
-                "The event cannot be read.", [Problem("data", "", f"cannot be stored: {error}")]
-            ) from None
-        return EventRecord(record, event, body)
+        return EventRecord(record, event, body_of(event))
 
     async def record_together(self, batch: Sequence[EventRecord]) -> AppliedEvents:
         """Record a batch. Raises InvalidInput if Postgres refuses it."""
@@ -65,7 +107,7 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
             unmade = None
             while True:
                 async with connection.transaction():
-                    rules = await self._rules_in_force(connection)
+                    rules = await self._rules.in_force(connection)
                     reads, rejected = _interpret(rules, batch)
                     if unmade is None:
                         unmade = await list_unmade_item_months(connection, _dates(reads))
@@ -87,22 +129,6 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
         applied = await record_batch(connection, rules, reads, actor_no=self._actor_no)
         applied.rejected = rejected
         return applied
-
-    async def _rules_in_force(self, connection: Connection) -> RulesInForce:
-        """Return the rules in force, read again if they changed."""
-        version = await read_rules_version(connection)
-        if version != self._rules.version:
-            rows = await list_event_rules(connection)
-            named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
-            calendars = await self._calendars.newest_versions(connection, named)
-            self._rules = RulesInForce(version, rows, calendars)
-            for rule in self._rules.refused:
-                self._log.warning(
-                    LogEvent.DEFINITION_FAILED,
-                    definition_no=rule.definition_no,
-                    reason=rule.reason,
-                )
-        return self._rules
 
 
 def _interpret(

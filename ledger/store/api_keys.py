@@ -43,6 +43,9 @@ SCOPE_ROLES: Final = {
 }
 """The role of the database under which a request of a scope runs. `work` has no route yet."""
 
+SERVICE_ROLE: Final = "service"
+"""That of the service itself."""
+
 
 class NewApiKey(NamedTuple):
     """A key that was made. `text` is shown once and is kept nowhere."""
@@ -149,14 +152,9 @@ async def check_readable(connection: Connection) -> None:
     await connection.fetch(statement("find_key"), "")
 
 
-async def assume_role(connection: Connection, caller: ApiCaller, scope: Scope) -> None:
-    """Give the rest of the transaction the rights of a scope, in the caller's name."""
-    await connection.execute(statement("assume_role"), SCOPE_ROLES[scope], caller.name)
-
-
-async def assume_service(connection: Connection, caller: ApiCaller) -> None:
-    """Give the rest of the transaction the rights of the service itself, in the caller's name."""
-    await connection.execute(statement("assume_role"), "service", caller.name)
+async def assume_role(connection: Connection, caller: ApiCaller, role: str) -> None:
+    """Give the rest of the transaction the rights of a role, in the caller's name."""
+    await connection.execute(statement("assume_role"), role, caller.name)
 
 
 def _digest(key: str) -> bytes:

@@ -26,6 +26,15 @@ SCHEDULE: dict[str, object] = {
     "dispatch": {"direct": {}},
 }
 """A definition without tenant and name, which paths have."""
+EVENT: dict[str, object] = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "/policies",
+    "type": "PolicyActivated",
+    "time": "2026-03-01T09:00:00Z",
+    "duetenant": "acme",
+    "data": {"policy": "P-77", "renews_on": "2027-03-01"},
+}
 
 
 @dataclass(frozen=True)

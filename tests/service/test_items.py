@@ -31,6 +31,7 @@ OPERATIONS = {
     (f"{DEFINITION}/pause", "post"): "pauseDefinition",
     (f"{DEFINITION}/resume", "post"): "resumeDefinition",
     (f"{DEFINITION}/trigger", "post"): "triggerDefinition",
+    ("/v1/events", "post"): "recordEvent",
     ("/v1/keys", "get"): "listKeys",
     ("/v1/keys", "post"): "createKey",
     ("/v1/keys/{prefix}/rotate", "post"): "rotateKey",

@@ -11,7 +11,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
-from tests.service.conftest import SCHEDULE, Answer, Api
+from tests.service.conftest import EVENT, SCHEDULE, Answer, Api
 from tests.service.test_requests import problem
 from tests.sql.statement_callers import statements_of_routes
 
@@ -44,10 +44,19 @@ where relnamespace = 'ledger'::regnamespace and relkind in ('r', 'p') and not re
 """
 """Keys are marked as used, and the service renews its presence."""
 OPEN = {"/health/live", "/health/ready", "/metrics", "/problems"}
+EVENTS = "of the event's tenant, which the route has compared with the key's"
 UNBOUND = {
     "emit_by_key": "ledger.emitting_actor refuses tenants that are not the key's",
     "find_other_terms": "ledger.find_other_terms compares items of the key's tenants alone",
-    "emit_items": "of a definition of the path's tenant",
+    "emit_items": "of a definition of the path's tenant, or of the event's",
+    "find_open_items": EVENTS,
+    "list_event_rules": "all are kept, and an event is applied by those of its tenant",
+    "list_unmade_months": "months have no tenant",
+    "lock_business_keys": EVENTS,
+    "make_partition": "months have no tenant",
+    "read_rules_version": "a number that changes with any rule",
+    "revise_event_items": EVENTS,
+    "withdraw_items": EVENTS,
     "expedite_items": "of an item that the route has emitted",
     "find_mixed_compressions": "kinds of others that share a topic are not named",
     "find_topic_uses": "kinds of others that use a topic are not named",
@@ -138,6 +147,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "pauseDefinition": _reason,
     "resumeDefinition": _plain,
     "triggerDefinition": _reason,
+    "recordEvent": lambda _, place: ("", {**EVENT, "duetenant": place.tenant}),
     "listKeys": _plain,
     "createKey": lambda _, place: (
         "",

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dueledger.ledger.store.api_keys import SCOPE_ROLES
 from dueledger.ledger.store.statements import statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
@@ -99,7 +98,7 @@ def statements_by_role() -> dict[str, frozenset[str]]:
         )
     )
     for route, statements in statements_of_routes():
-        found.setdefault(SCOPE_ROLES[route.scope], set()).update(statements)
+        found.setdefault(route.role, set()).update(statements)
     return {role: frozenset(statements) for role, statements in found.items()}
 
 
