@@ -1,7 +1,7 @@
 """The application: its routes, how errors are answered, and its OpenAPI document."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -53,6 +53,21 @@ class ServiceApp(FastAPI):
                 description=self.description,
                 routes=self.routes,
             )
+            _remove_titles(schema["paths"])
+            _remove_titles(schema["components"])
             schema["components"]["securitySchemes"] = SECURITY_SCHEMES
             self.openapi_schema = schema
         return self.openapi_schema
+
+
+def _remove_titles(part: object) -> None:
+    """Remove the titles that are names written otherwise; a member may be named `title`."""
+    if isinstance(part, dict):
+        members = cast("dict[str, object]", part)
+        if isinstance(members.get("title"), str):
+            del members["title"]
+        for member in members.values():
+            _remove_titles(member)
+    elif isinstance(part, list):
+        for element in cast("list[object]", part):
+            _remove_titles(element)

@@ -1,0 +1,259 @@
+"""A function for each operation of the service; each returns a call, which a client sends.
+
+Names and parameters are those of the OpenAPI document, docs/openapi.json.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+from uuid import UUID
+
+from pydantic import BaseModel, TypeAdapter
+
+from dueledger.client import models
+
+Answer = TypeVar("Answer", bound=BaseModel)
+_JSON: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceCall(Generic[Answer]):
+    """A request, and the model of its answer. Parameters and headers that are None are not sent."""
+
+    method: str
+    path: str
+    model: type[Answer]
+    query: Mapping[str, object] = field(default_factory=dict[str, object])
+    body: bytes | None = None
+    headers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+
+    def parameters(self) -> dict[str, str]:
+        """Return the query's parameters as texts."""
+        return {name: _text(value) for name, value in self.query.items() if value is not None}
+
+    def after(self, page: BaseModel) -> "ServiceCall[Answer] | None":
+        """Return the call for the page after one; None if that was the last."""
+        cursor = getattr(page, "next_cursor", None)
+        return None if cursor is None else replace(self, query={**self.query, "cursor": cursor})
+
+
+def emit_items(emission: models.Emission) -> ServiceCall[models.EmissionResult]:
+    """Emit up to 10,000 items, all or none. It may be repeated."""
+    return ServiceCall("POST", "/v1/items", models.EmissionResult, body=_body(emission))
+
+
+def list_items(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    business_key: str | None = None,
+    state: str | None = None,
+    label: str | None = None,
+    due_from: datetime | None = None,
+    due_before: datetime | None = None,
+    late: bool | None = None,
+    open: bool | None = None,  # noqa: A002 - the parameter's name
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.ItemPage]:
+    """List items: open and late ones first due first, others by effective date."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/items", models.ItemPage, query)
+
+
+def get_item(item: UUID) -> ServiceCall[models.ItemDocument]:
+    """Read an item and its state."""
+    return ServiceCall("GET", f"/v1/items/{item}", models.ItemDocument)
+
+
+def get_item_timeline(item: UUID) -> ServiceCall[models.Timeline]:
+    """List what happened to an item, in order."""
+    return ServiceCall("GET", f"/v1/items/{item}/timeline", models.Timeline)
+
+
+def explain_item(item: UUID) -> ServiceCall[models.WhyDocument]:
+    """Explain why an item has not been done yet, and what to do."""
+    return ServiceCall("GET", f"/v1/items/{item}/why", models.WhyDocument)
+
+
+def list_definitions(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.DefinitionPage]:
+    """List the versions of definitions that are in force or to come."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/definitions", models.DefinitionPage, query)
+
+
+def get_definition(
+    tenant: str, name: str, *, if_none_match: str | None = None
+) -> ServiceCall[models.DefinitionDocument]:
+    """Read the newest version of a definition; a known one is answered as a problem, HTTP_304."""
+    headers = {"If-None-Match": if_none_match}
+    path = _definition(tenant, name)
+    return ServiceCall("GET", path, models.DefinitionDocument, headers=headers)
+
+
+def list_definition_versions(
+    tenant: str, name: str, *, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.DefinitionPage]:
+    """List all versions of a definition, the newest first."""
+    query = {"limit": limit, "cursor": cursor}
+    path = f"{_definition(tenant, name)}/versions"
+    return ServiceCall("GET", path, models.DefinitionPage, query)
+
+
+def list_executions(
+    tenant: str, name: str, *, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.ExecutionPage]:
+    """List the items of a definition with durations and evidence."""
+    query = {"limit": limit, "cursor": cursor}
+    path = f"{_definition(tenant, name)}/executions"
+    return ServiceCall("GET", path, models.ExecutionPage, query)
+
+
+def list_occurrences(
+    tenant: str,
+    name: str,
+    *,
+    count: int | None = None,
+    from_: datetime | None = None,
+) -> ServiceCall[models.Occurrences]:
+    """List the next times at which a schedule is due."""
+    query = {"count": count, "from": from_}
+    path = f"{_definition(tenant, name)}/occurrences"
+    return ServiceCall("GET", path, models.Occurrences, query)
+
+
+def put_definition(
+    tenant: str,
+    name: str,
+    document: Mapping[str, Any],
+    *,
+    if_match: str | None = None,
+    effective_from: datetime | None = None,
+    backfill: bool | None = None,
+    accept_disagreement: str | None = None,
+) -> ServiceCall[models.DefinitionChangeDocument]:
+    """Put a definition in force; `if_match` is the version that it replaces, in double quotes."""
+    return ServiceCall(
+        "PUT",
+        _definition(tenant, name),
+        models.DefinitionChangeDocument,
+        {
+            "effective_from": effective_from,
+            "backfill": backfill,
+            "accept_disagreement": accept_disagreement,
+        },
+        _body(document),
+        {"If-Match": if_match},
+    )
+
+
+def preview_definition(
+    tenant: str,
+    name: str,
+    document: Mapping[str, Any],
+    *,
+    effective_from: datetime | None = None,
+    backfill: bool | None = None,
+) -> ServiceCall[models.DefinitionChangeDocument]:
+    """Compute what a document would change; change nothing."""
+    query = {"effective_from": effective_from, "backfill": backfill}
+    path = f"{_definition(tenant, name)}/preview"
+    return ServiceCall("POST", path, models.DefinitionChangeDocument, query, _body(document))
+
+
+def pause_definition(tenant: str, name: str, reason: str) -> ServiceCall[models.PauseChange]:
+    """Stop handing out items of the definition's kind."""
+    path = f"{_definition(tenant, name)}/pause"
+    return ServiceCall("POST", path, models.PauseChange, body=_body({"reason": reason}))
+
+
+def resume_definition(tenant: str, name: str) -> ServiceCall[models.PauseChange]:
+    """End the pause of the definition's kind."""
+    return ServiceCall("POST", f"{_definition(tenant, name)}/resume", models.PauseChange)
+
+
+def trigger_definition(
+    tenant: str,
+    name: str,
+    reason: str,
+    *,
+    cycle: str | None = None,
+    idempotency_key: str | None = None,
+) -> ServiceCall[models.TriggeredItem]:
+    """Owe one item of a schedule now."""
+    asked = models.TriggerRequest(reason=reason, cycle=cycle)
+    return ServiceCall(
+        "POST",
+        f"{_definition(tenant, name)}/trigger",
+        models.TriggeredItem,
+        body=_body(asked),
+        headers={"Idempotency-Key": idempotency_key},
+    )
+
+
+def record_event(event: models.CloudEvent) -> ServiceCall[models.EventResult]:
+    """Record a domain event, and what it implies. It may be repeated."""
+    return ServiceCall("POST", "/v1/events", models.EventResult, body=_body(event))
+
+
+def list_keys(
+    *, name: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.KeyPage]:
+    """List API keys without their secrets, the newest first."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/keys", models.KeyPage, query)
+
+
+def create_key(
+    name: str,
+    scopes: Sequence[str],
+    tenants: Sequence[str] | None,
+    *,
+    expires_at: datetime | None = None,
+) -> ServiceCall[models.NewKeyDocument]:
+    """Make an API key; its answer alone has the secret. Without `tenants` it is for all."""
+    asked = {"name": name, "scopes": scopes, "tenants": tenants, "expires_at": expires_at}
+    return ServiceCall("POST", "/v1/keys", models.NewKeyDocument, body=_body(asked))
+
+
+def rotate_key(
+    prefix: str, *, overlap_hours: float = 24.0, expires_at: datetime | None = None
+) -> ServiceCall[models.NewKeyDocument]:
+    """Make a key with the rights of another one, which expires soon."""
+    asked = {"overlap_hours": overlap_hours, "expires_at": expires_at}
+    path = f"/v1/keys/{prefix}/rotate"
+    return ServiceCall("POST", path, models.NewKeyDocument, body=_body(asked))
+
+
+def revoke_key(prefix: str) -> ServiceCall[models.RevokedKey]:
+    """Revoke an API key at once."""
+    return ServiceCall("POST", f"/v1/keys/{prefix}/revoke", models.RevokedKey)
+
+
+def _definition(tenant: str, name: str) -> str:
+    return f"/v1/definitions/{quote(tenant, safe='')}/{quote(name, safe='')}"
+
+
+def _body(value: object) -> bytes:
+    if isinstance(value, BaseModel):
+        return value.model_dump_json(exclude_unset=True).encode()
+    return _JSON.dump_json(value)
+
+
+def _text(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return value.isoformat()
+        case _:
+            return str(value)

@@ -1,0 +1,96 @@
+"""The client and the published document are those of the service."""
+
+import asyncio
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from dueledger.client import AsyncClient, Client, ServiceProblem, calls, models
+from dueledger.ledger.store.api_keys import NewApiKey
+from tests.service.conftest import Api
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENT = ROOT / "docs" / "openapi.json"
+MODELS = ROOT / "dueledger" / "client" / "models.py"
+OPEN = {"getLiveness", "getReadiness", "getMetrics", "listProblems"}
+"""Operations without a key, which a load balancer or a metrics server calls."""
+
+
+@pytest.fixture(scope="module")
+async def openapi(api: Api) -> dict[str, Any]:
+    return (await api.ask("GET", "/openapi.json")).document
+
+
+def test_the_published_schema_is_the_services(openapi: dict[str, Any]) -> None:
+    if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
+        text = json.dumps(openapi, indent=1, ensure_ascii=False)
+        DOCUMENT.write_text(f"{text}\n", encoding="utf-8")
+    assert json.loads(DOCUMENT.read_text(encoding="utf-8")) == openapi, "make schema writes it"
+
+
+def test_the_models_are_generated_from_the_published_schema(tmp_path: Path) -> None:
+    target = MODELS if os.environ.get("DUELEDGER_UPDATE_SCHEMA") else tmp_path / "models.py"
+    environment = {**os.environ, "BIN": str(Path(sys.executable).parent)}
+    subprocess.run([ROOT / "tools" / "write_client", target], check=True, env=environment)  # noqa: S603 - the project's own tool
+    assert target.read_text("utf-8") == MODELS.read_text("utf-8"), "make schema writes it"
+
+
+def test_each_operation_has_a_function_with_its_parameters(openapi: dict[str, Any]) -> None:
+    operations = {
+        operation["operationId"]: operation
+        for methods in openapi["paths"].values()
+        for operation in methods.values()
+        if operation["operationId"] not in OPEN
+    }
+    functions = {
+        re.sub("_([a-z])", lambda found: found[1].upper(), name): function
+        for name, function in inspect.getmembers(calls, inspect.isfunction)
+        if not name.startswith("_") and function.__module__ == calls.__name__
+    }
+    assert functions.keys() == operations.keys()
+    for name, operation in operations.items():
+        taken = {each.removesuffix("_") for each in inspect.signature(functions[name]).parameters}
+        asked = {each["name"].lower().replace("-", "_") for each in operation.get("parameters", ())}
+        assert asked <= taken, name
+
+
+@pytest.fixture(scope="module")
+async def client(api: Api, key: NewApiKey) -> AsyncGenerator[AsyncClient]:
+    async with AsyncClient(api.service.url, key.text) as made:
+        yield made
+
+
+async def test_a_client_emits_lists_page_by_page_and_reads(api: Api, client: AsyncClient) -> None:
+    items = [models.ItemToEmit.model_validate(api.item(f"C-{n}", kind="Called")) for n in range(3)]
+    emitted = await client.send(calls.emit_items(models.Emission(items=items)))
+    assert [each.verdict for each in emitted.items] == ["created"] * 3
+    pages = [page async for page in client.pages(calls.list_items(kind="Called", limit=2))]
+    assert [len(page.items) for page in pages] == [2, 1]
+    item = await client.send(calls.get_item(emitted.items[0].id))
+    assert (item.state, item.payload) == ("Scheduled", {"premium": "123.45"})
+
+
+async def test_a_problem_is_an_exception_with_its_code_in_both_clients(
+    api: Api, client: AsyncClient, key: NewApiKey
+) -> None:
+    def send() -> ServiceProblem:
+        with Client(api.service.url, key.text) as blocking:
+            with pytest.raises(ServiceProblem) as refused:
+                blocking.send(calls.get_item(UUID(int=0)))
+            return refused.value
+
+    unknown = await asyncio.to_thread(send)
+    assert (unknown.status, unknown.code, unknown.errors) == (404, "NOT_FOUND", [])
+    with pytest.raises(ServiceProblem) as refused:
+        await client.send(calls.list_items(state="Nonsense"))
+    assert [each.pointer for each in refused.value.errors] == ["state"]
+    assert refused.value.request_id
