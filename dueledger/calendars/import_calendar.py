@@ -54,10 +54,17 @@ class CalendarImport:
 
 
 async def import_calendar(
-    connection: Connection, found: SourceCalendar, *, tenant: str, name: str, actor_no: int | None
+    connection: Connection,
+    found: SourceCalendar,
+    *,
+    tenant: str,
+    name: str,
+    actor_no: int | None,
+    counts_items: bool = True,
 ) -> CalendarImport:
     """Put a calendar's next version if it differs from the newest. Without an actor, only compare.
 
+    Without `counts_items`, which reads all items of the days, those on changed days are not known.
     Existing items do not change. The version is used for occurrences not materialised yet.
     """
     async with connection.transaction():
@@ -70,7 +77,7 @@ async def import_calendar(
             connection, tenant, name, limit=DEFINITIONS_MAX
         )
         items_on_changed_days = {}
-        if difference is not None and difference.changed_days:
+        if difference is not None and difference.changed_days and counts_items:
             items_on_changed_days = await _count_items(
                 connection, definitions, difference.changed_days
             )
@@ -97,8 +104,25 @@ async def import_calendar(
             AffectedDefinition(each, items_on_changed_days.get(each.definition_no, 0))
             for each in definitions
         ),
-        sum(items_on_changed_days.values()) < ITEMS_MAX and len(definitions) < DEFINITIONS_MAX,
+        counts_items
+        and sum(items_on_changed_days.values()) < ITEMS_MAX
+        and len(definitions) < DEFINITIONS_MAX,
     )
+
+
+def changes_document(difference: CalendarDifference) -> dict[str, object]:
+    """Return the changes between two versions as a document."""
+    (first, last), (new_first, new_last) = difference.range
+    return {
+        "added": [{"day": one.day, "name": one.name} for one in difference.added],
+        "removed": [{"day": one.day, "name": one.name} for one in difference.removed],
+        "workdays_added": difference.workdays_added,
+        "workdays_removed": difference.workdays_removed,
+        "renamed": difference.renamed,
+        "weekend": difference.weekend,
+        "range": {"from": [first, last], "to": [new_first, new_last]},
+        "changed_days": difference.changed_days,
+    }
 
 
 def _known_document(row: CalendarRow) -> CalendarDocument | None:

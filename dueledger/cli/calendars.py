@@ -138,6 +138,8 @@ async def _import(
 
 
 def _document(imported: "CalendarImport", found: "SourceCalendar") -> dict[str, object]:
+    from dueledger.calendars.import_calendar import changes_document
+
     return {
         "tenant": imported.tenant,
         "calendar": imported.name,
@@ -150,7 +152,9 @@ def _document(imported: "CalendarImport", found: "SourceCalendar") -> dict[str, 
         "weekend": imported.document.weekend,
         "holidays": len(imported.document.holidays),
         "workdays": len(imported.document.workdays),
-        "difference": None if imported.difference is None else _changes(imported.difference),
+        "difference": None
+        if imported.difference is None
+        else changes_document(imported.difference),
         "definitions": [
             {
                 "definition": one.definition.name,
@@ -162,20 +166,6 @@ def _document(imported: "CalendarImport", found: "SourceCalendar") -> dict[str, 
         ],
         "counted_all": imported.counted_all,
         "remarks": found.remarks,
-    }
-
-
-def _changes(difference: "CalendarDifference") -> dict[str, object]:
-    (first, last), (new_first, new_last) = difference.range
-    return {
-        "added": [{"day": one.day, "name": one.name} for one in difference.added],
-        "removed": [{"day": one.day, "name": one.name} for one in difference.removed],
-        "workdays_added": difference.workdays_added,
-        "workdays_removed": difference.workdays_removed,
-        "renamed": difference.renamed,
-        "weekend": difference.weekend,
-        "range": {"from": [first, last], "to": [new_first, new_last]},
-        "changed_days": difference.changed_days,
     }
 
 

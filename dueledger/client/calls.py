@@ -3,16 +3,20 @@
 Names and parameters are those of the OpenAPI document, docs/openapi.json.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations  # models may not be generated yet
+
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
-from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
 from dueledger.client import models
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
 
 Answer = TypeVar("Answer", bound=BaseModel)
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
@@ -33,7 +37,7 @@ class ServiceCall(Generic[Answer]):
         """Return the query's parameters as texts."""
         return {name: _text(value) for name, value in self.query.items() if value is not None}
 
-    def after(self, page: BaseModel) -> "ServiceCall[Answer] | None":
+    def after(self, page: BaseModel) -> ServiceCall[Answer] | None:
         """Return the call for the page after one; None if that was the last."""
         cursor = getattr(page, "next_cursor", None)
         return None if cursor is None else replace(self, query={**self.query, "cursor": cursor})
@@ -198,6 +202,32 @@ def trigger_definition(
         body=_body(asked),
         headers={"Idempotency-Key": idempotency_key},
     )
+
+
+def list_calendars(
+    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.CalendarPage]:
+    """List the newest version of each calendar, by tenant and name."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/calendars", models.CalendarPage, query)
+
+
+def get_calendar(
+    tenant: str, name: str, *, version: int | None = None, if_none_match: str | None = None
+) -> ServiceCall[models.CalendarDetail]:
+    """Read a version of a calendar with its days; a known one is a problem, HTTP_304."""
+    path = f"/v1/calendars/{tenant}/{name}"
+    headers = {"If-None-Match": if_none_match}
+    return ServiceCall("GET", path, models.CalendarDetail, {"version": version}, headers=headers)
+
+
+def put_calendar(
+    tenant: str, name: str, document: Mapping[str, Any], *, if_match: str | None = None
+) -> ServiceCall[models.CalendarChange]:
+    """Put a calendar's first version, or the next; `if_match` as for `put_definition`."""
+    path = f"/v1/calendars/{tenant}/{name}"
+    headers = {"If-Match": if_match}
+    return ServiceCall("PUT", path, models.CalendarChange, body=_body(document), headers=headers)
 
 
 def record_event(event: models.CloudEvent) -> ServiceCall[models.EventResult]:

@@ -2,11 +2,40 @@
 #   filename:  openapi.json
 
 from __future__ import annotations
-from typing import Annotated, Any, Literal
+from datetime import date
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from typing import Annotated, Any, Literal
 from typing_extensions import TypeAliasType
 from uuid import UUID
-from datetime import date
+
+
+class CalendarDetail(BaseModel):
+    """
+    A version of a calendar with its days.
+    """
+
+    tenant: str
+    name: str
+    version: int
+    valid_to: date
+    source: str | None
+    created_at: AwareDatetime
+    document: dict[str, Any]
+
+
+class CalendarSummary(BaseModel):
+    """
+    The newest version of a calendar, without its days, and how many definitions name it.
+    """
+
+    tenant: str
+    name: str
+    version: int
+    valid_to: date
+    source: str | None
+    created_at: AwareDatetime
+    actor: str
+    definitions: int
 
 
 Subject = TypeAliasType(
@@ -32,6 +61,15 @@ class CloudEvent(BaseModel):
         str | None, Field(description="tenant; default: the first segment of a path-like source")
     ] = None
     data: Any | None = None
+
+
+class DayRanges(BaseModel):
+    """
+    The first and last day that a calendar covers, before and after.
+    """
+
+    from_: Annotated[list[date], Field(alias="from")]
+    to: list[date]
 
 
 class DefinitionDocument(BaseModel):
@@ -259,6 +297,15 @@ Tenants = TypeAliasType(
 )
 
 
+class NamedDay(BaseModel):
+    """
+    A holiday.
+    """
+
+    day: date
+    name: str | None
+
+
 class NewKeyDocument(BaseModel):
     """
     A key that was made; `key` is shown once and kept nowhere.
@@ -454,6 +501,32 @@ class WhyDocument(BaseModel):
     remedy: str | None
 
 
+class CalendarChanges(BaseModel):
+    """
+    How the days of a calendar change. `changed_days` are now worked, or no longer.
+    """
+
+    added: list[NamedDay]
+    removed: list[NamedDay]
+    workdays_added: list[date]
+    workdays_removed: list[date]
+    renamed: int
+    weekend: list[list[str]]
+    range: DayRanges
+    changed_days: list[date]
+
+
+class CalendarPage(BaseModel):
+    """
+    A page of calendars.
+    """
+
+    items: list[CalendarSummary]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
 class DefinitionDiffDocument(BaseModel):
     """
     How what is owed changes in [since, until): `next` has the first occurrences.
@@ -583,6 +656,19 @@ class Timeline(BaseModel):
     """
 
     items: list[TransitionDocument]
+
+
+class CalendarChange(BaseModel):
+    """
+    The version that a calendar has now, and what changed; items that exist do not change.
+    """
+
+    tenant: str
+    name: str
+    version: int
+    changed: bool
+    difference: CalendarChanges | None
+    definitions: list[str]
 
 
 class DefinitionChangeDocument(BaseModel):

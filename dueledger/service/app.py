@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute
 
 from dueledger.service.calls import SECURITY_SCHEMES, CallHost
 from dueledger.service.problems import handle_errors
-from dueledger.service.routes import definitions, events, health, items, keys
+from dueledger.service.routes import calendars, definitions, events, health, items, keys
 
 _DESCRIPTION = (
     "What a business owes and when, whether it happened, and if not, why. Errors are problem "
@@ -23,6 +23,8 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *items.emit.routes,
     *definitions.read.routes,
     *definitions.operate.routes,
+    *calendars.read.routes,
+    *calendars.operate.routes,
     *events.emit.routes,
     *keys.admin.routes,
 ]

@@ -130,10 +130,16 @@ async def find_calendar_version(
 
 
 async def list_calendars(
-    connection: Connection, *, tenant: str | None = None, limit: int
+    connection: Connection,
+    *,
+    tenant: str | None = None,
+    limit: int,
+    tenants: Sequence[str] | None = None,
+    after: CalendarKey | None = None,
 ) -> list[ListedCalendar]:
-    """List the calendars of one tenant or of all tenants."""
-    rows = await connection.fetch(statement("list_calendars"), tenant, limit)
+    """List calendars by tenant and name, those after one; `tenants` limits who asks."""
+    values = tenants, tenant, *(after or (None, None)), limit
+    rows = await connection.fetch(statement("list_calendars"), *values)
     return [ListedCalendar(**row) for row in rows]
 
 

@@ -9,7 +9,10 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
+from dueledger.calendars.import_calendar import import_calendar
+from dueledger.calendars.source_calendar import SourceCalendar
 from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.definitions.calendar_document import parse_calendar
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -26,6 +29,13 @@ SCHEDULE: dict[str, object] = {
     "dispatch": {"direct": {}},
 }
 """A definition without tenant and name, which paths have."""
+CALENDAR: dict[str, object] = {
+    "weekend": ["sat", "sun"],
+    "holidays": ["2027-01-01"],
+    "first_day": "2027-01-01",
+    "last_day": "2027-12-31",
+    "names": {"2027-01-01": "New Year"},
+}
 EVENT: dict[str, object] = {
     "specversion": "1.0",
     "id": "1",
@@ -110,6 +120,11 @@ class Api:
     async def define(self, tenant: str, name: str, document: dict[str, object]) -> None:
         definition = parse_definition({"tenant": tenant, "definition": name, **document})
         await put_in_force(self.owner, [definition], actor_no=self.person_no)
+
+    async def put_calendar(self, tenant: str, name: str) -> None:
+        document = parse_calendar(CALENDAR, source="test")
+        found = SourceCalendar(document, "test")
+        await import_calendar(self.owner, found, tenant=tenant, name=name, actor_no=self.person_no)
 
     async def emit(self, key: NewApiKey, *items: dict[str, object]) -> list[UUID]:
         answer = await self.ask("POST", "/v1/items", key=key, body={"items": items})

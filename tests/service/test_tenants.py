@@ -11,7 +11,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
-from tests.service.conftest import EVENT, SCHEDULE, Answer, Api
+from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api
 from tests.service.test_requests import problem
 from tests.sql.statement_callers import statements_of_routes
 
@@ -48,6 +48,7 @@ EVENTS = "of the event's tenant, which the route has compared with the key's"
 UNBOUND = {
     "emit_by_key": "ledger.emitting_actor refuses tenants that are not the key's",
     "find_other_terms": "ledger.find_other_terms compares items of the key's tenants alone",
+    "count_items_on_days": "of definitions of the path's tenant, and not counted by REST",
     "emit_items": "of a definition of the path's tenant, or of the event's",
     "find_open_items": EVENTS,
     "list_event_rules": "all are kept, and an event is applied by those of its tenant",
@@ -147,6 +148,9 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "pauseDefinition": _reason,
     "resumeDefinition": _plain,
     "triggerDefinition": _reason,
+    "listCalendars": lambda _, place: (f"?tenant={place.tenant}", None),
+    "getCalendar": _plain,
+    "putCalendar": lambda _, _place: ("", CALENDAR),
     "recordEvent": lambda _, place: ("", {**EVENT, "duetenant": place.tenant}),
     "listKeys": _plain,
     "createKey": lambda _, place: (
@@ -158,7 +162,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
 }
 """A request of each route that succeeds for a key of its tenant."""
 
-EMPTY = {"listItems", "listDefinitions"}
+EMPTY = {"listItems", "listDefinitions", "listCalendars"}
 """Routes that answer a key of another tenant as if there were nothing."""
 
 
@@ -178,6 +182,7 @@ async def own(api: Api, key: NewApiKey) -> Place:
     """What a key of the tenant acme may name."""
     [item] = await api.emit(key, api.item("P-own"))
     await api.define("acme", "statements", SCHEDULE)
+    await api.put_calendar("acme", "statements")
     made = await api.make_key("spare", Scope.READ)
     return Place("acme", str(item), made.prefix)
 
@@ -188,6 +193,7 @@ async def secret(api: Api) -> Place:
     everybody = await api.make_key("everybody", Scope.EMIT, tenants=None)
     [item] = await api.emit(everybody, api.item("P-secret", tenant="umbra"))
     await api.define("umbra", "statements", SCHEDULE)
+    await api.put_calendar("umbra", "statements")
     made = await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"])
     return Place("umbra", str(item), made.prefix)
 
