@@ -2422,6 +2422,26 @@ ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE ledger.alert (
+    name text NOT NULL,
+    labels jsonb NOT NULL,
+    value double precision NOT NULL,
+    since timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone,
+    sent_to jsonb NOT NULL
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.alert IS 'Alerts that `dueledger alert` found, until their end was sent to each channel that had them.';
+
+COMMENT ON COLUMN ledger.alert.labels IS 'Values of the labels of its rule, as an array.';
+
+COMMENT ON COLUMN ledger.alert.since IS 'When it was found first; by the machine clock.';
+
+COMMENT ON COLUMN ledger.alert.ended_at IS 'When it was not found any more.';
+
+COMMENT ON COLUMN ledger.alert.sent_to IS 'Channels that have it and not its end, as an array of names.';
+
 CREATE TABLE ledger.api_answer (
     actor_no bigint NOT NULL,
     idempotency_key text NOT NULL,
@@ -3703,6 +3723,9 @@ ALTER TABLE ONLY ledger.actor
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_pkey PRIMARY KEY (actor_no);
 
+ALTER TABLE ONLY ledger.alert
+    ADD CONSTRAINT alert_pkey PRIMARY KEY (name, labels);
+
 ALTER TABLE ONLY ledger.api_answer
     ADD CONSTRAINT api_answer_pkey PRIMARY KEY (actor_no, idempotency_key);
 
@@ -4112,6 +4135,7 @@ ALTER TABLE ONLY ledger.tz_change_version
 ALTER TABLE ONLY ledger.witnessed
     ADD CONSTRAINT witnessed_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
 
+GRANT USAGE ON SCHEMA ledger TO ledger_alerter;
 GRANT USAGE ON SCHEMA ledger TO ledger_allocator;
 GRANT USAGE ON SCHEMA ledger TO ledger_approver;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
@@ -4216,6 +4240,7 @@ GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_monitor;
 GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_operator;
 
 REVOKE ALL ON FUNCTION ledger.measure_gauges(series_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_alerter;
 GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_monitor;
 GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_upkeep;
 
@@ -4306,6 +4331,7 @@ GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[]
 REVOKE ALL ON FUNCTION ledger.skip_detail(reason text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) TO ledger_alerter;
 GRANT ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) TO ledger_upkeep;
 
 REVOKE ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) FROM PUBLIC;
@@ -4328,6 +4354,16 @@ GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.actor TO ledger_service;
 
 GRANT UPDATE(seen_at) ON TABLE ledger.actor TO ledger_key_manager;
+
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.alert TO ledger_alerter;
+
+GRANT UPDATE(value) ON TABLE ledger.alert TO ledger_alerter;
+
+GRANT UPDATE(since) ON TABLE ledger.alert TO ledger_alerter;
+
+GRANT UPDATE(ended_at) ON TABLE ledger.alert TO ledger_alerter;
+
+GRANT UPDATE(sent_to) ON TABLE ledger.alert TO ledger_alerter;
 
 GRANT SELECT,INSERT ON TABLE ledger.api_answer TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.api_answer TO ledger_upkeep;

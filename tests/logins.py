@@ -6,6 +6,7 @@ from urllib.parse import urlsplit, urlunsplit
 from dueledger.ledger.store import Connection
 
 LOGINS: Final = {
+    "alerter": ("alerter",),
     "allocator": ("allocator", "upkeep"),
     "approver": ("approver",),
     "auditor": ("auditor",),

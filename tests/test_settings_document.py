@@ -15,6 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
+from dueledger.alerts.settings import AlertSettings
 from dueledger.allocator import AllocatorSettings
 from dueledger.definitions.topic_rules import TopicSettings
 from dueledger.ledger.intake import EventIntakeSettings
@@ -55,6 +56,7 @@ SECTIONS: Final[Mapping[type[BaseSettings], tuple[str, str]]] = {
     MaterialiserSettings: ("Materialiser", "`dueledger materialise`"),
     ReconcilerSettings: ("Reconciler", "`dueledger reconcile`, `dueledger repair`"),
     RelaySettings: ("Relay", "`dueledger relay`"),
+    AlertSettings: ("Alerts", "`dueledger alert`"),
     ServiceSettings: ("REST interface", "`dueledger serve`"),
     TopicSettings: ("Definitions", "`dueledger define`"),
 }

@@ -252,6 +252,39 @@ def relay(
 
 
 @app.command()
+def alert(
+    test: Annotated[
+        bool, typer.Option("--test", help="Send a test to each channel, and end.")
+    ] = False,
+    once: OnceOption = False,
+    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
+    dsn: DsnOption = None,
+    bootstrap_servers: KafkaOption = None,
+) -> None:
+    """Send alerts by webhook, chat, mail and Kafka. Any number may run; one sends at a time."""
+    from dueledger.alerts.process import open_alerter, run_alerter
+    from dueledger.alerts.settings import AlertSettings
+    from dueledger.cli.service_session import run_process
+    from dueledger.ledger.runtime.setting_problems import read_settings
+
+    settings = read_settings(AlertSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    if not test:
+        _run_passes(
+            settings,
+            lambda stop: run_alerter(settings, stop),
+            lambda _: open_alerter(settings),
+            once=once,
+        )
+        return
+
+    async def send_test() -> None:
+        async with open_alerter(settings) as alerter:
+            print_document(await alerter.send_test())
+
+    run_process(send_test())
+
+
+@app.command()
 def serve(
     host: Annotated[
         str | None, typer.Option("--host", help="Address on which it listens.", metavar="ADDRESS")

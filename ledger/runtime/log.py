@@ -39,6 +39,8 @@ _TRACEBACK: Final = "exception"  # the name under which structlog formats one
 class LogEvent(StrEnum):
     """Every event that may be logged, as ``<noun>.<past participle>``."""
 
+    ALERT_NOT_SENT = "alert.not_sent"
+    ALERT_SENT = "alert.sent"
     BATCH_RECORDED = "batch.recorded"
     CIRCUIT_CHANGED = "circuit.changed"
     CLAIM_AMBIGUOUS = "claim.ambiguous"

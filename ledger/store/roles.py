@@ -13,6 +13,7 @@ from dueledger.ledger.store.statements import statement
 
 ROLES: Final = (
     *(
+        "alerter",
         "allocator",
         "approver",
         "auditor",

@@ -14,6 +14,7 @@
 \ir ../schema/tables/api_key.sql
 \ir ../schema/tables/api_answer.sql
 \ir ../schema/tables/process.sql
+\ir ../schema/tables/alert.sql
 \ir ../schema/tables/leader.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
@@ -89,6 +90,7 @@
 \ir ../schema/functions/take_lead.sql
 \ir ../schema/functions/measure_gauges.sql
 
+\ir ../schema/roles/alerter.sql
 \ir ../schema/roles/allocator.sql
 \ir ../schema/roles/approver.sql
 \ir ../schema/roles/auditor.sql

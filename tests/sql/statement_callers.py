@@ -29,6 +29,7 @@ class Definition(NamedTuple):
 
 
 PROCESSES: Final = {
+    "alerter": ("dueledger.alerts.process",),
     "allocator": ("dueledger.allocator.process",),
     "emitter": ("dueledger.emission",),
     "intake": ("dueledger.ledger.intake.process",),
@@ -79,7 +80,11 @@ def statements_by_role() -> dict[str, frozenset[str]]:
         for role, starts in PROCESSES.items()
     }
     probed = _reached(_all([PROBES]))
-    for role in PROCESSES.keys() - {"emitter", "upkeep"}:  # the others have a row in `process`
+    for role in PROCESSES.keys() - {
+        "alerter",
+        "emitter",
+        "upkeep",
+    }:  # the others have a row in `process`
         found[role] |= probed
     direct = _reached(_all(_modules_below(DIRECT)), frozenset(PROCESSES["upkeep"]), direct=True)
     found["allocator"] |= direct - found["worker"]

@@ -162,6 +162,7 @@ PROCESSES = {
     "worker",
 }
 WRITERS: dict[str, dict[str, set[str]]] = {
+    "alert": {"insert": {"alerter"}, "update": {"alerter"}, "delete": {"alerter"}},
     # The journal, and what is append-only beside it.
     "calendar": {"insert": {"operator"}},
     "calendar_use": {"insert": {"materialiser"}},
@@ -303,14 +304,14 @@ CALLERS = {
     "try_lock_rows": {"allocator", "reconciler", "upkeep"},
     "make_partition": {"intake", "materialiser", "upkeep"},
     "measure_depth": {"auditor", "monitor", "operator"},
-    "measure_gauges": {"monitor", "upkeep"},
+    "measure_gauges": {"alerter", "monitor", "upkeep"},
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES)
-    - {"auditor", "emitter", "key_manager", "monitor", "simulator", "upkeep"},
+    - {"alerter", "auditor", "emitter", "key_manager", "monitor", "simulator", "upkeep"},
     "revise_items": {"intake", "materialiser"},
     "schema_version": set(ROLES),  # two numbers, which each process asks for
-    "take_lead": {"upkeep"},
+    "take_lead": {"alerter", "upkeep"},
     "wake_sleepers": set[str](),  # a trigger
 }
 

@@ -26,7 +26,8 @@ def _read_origins(value: object) -> object:
     return _each(_words(value), read_origin)
 
 
-def _read_networks(value: object) -> object:
+def read_networks(value: object) -> object:
+    """Read networks, separated by spaces or commas."""
     return _each(_words(value), ip_network)
 
 
@@ -81,7 +82,7 @@ class HttpSettings(WorkerSettings):
         "https://*.example.com:8443, http://billing.internal; * means every host by https",
     )
     http_allowed_networks: Annotated[
-        tuple[Network, ...], NoDecode, BeforeValidator(_read_networks)
+        tuple[Network, ...], NoDecode, BeforeValidator(read_networks)
     ] = Field(
         default=(),
         description="non-public networks that may be called, separated by commas: 10.2.0.0/16",

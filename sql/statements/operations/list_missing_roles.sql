@@ -1,6 +1,6 @@
 -- List those of some roles that the login lacks; none where it owns the ledger, or where there is no ledger yet.
 -- returns: zero or more
--- roles: allocator, auditor, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, auditor, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 roles text[]
 -- index: none
 -- locks: none
