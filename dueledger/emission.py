@@ -9,6 +9,7 @@ from uuid import UUID
 
 import orjson
 
+from dueledger.ledger.runtime.tracing import current_traceparent
 from dueledger.ledger.store.emission import emission_query
 
 _DRIVERS: Final = ("asyncpg", "psycopg", "sqlalchemy")
@@ -20,7 +21,8 @@ class NewItem:
 
     `tenant`, `kind`, `business_key`, `cycle` and `effective_date` are its identity: the same again
     is the same item. `due_at` has an offset. `payload` is what the handler gets: bytes are JSON
-    text, kept to the letter; anything else is encoded as JSON. `lane` '' means none.
+    text, kept to the letter; anything else is encoded as JSON. `lane` '' means none. Without a
+    `traceparent` it is of the running span of OpenTelemetry, if there is one.
     """
 
     tenant: str
@@ -107,10 +109,11 @@ def _clause() -> object:
 
 
 def _document(items: Iterable[NewItem]) -> str:
-    return orjson.dumps([_members(item) for item in items]).decode()
+    trace = current_traceparent()
+    return orjson.dumps([_members(item, trace) for item in items]).decode()
 
 
-def _members(item: NewItem) -> dict[str, object]:
+def _members(item: NewItem, trace: str | None) -> dict[str, object]:
     if item.due_at.utcoffset() is None:
         message = f"due_at of {item.business_key!r} has no offset from UTC"
         raise ValueError(message)
@@ -126,7 +129,7 @@ def _members(item: NewItem) -> dict[str, object]:
         "lane": item.lane,
         "partition_key": item.partition_key,
         "labels": None if item.labels is None else dict(item.labels),
-        "traceparent": item.traceparent,
+        "traceparent": item.traceparent or trace,
     }
 
 

@@ -11,6 +11,7 @@ from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_batches import KafkaRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import date, datetime
     from uuid import UUID
 
@@ -48,6 +49,23 @@ class _PayloadRecord(NamedTuple):
     offset: int = 0
     key: bytes | None = None
     headers: envelope.Headers = ()
+
+
+def trace_of_items(
+    items: Sequence[DueItem],
+) -> tuple[list[str | None], dict[str, str | int]]:
+    """Return the traces that items were emitted under, and the attributes of a span of theirs."""
+    first = items[0]
+    attributes: dict[str, str | int] = {"dueledger.items": len(items)}
+    try:
+        traceparents = [item.traceparent for item in items]
+        attributes["dueledger.item"] = str(first.id)
+        attributes["dueledger.tenant"] = first.tenant
+        attributes["dueledger.attempt"] = first.attempt
+        attributes["dueledger.fence"] = first.fence
+    except InvalidHeader:
+        return [None], attributes
+    return traceparents, attributes
 
 
 class DueItem:

@@ -11,6 +11,7 @@ from dueledger.dev.supervisor import SUPERVISED
 from dueledger.ledger.runtime.log import LogEvent, configure, get_logger
 from dueledger.ledger.runtime.memory import tune_memory
 from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.runtime.tracing import configure_tracing
 
 if TYPE_CHECKING:
     from dueledger.ledger.runtime.settings import Settings
@@ -35,6 +36,7 @@ async def process_stop(settings: "Settings | None" = None) -> AsyncGenerator[Sto
     """
     configure(json=not sys.stderr.isatty() and SUPERVISED not in os.environ)
     tune_memory()
+    configure_tracing("dueledger")
     stop = Stop()
     stop.on_signals()
     orphaned = asyncio.create_task(_stop_when_orphaned(stop)) if SUPERVISED in os.environ else None

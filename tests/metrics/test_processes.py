@@ -3,12 +3,14 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from urllib.error import HTTPError
 
 import orjson
 import pytest
+from aiohttp import web
 
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.metrics import Metric
@@ -64,7 +66,7 @@ async def start_command(
     own = {name: text for name, text in os.environ.items() if "DUELEDGER_" not in name}
     started: list[ForkedProcess] = []
 
-    async def start(dsn: str, login: str, *arguments: str) -> ForkedProcess:
+    async def start(dsn: str, login: str, *arguments: str, **more: str) -> ForkedProcess:
         process = await fork_server.start(
             *("-m", "dueledger", *arguments),
             env=own
@@ -75,7 +77,8 @@ async def start_command(
                 "DUELEDGER_METRICS_PORT": "0",
                 "DUELEDGER_EVENT_TOPIC": f"{kind}-events",
                 "DUELEDGER_OUTCOME_TOPIC": f"{kind}-outcomes",
-            },
+            }
+            | more,
             cwd=tmp_path,
             pipe="stderr",
         )
@@ -160,6 +163,44 @@ async def test_a_process_with_a_thousand_tenants_has_less_than_500_series(
     page = await asyncio.to_thread(fetch, url)
     series = [line for line in page.splitlines() if not line.startswith("#")]
     assert 200 < len(series) < 500
+
+
+async def test_a_worker_exports_its_spans_to_the_endpoint_of_the_environment(
+    database: str,
+    connection: Connection,
+    actor_no: int,
+    make_drafts: MakeDrafts,
+    start_command: StartCommand,
+) -> None:
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def take(request: web.Request) -> web.Response:
+        body = await request.read()
+        if b"work Counted1" in body and not received.done():
+            received.set_result(body)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_post("/v1/traces", take)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    trace_id = "a1" * 16
+    [draft] = make_drafts(kind="Counted1")
+    traced = replace(draft, traceparent=f"00-{trace_id}-{'b2' * 8}-01")
+    await emit_items(connection, [traced], actor_no=actor_no)
+    await connection.execute("update ledger.kind set dispatch = 'direct'")
+    host, port = runner.addresses[0][:2]
+    await start_command(
+        database,
+        "direct_worker",
+        *("work", "--direct", "mine:handlers"),
+        OTEL_EXPORTER_OTLP_ENDPOINT=f"http://{host}:{port}",
+        OTEL_BSP_SCHEDULE_DELAY="50",
+        OTEL_EXPORTER_OTLP_COMPRESSION="none",
+    )
+    assert bytes.fromhex(trace_id) in await received
+    await runner.cleanup()
 
 
 async def test_metrics_are_served_while_the_event_loop_is_blocked() -> None:

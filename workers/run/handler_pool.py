@@ -13,9 +13,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.runtime.tracing import call_span, is_tracing
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.handlers import Handler, HandlerForm
+from dueledger.workers.item import trace_of_items
 from dueledger.workers.open_run import CallState
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
 from dueledger.workers.run.own_transaction import Losses, connection_lost_outcome, settle_inside
@@ -286,8 +288,25 @@ class HandlerPool:
                 task.uncancel()
         return result
 
-    async def _call(self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object) -> object:
-        """Call the handler with its timeout."""
+    def _call(
+        self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object
+    ) -> Awaitable[object]:
+        """Call the handler with its timeout, in a span if somebody records them."""
+        call = self._call_in_span if is_tracing() else self._call_handler
+        return call(run, work, *arguments)
+
+    async def _call_in_span(
+        self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object
+    ) -> object:
+        items = [item for _, item in work]
+        with call_span(run.kind, *trace_of_items(items)) as span:
+            result = await self._call_handler(run, work, *arguments)
+            span.set_verdict(result)
+            return result
+
+    async def _call_handler(
+        self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object
+    ) -> object:
         run.mark_calls([index for index, _ in work], CallState.IN_CALL)
         seconds = self.handler.options.timeout_seconds
         if self.handler.is_async:
@@ -406,7 +425,7 @@ class HandlerCall(NamedTuple):
     work: Sequence[ItemAtIndex]
 
 
-_CALL_CODE: Final = HandlerPool._call.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+_CALL_CODE: Final = HandlerPool._call_handler.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
 def find_handler_call(stack: FrameType | None) -> HandlerCall | None:
