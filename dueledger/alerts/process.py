@@ -21,8 +21,7 @@ from dueledger.ledger.store.alerts import AlertRow, list_alerts, record_alerts
 from dueledger.ledger.store.clock import read_machine_now
 from dueledger.ledger.store.gauges import measure_gauges, take_lead
 
-PASS_SECONDS: Final = 15.0
-LEAD_SECONDS: Final = 60.0
+LEAD_SECONDS: Final = 90.0
 SENDS_MAX: Final = 50
 """Notices of one pass to one channel; the others are sent in the next ones."""
 TASK: Final = "alerts"
@@ -169,4 +168,6 @@ async def run_alerter(settings: AlertSettings, stop: Stop) -> None:
 async def _run(settings: AlertSettings, stop: Stop) -> None:
     async with open_alerter(settings) as alerter:
         stop.mark_started()
-        await run_service("alert", alerter.tick, stop=stop, idle_seconds=PASS_SECONDS)
+        await run_service(
+            "alert", alerter.tick, stop=stop, idle_seconds=settings.alert_interval_seconds
+        )

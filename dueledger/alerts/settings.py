@@ -41,6 +41,10 @@ class AlertSettings(Settings):
         default=None, description="topic of Kafka that alerts are published to"
     )
 
+    alert_interval_seconds: float = Field(
+        default=15.0, ge=1, le=60, description="pause between two evaluations of the rules"
+    )
+
     @model_validator(mode="after")
     def _has_a_channel(self) -> Self:
         if self.alert_webhook_url is None and not self.alert_apprise_urls and not self.alert_topic:

@@ -147,7 +147,7 @@ async def test_an_alert_and_its_end_are_sent_once_to_each_channel_by_one_process
         assert alert["labels"] == {"topic": "due.Renewal"}
         await connection.execute("delete from ledger.silent_topic")
         await first.tick()
-        await advance(pool, 61)
+        await advance(pool, 91)
         assert await second.tick() == {"sent": 3, "failed": 0}  # the first has lost the lead
         assert await first.tick() == {}
         assert [each["status"] for each in receiver.signed] == ["firing", "resolved"]
@@ -158,6 +158,32 @@ async def test_an_alert_and_its_end_are_sent_once_to_each_channel_by_one_process
         published = await read_topic(settings, 2)
         assert [each["id"] for each in published] == [each["id"] for each in receiver.signed]
         assert await connection.fetchval("select count(*) from ledger.alert") == 0
+
+
+async def test_in_an_hour_nothing_is_sent_but_an_alert_and_its_end_once(
+    settings: AlertSettings, connection: Connection, receiver: Receiver
+) -> None:
+    await silence(connection)
+    only_webhook = settings.model_copy(update={"alert_apprise_urls": (), "alert_topic": None})
+    dsn = settings.dsn.get_secret_value()
+    async with (
+        open_channels(only_webhook) as channels,
+        open_pool(dsn, application_name="test", size_max=1) as pool,
+    ):
+        alerter = Alerter(pool, channels, holder="one")
+
+        async def pass_hour() -> None:
+            for _ in range(60):
+                await alerter.tick()
+                await advance(pool, 60)
+
+        await pass_hour()
+        assert [each["status"] for each in receiver.signed] == ["firing"]
+        await connection.execute("delete from ledger.silent_topic")
+        await pass_hour()
+        assert [each["status"] for each in receiver.signed] == ["firing", "resolved"]
+        await pass_hour()  # all is well
+        assert len(receiver.signed) == 2
 
 
 async def test_a_process_that_led_reports_that_postgres_is_away_and_that_it_is_back(

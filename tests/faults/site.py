@@ -234,6 +234,10 @@ class Site:
         command = ("-m", "dueledger", "work", "--outcomes")
         return await self._start("outcomes", command, {})
 
+    async def start_alert(self, **environment: str) -> Program:
+        """Start the process that sends alerts."""
+        return await self._start("alert", ("-m", "dueledger", "alert"), environment)
+
     @property
     def handled_kinds(self) -> set[str]:
         """Name the kinds that handlers of ours work."""
