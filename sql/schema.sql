@@ -2278,7 +2278,7 @@ COMMENT ON FUNCTION ledger.revoke_role(role text, login text) IS 'Revoke a role 
 
 CREATE FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN hashtextextended((xmin)::text, hashtidextended(ctid, (key # (tableoid)::bigint)));
+    RETURN hash_array_extended(ARRAY[xmin], hashtidextended(ctid, (key # (tableoid)::bigint)));
 
 COMMENT ON FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) IS 'A hash of which version of a row this is: each write of the row, of any column, makes another. A transaction number is used again after 4 billion others, and after a restore: `key` names the server''s start.';
 
