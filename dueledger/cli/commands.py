@@ -90,6 +90,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "allocate": "Claim due items and publish them to Kafka.",
             "work": "Run the handlers of due items.",
             "intake": "Emit items from domain events in Kafka.",
+            "alert": "Send alerts by webhook, chat, mail and Kafka.",
             "materialise": "Emit items from schedules, ahead of time.",
             "relay": "Carry items from a service's outbox.",
             "serve": "Answer requests by HTTP, each with an API key.",

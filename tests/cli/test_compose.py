@@ -75,6 +75,8 @@ def test_compose_has_every_process_under_a_login_of_its_own_with_a_probe_of_its_
     assert commands == {*PANELS["Processes"], "reconcile"}
     probed = {name: service["healthcheck"]["test"] for name, service in processes.items()}
     assert "/health/ready" in probed.pop("serve")[-1]
+    assert "/metrics" in probed.pop("alert")[-1]
+    assert "due_alerter:" in SERVICES["alert"]["environment"]["DUELEDGER_DSN"]
     assert "due_service:" in SERVICES["serve"]["environment"]["DUELEDGER_DSN"]
     for name, test in probed.items():
         role = ProcessRole(test[-1])
@@ -101,7 +103,8 @@ def test_each_login_of_the_file_has_the_roles_of_its_process() -> None:
     variables = dict(re.findall(r"^\\getenv (\w+) (\w+)$", text, re.MULTILINE))
     assert re.findall(r"^\\set (\w+) ''$", text, re.MULTILINE) == sorted(variables)
     assert {name: tuple(sorted(roles.split(","))) for name, _, roles in given} == {
-        role: tuple(sorted(f"ledger_{each}" for each in LOGINS[role])) for role in ProcessRole
+        role: tuple(sorted(f"ledger_{each}" for each in LOGINS[role]))
+        for role in ("alerter", *ProcessRole)
     }
     for name, variable, _ in given:
         assert variable == name

@@ -6,6 +6,7 @@
 -- Passwords come from the environment: no command line and no file has them. A login whose variable is missing is left out.
 -- The server's log has them where log_statement is `ddl` or more.
 \set ON_ERROR_STOP on
+\set alerter ''
 \set allocator ''
 \set direct_worker ''
 \set intake ''
@@ -15,6 +16,7 @@
 \set relay ''
 \set service ''
 \set worker ''
+\getenv alerter DUELEDGER_ALERTER_PASSWORD
 \getenv allocator DUELEDGER_ALLOCATOR_PASSWORD
 \getenv direct_worker DUELEDGER_DIRECT_WORKER_PASSWORD
 \getenv intake DUELEDGER_INTAKE_PASSWORD
@@ -31,7 +33,8 @@ create temporary table due_login (name text, password text, roles text[]) on com
 insert into due_login
 select l.name, l.password, l.roles
 from (values
-  ('due_allocator', :'allocator', '{ledger_allocator,ledger_upkeep}'::text[]),
+  ('due_alerter', :'alerter', '{ledger_alerter}'::text[]),
+  ('due_allocator', :'allocator', '{ledger_allocator,ledger_upkeep}'),
   ('due_direct_worker', :'direct_worker', '{ledger_allocator,ledger_upkeep,ledger_worker}'),
   ('due_intake', :'intake', '{ledger_intake}'),
   ('due_materialiser', :'materialiser', '{ledger_materialiser}'),
