@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dueledger.workers.settings import WorkerSettings
 
 # Start, settle, heartbeat and credits; or claim, settle, heartbeat, upkeep and the check of items.
+# With metrics one more, by which they are measured.
 LEDGER_CONNECTIONS: Final = 5
 
 log = get_logger("worker")
@@ -54,7 +55,7 @@ async def open_connections(
             open_pool(
                 dsn,
                 application_name=name,
-                size_max=LEDGER_CONNECTIONS,
+                size_max=LEDGER_CONNECTIONS + (settings.metrics_port is not None),
                 roles=roles,
                 before_use=lift_sequences,
             )

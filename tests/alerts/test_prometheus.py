@@ -50,6 +50,9 @@ INTRODUCTION = """\
 What to do is in the [runbook](runbook.md). `make schema` makes this page and these files of the
 rules in the code.
 
+Prometheus needs `/metrics` of every allocator and direct worker, because one of them measures the
+ledger: while none does, it has `AllocatorMissing`, and evaluates no other alert of the ledger.
+
 Without Prometheus, `dueledger alert` evaluates the same rules on the same numbers each
 `DUELEDGER_ALERT_INTERVAL_SECONDS` (15) and sends what stands, once to each channel, and its end
 when it has been over for 30 seconds. Channels are a webhook (`DUELEDGER_ALERT_WEBHOOK_URL`,
