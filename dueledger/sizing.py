@@ -44,7 +44,7 @@ BUSY: Final = 0.7
 CONNECTIONS: Final[Mapping[ProcessRole, int]] = {
     ProcessRole.ALLOCATOR: 9,
     ProcessRole.WORKER: 7,
-    ProcessRole.DIRECT_WORKER: 7,
+    ProcessRole.DIRECT_WORKER: 8,
     ProcessRole.OUTCOME_INTAKE: 3,
     ProcessRole.INTAKE: 3,
     ProcessRole.MATERIALISER: 2,

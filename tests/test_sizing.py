@@ -82,7 +82,7 @@ def test_the_connections_are_those_of_the_pools_and_of_the_presence() -> None:
     pools = {
         ProcessRole.ALLOCATOR: CONNECTIONS_MAX,
         ProcessRole.WORKER: LEDGER_CONNECTIONS + 1,  # that of HTTP endpoints
-        ProcessRole.DIRECT_WORKER: LEDGER_CONNECTIONS + 1,
+        ProcessRole.DIRECT_WORKER: LEDGER_CONNECTIONS + 2,  # and that of metrics
         ProcessRole.SERVICE: ServiceSettings.model_fields["service_connections_max"].default,
     }
     assert {role: CONNECTIONS[role] - 1 for role in pools} == pools

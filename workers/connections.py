@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dueledger.workers.settings import WorkerSettings
 
 # Start, settle, heartbeat and credits; or claim, settle, heartbeat, upkeep and the check of items.
-# With metrics one more, by which they are measured.
+# Where the ledger is measured, one more for that.
 LEDGER_CONNECTIONS: Final = 5
 
 log = get_logger("worker")
@@ -50,12 +50,13 @@ async def open_connections(
     """
     name = incarnation(ActorKind.WORKER)
     dsn = settings.dsn.get_secret_value()
+    measures = "upkeep" in roles and settings.metrics_port is not None
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
             open_pool(
                 dsn,
                 application_name=name,
-                size_max=LEDGER_CONNECTIONS + (settings.metrics_port is not None),
+                size_max=LEDGER_CONNECTIONS + measures,
                 roles=roles,
                 before_use=lift_sequences,
             )
