@@ -1,10 +1,11 @@
 """Builds the expectation of a pass: reads every source once and spools what it expects."""
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
 from time import monotonic
+from typing import NamedTuple
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge, shown_value
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -29,7 +30,7 @@ from dueledger.reconciler.expect.schedules import expected_drafts, schedule_draf
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.expect.versions import DefinitionSpan, read_version_spans
-from dueledger.reconciler.read_ahead import read_ahead, run_beside
+from dueledger.reconciler.read_ahead import read_ahead, reading_beside, run_beside
 from dueledger.reconciler.sources import (
     PopulationReader,
     PopulationRow,
@@ -83,10 +84,15 @@ async def build_expectation(
             for version in versions
             if not version.definition.catch_up.keeps_all
         }
-        with Spool() as occurrences:
-            shared = SharedOccurrences(versions, occurrences)
-            await run_beside(partial(_put_schedules, expectation, shared, as_of))
-        await _put_events(connection, reader or connection, expectation)
+        rules = _EventRules.of(versions)
+        async with reading_beside(
+            _digest_events(reader or connection, rules.plain, version_key)
+        ) as digests:
+            with Spool() as occurrences:
+                shared = SharedOccurrences(versions, occurrences)
+                await run_beside(partial(_put_schedules, expectation, shared, as_of))
+            digested = await digests
+        await _put_events(connection, reader or connection, expectation, rules, digested)
         for place, population in enumerate(populations, FIRST_POPULATION):
             rows_before = await reconciled_rows.last_row_count(connection, population.name)
             await _put_population(expectation, population, place, rows_before)
@@ -153,15 +159,38 @@ def _put_occurrence(
     expectation.spool.add(draft.effective_date.toordinal(), row)
 
 
-async def _put_events(connection: Connection, reader: Connection, expectation: Expectation) -> None:
+class _EventRules(NamedTuple):
+    """The event rules of all versions, and those of them that are plain."""
+
+    all: ExpectedEventRules
+    plain: PlainRules
+
+    @classmethod
+    def of(cls, versions: Sequence[DefinitionSpan]) -> "_EventRules":
+        rules = ExpectedEventRules(versions)
+        return cls(rules, PlainRules(rules.by_type))
+
+
+async def _digest_events(reader: Connection, plain: PlainRules, key: int) -> dict[int, str]:
+    """Digest the events of plain rules, by page of the inbox."""
+    types = sorted(plain.types)
+    return await reconciled_rows.digest_inbox(reader, types, key) if types else {}
+
+
+async def _put_events(
+    connection: Connection,
+    reader: Connection,
+    expectation: Expectation,
+    event_rules: _EventRules,
+    digests: Mapping[int, str],
+) -> None:
     began = monotonic()
-    rules = ExpectedEventRules(expectation.versions)
+    rules, plain = event_rules
     read = expectation.reads[EVENTS]
     for version in expectation.versions:
         if version.definition.event is not None:
             expectation.single.add(version.key)
-    plain = PlainRules(rules.by_type)
-    for unit in await _put_plain_events(reader, expectation, rules, plain):
+    for unit in await _put_plain_events(reader, expectation, event_rules, digests):
         read.extract.add_rows(*unit.totals)
         for begin in range(0, len(unit.left), EVENTS_A_READ):
             events = await reconciled_rows.list_numbered_events(
@@ -180,21 +209,22 @@ async def _put_events(connection: Connection, reader: Connection, expectation: E
 
 
 async def _put_plain_events(
-    reader: Connection, expectation: Expectation, rules: ExpectedEventRules, plain: PlainRules
+    reader: Connection,
+    expectation: Expectation,
+    event_rules: _EventRules,
+    digests: Mapping[int, str],
 ) -> list[PlainUnit]:
     """Put what plain rules owe as columns, in a unit for each page of the inbox.
 
-    The digests of pages are read before their events. An event that is recorded in between is in
+    The digests of pages were read before their events. An event that is recorded in between is in
     the rows and not in the digest, so the next pass reads its page once more.
     """
-    types, rows = sorted(plain.types), expectation.plain
-    key = expectation.version_key
-    digests = await reconciled_rows.digest_inbox(reader, types, key) if types else {}
+    (rules, plain), rows = event_rules, expectation.plain
     known = hash(tuple(version.fingerprint for version in rules.versions))
     names = {page: ("events", known, page, digest) for page, digest in digests.items()}
     units = {page: rows.take(name) for page, name in names.items()}
     unread = [page for page, unit in units.items() if unit is None]
-    pages = read_ahead(unread, partial(read_inbox_page, reader, types))
+    pages = read_ahead(unread, partial(read_inbox_page, reader, sorted(plain.types)))
     async with aclosing(pages):
         async for page, events in pages:
             left = await run_beside(partial(plain.add, events))
