@@ -50,9 +50,9 @@ Run = Callable[[Path, Mapping[str, str], tuple[str, ...]], Ran]
 
 
 _DIGESTS: Final = """
-select 'select json_build_object(' || string_agg(format(
-  '%1$L, (select md5(string_agg(t::text, '' '' order by t::text)) from ledger.%1$I t)', relname
-), ', ') || ')'
+select 'select json_object_agg(x.name, x.digest) from (values ' || string_agg(format(
+  '(%1$L, (select md5(string_agg(t::text, '' '' order by t::text)) from ledger.%1$I t))', relname
+), ', ') || ') x (name, digest)'
 from pg_class
 where relnamespace = 'ledger'::regnamespace and relkind in ('r', 'p') and not relispartition
 """

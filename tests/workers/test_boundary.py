@@ -105,7 +105,8 @@ async def test_g5_g9_an_item_ends_whatever_its_handler_raises_returns_or_cancels
     await site.allocate()
     events = await ended(site, len(WAYS))
 
-    assert {key.removesuffix("-000000"): names for key, names in events.items()} == EVENTS
+    ends = {key.removesuffix("-000000"): [*dict.fromkeys(names)] for key, names in events.items()}
+    assert ends == EVENTS  # on a slow machine one that failed is tried again meanwhile
     details = await site.details()
     assert details["evil-000000"] == {"error": "Evil", "message": "not an Exception"}
     assert details["unspeakable-000000"]["error"] == "Unspeakable"
