@@ -359,7 +359,7 @@ def find_hindrance(flow: Mapping[str, Any], roles: Roles) -> Hindrance:
 
 def claimers_of(flow: Mapping[str, Any], roles: Roles) -> RoleStatus:
     """Return the processes that claim the items of a flow."""
-    if flow["dispatch"] == DIRECT or _has_direct(flow, roles):
+    if flow["dispatch"] == DIRECT or flow["kind"] in roles[ProcessRole.DIRECT_WORKER].kinds:
         return roles[ProcessRole.DIRECT_WORKER]
     return roles[ProcessRole.ALLOCATOR]
 
@@ -370,10 +370,17 @@ def has_upkeep(roles: Roles) -> bool:
 
 
 def _has_direct(flow: Mapping[str, Any], roles: Roles) -> bool:
-    return flow["kind"] in roles[ProcessRole.DIRECT_WORKER].kinds
+    return flow["kind"] in roles[ProcessRole.DIRECT_WORKER].kinds or _is_pulled(flow, roles)
+
+
+def _is_pulled(flow: Mapping[str, Any], roles: Roles) -> bool:
+    """Return whether pull workers ask a live service for the items of a flow."""
+    return flow["kind"] in roles[ProcessRole.SERVICE].kinds
 
 
 def _hindrance_of_claimers(flow: Mapping[str, Any], roles: Roles) -> Hindrance | None:
+    if _is_pulled(flow, roles):
+        return None
     claimers = claimers_of(flow, roles)
     is_direct = flow["dispatch"] == DIRECT
     if claimers.fails:

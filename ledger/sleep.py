@@ -84,6 +84,10 @@ class Sleep:
         """Return whether the process is notified of items that others emit from now on."""
         return self._state is _State.ASLEEP and self._session_no == self._presence.session_no
 
+    def wake_for(self, kinds: Sequence[str]) -> None:
+        """Let items of these kinds wake the process, and of no others; it is awake until then."""
+        self._kinds, self._state = kinds, _State.AWAKE
+
     async def pause_seconds(self, wanted: float, *, poll_seconds: float) -> float:
         """Return how long to pause after a poll that found nothing: at most `wanted` seconds.
 

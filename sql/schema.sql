@@ -2581,7 +2581,7 @@ ALTER TABLE ONLY ledger.claim ALTER COLUMN starts SET STORAGE EXTERNAL;
 
 COMMENT ON TABLE ledger.claim IS 'Claims: one row a batch of items handed out under one fence. Partitioned by month; closed claims are kept.';
 
-COMMENT ON COLUMN ledger.claim.allocator_no IS 'Actor number of the allocator, or of the worker in direct mode.';
+COMMENT ON COLUMN ledger.claim.allocator_no IS 'Actor number of the allocator, of the worker in direct mode, or of the key of a pull worker.';
 
 COMMENT ON COLUMN ledger.claim.partition IS 'Partition of the Kafka topic.';
 
@@ -2603,7 +2603,7 @@ COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.
 
 COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
 
-COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are enough to end its items. Null where a direct worker started the claim as it made it.';
+COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are enough to end its items. A pull worker repeats it, too. Null where a direct worker started the claim as it made it.';
 
 COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
@@ -4146,6 +4146,7 @@ GRANT USAGE ON SCHEMA ledger TO ledger_materialiser;
 GRANT USAGE ON SCHEMA ledger TO ledger_monitor;
 GRANT USAGE ON SCHEMA ledger TO ledger_operator;
 GRANT USAGE ON SCHEMA ledger TO ledger_outcome_intake;
+GRANT USAGE ON SCHEMA ledger TO ledger_pull_worker;
 GRANT USAGE ON SCHEMA ledger TO ledger_reconciler;
 GRANT USAGE ON SCHEMA ledger TO ledger_relay;
 GRANT USAGE ON SCHEMA ledger TO ledger_service;
@@ -4162,6 +4163,7 @@ GRANT SELECT ON TABLE ledger.due_item TO ledger_intake;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_operator;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
@@ -4172,6 +4174,7 @@ GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.transition TO ledger_worker;
@@ -4210,6 +4213,7 @@ GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_upkeep;
 REVOKE ALL ON FUNCTION ledger.lift_sequence(name text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_allocator;
 GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_outcome_intake;
+GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_service;
 GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.list_sequences() FROM PUBLIC;
@@ -4222,6 +4226,7 @@ GRANT ALL ON FUNCTION ledger.lock_name(subject text, name text) TO ledger_operat
 REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_allocator;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_outcome_intake;
+GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_pull_worker;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_upkeep;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;
@@ -4252,6 +4257,7 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_operator;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_worker;
@@ -4261,6 +4267,7 @@ GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.kind TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.kind TO ledger_operator;
 GRANT SELECT ON TABLE ledger.kind TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.kind TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.kind TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.kind TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.kind TO ledger_worker;
@@ -4336,6 +4343,7 @@ GRANT ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double pr
 
 REVOKE ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_pull_worker;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_upkeep;
 
@@ -4399,11 +4407,13 @@ GRANT SELECT ON TABLE ledger.cell TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.cell TO ledger_reconciler;
 
 GRANT INSERT ON TABLE ledger.claim TO ledger_allocator;
+GRANT INSERT ON TABLE ledger.claim TO ledger_pull_worker;
 
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_worker;
@@ -4412,6 +4422,7 @@ GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_worker;
@@ -4419,18 +4430,23 @@ GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_worker;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_worker;
@@ -4439,6 +4455,7 @@ GRANT SELECT(size) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(size) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(size) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(size) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(size) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(size) ON TABLE ledger.claim TO ledger_worker;
 
@@ -4446,6 +4463,7 @@ GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_worker;
@@ -4454,6 +4472,7 @@ GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_worker;
@@ -4462,12 +4481,14 @@ GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_worker;
@@ -4476,6 +4497,7 @@ GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_worker;
@@ -4484,6 +4506,7 @@ GRANT SELECT(published_at),UPDATE(published_at) ON TABLE ledger.claim TO ledger_
 GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_upkeep;
 
@@ -4496,6 +4519,7 @@ GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(started) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(started) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(started) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(started) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_worker;
@@ -4511,34 +4535,40 @@ GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_alloca
 GRANT SELECT(closed_at) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(closed_at) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(token) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(token) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(token) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(flow_no),UPDATE(flow_no) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_reconciler;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_pull_worker;
 
 GRANT SELECT(queue_seconds) ON TABLE ledger.claim TO ledger_allocator;
 
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.credit TO ledger_allocator;
@@ -4559,6 +4589,7 @@ GRANT SELECT ON TABLE ledger.due_item_default TO ledger_intake;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_operator;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_worker;
@@ -4581,11 +4612,13 @@ GRANT SELECT ON TABLE ledger.event_other_key TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_worker;
 
 GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_pull_worker;
 GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_reconciler;
 GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_upkeep;
 GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_worker;
@@ -4593,11 +4626,13 @@ GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_worker;
 GRANT UPDATE(first_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
 
 GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_pull_worker;
 GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_reconciler;
 GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
 GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_worker;
 
 GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_pull_worker;
 GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_reconciler;
 GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_upkeep;
 GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_worker;
@@ -4607,6 +4642,7 @@ GRANT UPDATE(flagged_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
 GRANT UPDATE(judged_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
 
 GRANT USAGE ON SEQUENCE ledger.fence TO ledger_allocator;
+GRANT USAGE ON SEQUENCE ledger.fence TO ledger_pull_worker;
 
 GRANT SELECT ON TABLE ledger.finding TO ledger_approver;
 GRANT SELECT ON TABLE ledger.finding TO ledger_auditor;
@@ -4629,6 +4665,7 @@ GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.flow TO ledger_intake;
 GRANT SELECT ON TABLE ledger.flow TO ledger_operator;
 GRANT SELECT ON TABLE ledger.flow TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.flow TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.flow TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.flow TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.flow TO ledger_worker;
@@ -4653,8 +4690,10 @@ GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_upkeep;
 GRANT UPDATE(retry_share) ON TABLE ledger.flow TO ledger_operator;
 
 GRANT UPDATE(tokens) ON TABLE ledger.flow TO ledger_allocator;
+GRANT UPDATE(tokens) ON TABLE ledger.flow TO ledger_pull_worker;
 
 GRANT UPDATE(tokens_at) ON TABLE ledger.flow TO ledger_allocator;
+GRANT UPDATE(tokens_at) ON TABLE ledger.flow TO ledger_pull_worker;
 
 GRANT UPDATE(circuit_failure_ratio) ON TABLE ledger.flow TO ledger_operator;
 
@@ -4677,12 +4716,14 @@ GRANT INSERT ON TABLE ledger.flow_change TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.flow_outcome TO ledger_allocator;
 GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.flow_outcome TO ledger_pull_worker;
 GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.flow_outcome TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_worker;
 
 GRANT SELECT,INSERT ON TABLE ledger.following TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.following TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.following TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.following TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.following TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.following TO ledger_worker;
@@ -4695,6 +4736,7 @@ GRANT SELECT,INSERT ON TABLE ledger.held_key TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_operator;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.held_key TO ledger_pull_worker;
 GRANT SELECT,DELETE ON TABLE ledger.held_key TO ledger_reconciler;
 GRANT SELECT,DELETE ON TABLE ledger.held_key TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_worker;
@@ -4728,21 +4770,26 @@ GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.run TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.run TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_pull_worker;
 GRANT SELECT ON TABLE ledger.run TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.run TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_pull_worker;
 GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_upkeep;
 GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_pull_worker;
 GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_pull_worker;
 GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_pull_worker;
 GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_reconciler;
 GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_upkeep;
 GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_worker;
@@ -4750,6 +4797,7 @@ GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_worker;
 GRANT UPDATE(flow_no) ON TABLE ledger.run TO ledger_operator;
 
 GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_pull_worker;
 GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_worker;
 
 GRANT UPDATE(overran) ON TABLE ledger.run TO ledger_worker;
@@ -4782,6 +4830,7 @@ GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
 
+GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.partition_backoff TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.partition_backoff TO ledger_upkeep;
 GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_worker;
@@ -4789,6 +4838,7 @@ GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_worker;
 GRANT UPDATE(expirations) ON TABLE ledger.partition_backoff TO ledger_reconciler;
 GRANT UPDATE(expirations) ON TABLE ledger.partition_backoff TO ledger_upkeep;
 
+GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_pull_worker;
 GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_reconciler;
 GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_upkeep;
 GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_worker;
@@ -4817,12 +4867,14 @@ GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_intake;
 GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_materialiser;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_operator;
 GRANT INSERT ON TABLE ledger.pending TO ledger_outcome_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_pull_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.pending TO ledger_worker;
 
 GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_allocator;
 GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_pull_worker;
 GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_upkeep;
 
 GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_intake;
@@ -4836,6 +4888,7 @@ GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_allocator;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.process TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_relay;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_service;
@@ -4966,6 +5019,7 @@ GRANT UPDATE(witness_credit_seconds) ON TABLE ledger.reconciliation TO ledger_re
 GRANT SELECT ON TABLE ledger.rejected_write TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_operator;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_outcome_intake;
+GRANT INSERT ON TABLE ledger.rejected_write TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_worker;
@@ -5000,6 +5054,7 @@ GRANT SELECT ON TABLE ledger.review TO ledger_auditor;
 GRANT SELECT,DELETE ON TABLE ledger.review TO ledger_intake;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_operator;
 GRANT INSERT ON TABLE ledger.review TO ledger_outcome_intake;
+GRANT INSERT ON TABLE ledger.review TO ledger_pull_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.review TO ledger_worker;
@@ -5010,15 +5065,18 @@ GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_reconciler;
 GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
 
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_allocator;
+GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_pull_worker;
 
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_operator;
 GRANT SELECT,DELETE ON TABLE ledger.silent_topic TO ledger_outcome_intake;
+GRANT SELECT,DELETE ON TABLE ledger.silent_topic TO ledger_pull_worker;
 GRANT INSERT ON TABLE ledger.silent_topic TO ledger_reconciler;
 GRANT INSERT ON TABLE ledger.silent_topic TO ledger_upkeep;
 
 GRANT UPDATE(since) ON TABLE ledger.silent_topic TO ledger_outcome_intake;
+GRANT UPDATE(since) ON TABLE ledger.silent_topic TO ledger_pull_worker;
 
 GRANT SELECT ON TABLE ledger.stalled_partition TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.stalled_partition TO ledger_operator;
@@ -5062,6 +5120,7 @@ GRANT SELECT ON TABLE ledger.withdrawal TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_intake;
 GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_materialiser;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_operator;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_pull_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_upkeep;
 GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_worker;

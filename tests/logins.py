@@ -19,7 +19,11 @@ LOGINS: Final = {
     "outcome_intake": ("outcome_intake",),
     "reconciler": ("reconciler",),
     "relay": ("relay",),
-    "service": ("approver", "auditor", "emitter", "intake", "key_manager", "operator", "service"),
+    "service": (
+        *("approver", "auditor", "emitter", "intake", "key_manager", "operator"),
+        *("pull_worker", "service"),
+    ),
+    "service_alone": ("auditor", "emitter", "pull_worker", "service", "upkeep"),
     "worker": ("worker",),
 }
 """The roles of each login, as docs/security.md gives them."""

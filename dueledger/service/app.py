@@ -9,7 +9,17 @@ from starlette.routing import BaseRoute
 
 from dueledger.service.calls import SECURITY_SCHEMES, CallHost
 from dueledger.service.problems import handle_errors
-from dueledger.service.routes import calendars, definitions, events, health, items, keys
+from dueledger.service.pull_queue import PullQueue
+from dueledger.service.routes import (
+    calendars,
+    claims,
+    definitions,
+    events,
+    health,
+    items,
+    keys,
+    outcomes,
+)
 
 _DESCRIPTION = (
     "What a business owes and when, whether it happened, and if not, why. Errors are problem "
@@ -27,14 +37,16 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *calendars.operate.routes,
     *events.emit.routes,
     *keys.admin.routes,
+    *claims.work.routes,
+    *outcomes.work.routes,
 ]
 """All, in the order of the OpenAPI document."""
 
 
 class ServiceApp(FastAPI):
-    """The routes of the service, on the calls of a host."""
+    """The routes of the service, on the calls of a host and a queue of long polls."""
 
-    def __init__(self, calls: CallHost) -> None:
+    def __init__(self, calls: CallHost, pulls: PullQueue) -> None:
         super().__init__(
             title="Dueledger",
             version="1",
@@ -44,6 +56,7 @@ class ServiceApp(FastAPI):
             redoc_url=None,
         )
         self.state.calls = calls
+        self.state.pulls = pulls
         handle_errors(self)
 
     def openapi(self) -> dict[str, Any]:

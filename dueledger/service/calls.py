@@ -132,10 +132,40 @@ class CallHost:
             yield part
 
     @asynccontextmanager
+    async def list_as_worker(self) -> AsyncGenerator[Connection]:
+        """Open a transaction that may list what is due, of all tenants, for all who wait."""
+        async with self.pool.acquire() as connection, connection.transaction():
+            await assume_role(connection, None, SCOPE_ROLES[Scope.WORK])
+            yield connection
+
+    @asynccontextmanager
     async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
         """Open a transaction for the block; it has a role when one is assumed."""
         async with self.pool.acquire() as connection, connection.transaction():
             yield ApiCall(connection, caller, body)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """What a route has that waits: no connection, until it opens a call."""
+
+    host: "CallHost"
+    request: Request
+    caller: ApiCaller
+    scope: Scope
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[ApiCall]:
+        """Open a call, if the key is still valid. Raises what `authenticate` raises."""
+        caller = await self.host.authenticate(self.request, self.scope)
+        async with self.host.open(caller, b"") as call:
+            await assume_role(call.connection, caller, SCOPE_ROLES[self.scope])
+            yield call
+
+    async def until_gone(self) -> None:
+        """Wait until the client has closed its connection."""
+        while (await self.request.receive())["type"] != "http.disconnect":
+            pass
 
 
 class CallRoute(APIRoute):
@@ -144,6 +174,7 @@ class CallRoute(APIRoute):
     scope: ClassVar[Scope]
     role: ClassVar[str]
     takes_idempotency_key: ClassVar[bool]
+    waits: ClassVar[bool] = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return a handler that opens a call around the route's function."""
@@ -156,6 +187,9 @@ class CallRoute(APIRoute):
             _check_query(request, parameters)
             key = idempotency_key_of(request) if self.takes_idempotency_key else None
             body = await host.read_body(request)
+            if self.waits:
+                request.state.call = WaitingCall(host, request, caller, self.scope)
+                return await answer(Request(request.scope, _receive_again(body)))
             async with host.open(caller, body) as call:
                 _check_tenant(request, call)
                 request.state.call = call
@@ -208,10 +242,13 @@ def _receive_again(body: bytes) -> Receive:
 class ScopedRoutes:
     """Makes routes that need a key with one scope."""
 
-    def __init__(self, scope: Scope, tag: str, *, role: str | None = None) -> None:
+    def __init__(
+        self, scope: Scope, tag: str, *, role: str | None = None, waits: bool = False
+    ) -> None:
         """Group the routes under `tag` in the OpenAPI document.
 
-        They run under `role`; without one, under that of the scope.
+        They run under `role`; without one, under that of the scope. Routes that wait have a
+        `HeldCall`, which has no connection yet.
         """
         self._security = {"security": [{_KEY_SCHEME: [scope.value]}]}
         self._route_classes = {
@@ -224,6 +261,7 @@ class ScopedRoutes:
                         "scope": scope,
                         "role": role or SCOPE_ROLES[scope],
                         "takes_idempotency_key": takes_key,
+                        "waits": waits,
                     },
                 ),
             )
@@ -275,4 +313,9 @@ def _call_of(request: Request) -> ApiCall:
     return request.state.call
 
 
+def _waiting_call_of(request: Request) -> WaitingCall:
+    return request.state.call
+
+
 CurrentCall = Annotated[ApiCall, Depends(_call_of)]
+HeldCall = Annotated[WaitingCall, Depends(_waiting_call_of)]

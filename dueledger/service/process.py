@@ -3,23 +3,29 @@
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 import uvicorn
 
 from dueledger.ledger.errors import InvalidSetting, Problem
-from dueledger.ledger.presence import open_presence
+from dueledger.ledger.presence import Presence, open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.runtime.service import Stop, run_to_stop
-from dueledger.ledger.store import open_pool
+from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
+from dueledger.ledger.store import has_role, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation
+from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
+from dueledger.ledger.upkeep import Upkeep
 from dueledger.service.app import ServiceApp
 from dueledger.service.calls import CallHost
 from dueledger.service.entry import RequestEntry
+from dueledger.service.pull_queue import PullQueue
 from dueledger.service.settings import ServiceSettings
+
+UPKEEP_SECONDS: Final = 1.0
+QUIET_DOUBLINGS_MAX: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,7 @@ class RunningService:
 
     url: str
     app: ServiceApp
+    pulls: PullQueue
     ended: "asyncio.Task[None]"
 
 
@@ -63,16 +70,18 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 application_name=name,
                 size_max=settings.service_connections_max,
                 roles=("service",),
+                before_use=lift_sequences,
             ) as pool,
             open_presence(dsn, name, ProcessRole.SERVICE) as presence,
+            AsyncExitStack() as background,
         ):
-            app = ServiceApp(
-                CallHost(
-                    pool,
-                    body_bytes_max=settings.service_body_bytes_max,
-                    body_seconds=settings.service_body_seconds,
-                )
+            calls = CallHost(
+                pool,
+                body_bytes_max=settings.service_body_bytes_max,
+                body_seconds=settings.service_body_seconds,
             )
+            pulls = await background.enter_async_context(_background(calls, presence))
+            app = ServiceApp(calls, pulls)
             server = _Server(_config(settings, app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             listening = asyncio.create_task(server.listening.wait())
@@ -83,8 +92,9 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 log.info(
                     LogEvent.PROCESS_STARTED, actor=name, actor_no=presence.process_no, url=url
                 )
-                yield RunningService(url, app, serving)
+                yield RunningService(url, app, pulls, serving)
             finally:
+                pulls.close()
                 server.should_exit = True
                 await serving
                 log.info(LogEvent.PROCESS_STOPPED, actor=name)
@@ -103,6 +113,37 @@ async def _run(settings: ServiceSettings, stop: Stop) -> None:
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, service.ended}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
+
+
+@asynccontextmanager
+async def _background(calls: CallHost, presence: Presence) -> AsyncGenerator[PullQueue]:
+    """Serve long polls for the block; and do upkeep, if the login may.
+
+    There may be no allocator and no direct worker that does.
+    """
+    pulls, stop = PullQueue(presence, calls.list_as_worker), Stop()
+    upkeep = Upkeep(
+        calls.pool,
+        actor_no=presence.process_no,
+        seconds=UPKEEP_SECONDS,
+        role="service",
+        quiet_doublings_max=QUIET_DOUBLINGS_MAX,
+    )
+    async with calls.pool.acquire() as connection:
+        does_upkeep = await has_role(connection, "upkeep")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(run_service("service.pull", pulls.tick, stop=stop, idle_seconds=0.0))
+        if does_upkeep:
+            tasks.create_task(
+                run_service(
+                    "service.upkeep", upkeep.tick, stop=stop, idle_seconds=upkeep.pause_seconds
+                )
+            )
+        try:
+            yield pulls
+        finally:
+            stop.request()
+            pulls.close()
 
 
 def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:

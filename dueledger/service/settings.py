@@ -36,10 +36,13 @@ class ServiceSettings(Settings):
         "X-Forwarded-For and X-Forwarded-Proto of others are ignored",
     )
     service_connections_max: int = Field(
-        default=8, ge=1, le=200, description="connections to Postgres"
+        default=8, ge=2, le=200, description="connections to Postgres"
     )
     service_requests_max: int = Field(
-        default=500, ge=1, le=10_000, description="requests at a time; others get 503"
+        default=2_000,
+        ge=1,
+        le=10_000,
+        description="requests at a time, long polls among them; others get 503",
     )
     service_body_bytes_max: int = Field(
         default=8 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="size of a body"

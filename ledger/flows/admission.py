@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from dueledger.ledger.flows.shares import FlowShare, ShareResult
 from dueledger.ledger.store.connection import Connection
@@ -12,6 +13,9 @@ from dueledger.ledger.store.flow_limits import (
     measure_allowances,
     spend_tokens,
 )
+
+ANY_WINDOW: Final = 2**31 - 1
+"""For items that go to no topic: the window of a topic does not limit them."""
 
 
 @dataclass(frozen=True, slots=True)

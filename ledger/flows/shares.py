@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dueledger.ledger.store.claims import DueFlow, PendingFloor
+from dueledger.ledger.store.direct_claims import FlowScan
+
+FLOOD_ITEMS: Final = 1000
+"""A flow with so many due items is claimed from where the claim before ended."""
 
 
 class FlowLoad(IntEnum):  # its hash is fast
@@ -49,6 +53,16 @@ class ShareResult(NamedTuple):
     has_more: bool = False
     next_seconds: float | None = None
     floor: PendingFloor | None = None
+
+
+def served_share(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:
+    """Return the result of a share from which a direct claim took items."""
+    has_more = scan.seen >= share.quota
+    # Only rows that commit late can be below the new floor; the next list of due flows finds them.
+    # A light flow is scanned from the floor of its last list.
+    new_floor = share.floor._replace(at=scan.floor.at, block=scan.floor.block)
+    floor = new_floor if has_more and scan.seen >= FLOOD_ITEMS else None
+    return ShareResult(taken, has_more, scan.due_seconds, floor)
 
 
 class NextDueQuery(NamedTuple):

@@ -14,6 +14,7 @@ from dueledger.ledger.store.connection import (
     ReconnectingConnection,
     Record,
     connect,
+    has_role,
     open_connection,
     open_pool,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "Record",
     "answered_in_time",
     "connect",
+    "has_role",
     "is_lost",
     "mapped_errors",
     "open_connection",

@@ -36,12 +36,13 @@ class Scope(StrEnum):
 SCOPE_ROLES: Final = {
     Scope.READ: "auditor",
     Scope.EMIT: "emitter",
+    Scope.WORK: "pull_worker",
     Scope.OPERATE: "operator",
     Scope.APPROVE: "approver",
     Scope.AUDIT: "auditor",
     Scope.ADMIN: "key_manager",
 }
-"""The role of the database under which a request of a scope runs. `work` has no route yet."""
+"""The role of the database under which a request of a scope runs."""
 
 SERVICE_ROLE: Final = "service"
 """That of the service itself."""
@@ -152,9 +153,10 @@ async def check_readable(connection: Connection) -> None:
     await connection.fetch(statement("find_key"), "")
 
 
-async def assume_role(connection: Connection, caller: ApiCaller, role: str) -> None:
-    """Give the rest of the transaction the rights of a role, in the caller's name."""
-    await connection.execute(statement("assume_role"), role, caller.name)
+async def assume_role(connection: Connection, caller: ApiCaller | None, role: str) -> None:
+    """Give the rest of the transaction the rights of a role, in the name of the caller if any."""
+    name = "" if caller is None else caller.name
+    await connection.execute(statement("assume_role"), role, name)
 
 
 def _digest(key: str) -> bytes:

@@ -241,6 +241,7 @@ async def claim_serial_items(
     floors: Sequence[PendingFloor] | None = None,
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
+    tenants: Sequence[str] | None = None,
 ) -> ClaimedRows:
     """Claim due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
 
@@ -250,7 +251,7 @@ async def claim_serial_items(
     An item whose key is held waits for it, is skipped, or requests the holder's end, by its overlap
     policy. One claimer at a time decides about a key with such a policy, in a statement after the
     lock, so it sees what the one before did. Call it only in a transaction that also records the
-    claims.
+    claims. With `tenants`, flows of others are left out.
     """
     floor_ats = [floor.serial_at for floor in floors or [FLOOR_MIN] * len(flow_nos)]
     known = [False] * len(flow_nos) if measured is None else measured
@@ -268,6 +269,7 @@ async def claim_serial_items(
             stripes,
             actor_no,
             with_fences,
+            tenants,
             record_class=ClaimedRow,
         )
     return _without_count_row(rows)

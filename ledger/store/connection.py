@@ -299,6 +299,11 @@ def _count_statement(query: "asyncpg.connection.LoggedQuery") -> None:
     METRICS.add(Metric.STATEMENT_SECONDS, query.elapsed, name, series_max=STATEMENTS_MAX)
 
 
+async def has_role(connection: Connection, role: str) -> bool:
+    """Return whether the connection's login has a role of the ledger."""
+    return not await connection.fetch(statement("list_missing_roles"), [role])
+
+
 async def _require_roles(connection: Connection, roles: Sequence[str]) -> None:
     """Raise NotPermitted if the connection's login lacks one of the roles of its process."""
     rows = await connection.fetch(statement("list_missing_roles"), roles)

@@ -10,7 +10,7 @@ from uuid import UUID
 from asyncpg import BitString
 
 from dueledger.ledger.claim_id import ClaimId
-from dueledger.ledger.store.claims import PendingFloor
+from dueledger.ledger.store.claims import Claim, DueFlow, PendingFloor
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
 from dueledger.ledger.store.runs import RunId, RunIsolation
@@ -19,7 +19,7 @@ from dueledger.ledger.store.statements import statement
 DIRECT_TOPIC: Final = "direct"
 """The topic of a direct claim."""
 DIRECT_PARTITION: Final = -1
-_RUN_FIELDS: Final = 16
+_RUN_FIELDS: Final = 17
 _DUE_ATS: Final = 12
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -55,7 +55,8 @@ class DirectRun:
     """A claim started as one run: the item at position p (from 1) is at p − 1 of each column.
 
     `withdrawn` positions ended at this start. `traceparents` is None if no item has one, and
-    `batch_max` unless they are suspects. The fields have the order of claim_and_start_items.
+    `batch_max` unless they are suspects. `token` is for a pull worker, to name the claim. The
+    fields have the order of claim_and_start_items.
     """
 
     run_no: int
@@ -74,11 +75,12 @@ class DirectRun:
     payloads: Sequence[bytes]
     traceparents: Sequence[str | None] | None
     batch_max: int | None
+    token: str | None = None
 
     @property
     def claim_id(self) -> ClaimId:
-        """Its claim, which has no token: no start and no outcome will repeat one."""
-        return ClaimId(self.fence, self.started_at, "")
+        """Its claim. Without a token, no start and no outcome can name it."""
+        return ClaimId(self.fence, self.started_at, self.token or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,8 @@ async def claim_and_start_items(
     limited: bool = False,
     suspects: bool = False,
     isolation: RunIsolation | None = None,
+    with_token: bool = False,
+    tenants: Sequence[str] | None = None,
 ) -> DirectClaimResult:
     """Claim due rows, up to each flow's quota, and start them: one claim and run per group.
 
@@ -135,7 +139,7 @@ async def claim_and_start_items(
     item of the flow has a claim of its own. Limited flows are skipped unless `limited`; then they
     must be locked and measured in the same transaction, and each has a group of its own. With
     `suspects` only the suspects of one flow are claimed, at most as many as may run together, for
-    the given isolation.
+    the given isolation. With `tenants`, flows of others are left out.
 
     Raises UnseenPartition if a partition is newer than the plan: nothing is claimed then, and a new
     transaction finds the partition.
@@ -158,6 +162,8 @@ async def claim_and_start_items(
             [floor.retry_at for floor in floors],
             run_seconds,
             isolation,
+            with_token,
+            tenants,
         )
     runs: list[DirectRun] = []
     scans: list[FlowScan] = []
@@ -177,6 +183,48 @@ def _scans(row: Record) -> list[FlowScan]:
     floors = map(PendingFloor, row["floor_ats"], row["floor_blocks"])
     columns = (row["flow_nos"], row["seen"], row["has_suspects"], row["due_seconds"], floors)
     return list(map(FlowScan, *columns))
+
+
+def direct_claim(claim_id: ClaimId, rows: Sequence[Record], flow: DueFlow, worker_no: int) -> Claim:
+    """Return a direct claim of rows of `claim_serial_items`, all of one flow."""
+    return Claim(
+        id=claim_id,
+        allocator_no=worker_no,
+        topic=DIRECT_TOPIC,
+        partition=DIRECT_PARTITION,
+        item_nos=[row["item_no"] for row in rows],
+        effective_dates=[row["effective_date"] for row in rows],
+        attempts=[row["attempt"] + 1 for row in rows],
+        starts=[row["starts"] + 1 for row in rows],
+        batch_max=rows[0]["batch_max"],
+        queue_seconds=flow.queue_seconds,
+        dispatch_seconds=flow.dispatch_seconds,
+        run_seconds=flow.run_seconds,
+        flow_no=flow.flow_no if flow.is_limited else None,
+    )
+
+
+def run_of_rows(claim_id: ClaimId, rows: Sequence[Record]) -> DirectRun:
+    """Return rows of `claim_serial_items` as columns; their run is not known yet."""
+    return DirectRun(
+        run_no=0,
+        started_at=claim_id.claimed_at,
+        fence=claim_id.fence,
+        group_no=0,
+        lease_seconds=0.0,
+        withdrawn=(),
+        attempts=[row["attempt"] + 1 for row in rows],
+        ids=[row["id"] for row in rows],
+        flow_nos=[row["flow_no"] for row in rows],
+        business_keys=[row["business_key"] for row in rows],
+        cycles=[row["cycle"] for row in rows],
+        effective_dates=[row["effective_date"] for row in rows],
+        due_ats=[row["due_at"] for row in rows],
+        payloads=[row["payload"].encode() for row in rows],
+        traceparents=[row["traceparent"] for row in rows],
+        batch_max=rows[0]["batch_max"],
+        token=claim_id.token,
+    )
 
 
 async def list_open_runs(connection: Connection, worker_no: int) -> list[OpenRunRow]:

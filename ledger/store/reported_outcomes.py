@@ -22,8 +22,8 @@ class OutcomeRefusal(StrEnum):
     """Why a reported outcome changed nothing.
 
     UNKNOWN: its claim has fewer items. MISMATCH: no claim has this fence, time and token, or
-    another item has this position. WRONG_SETTLER: workers settle this
-    kind. WRONG_TOPIC: the kind names another topic for outcomes. STALE: its claim or run was
+    another item has this position. WRONG_SETTLER: the claim is another worker's.
+    WRONG_TOPIC: the kind names another topic for outcomes. STALE: its claim or run was
     closed before. CONFLICT: the item ended differently under the same fence.
     """
 
@@ -37,7 +37,7 @@ class OutcomeRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicRun:
-    """The run of a claim settled by topic. `open` until all items ended or its lease lapsed."""
+    """The one run of a claim. `open` until all items ended or its lease lapsed."""
 
     id: RunId
     from_position: int
@@ -63,14 +63,16 @@ class ClaimedItem:
 class OutcomeTarget:
     """The claim, item and run that a claim's id, a position and an item id name.
 
-    `size` None: no claim has that id. `topic_actor_no` None: workers settle it. `item` None: the
-    position has another item or none. `run` None: its topic never started it;
-    `waiting` is then whether its claim is open. `outcome_topic` is the one that the item's kind
-    names, None for that of the settings.
+    `size` None: no claim has that id. `settler_no` is the actor of its topic, or who `pulled` it;
+    None: workers settle it. `item` None: the position has another item or none, or one of another
+    tenant. `run` None: its topic never started it; `waiting` is then whether its
+    claim is open. `outcome_topic` is the one that the item's kind names, None for that of the
+    settings.
     """
 
     size: int | None
-    topic_actor_no: int | None
+    settler_no: int | None
+    pulled: bool
     item: ClaimedItem | None
     run: TopicRun | None
     waiting: bool
@@ -103,12 +105,16 @@ class ReportedPlace(NamedTuple):
 
 
 async def start_topic_runs(
-    connection: Connection, places: Sequence[ReportedPlace]
+    connection: Connection,
+    places: Sequence[ReportedPlace],
+    *,
+    any_topic: bool = False,
+    tenants: Sequence[str] | None = None,
 ) -> dict[int, int]:
     """Start claims settled by topic whose outcomes came before the acknowledgement was marked.
 
     Returns run numbers by fence. An outcome starts a claim only if it names the item at that
-    position.
+    position, of one of the tenants, and with `any_topic` wherever it was reported.
     """
     rows = await connection.fetch(
         statement("start_topic_runs"),
@@ -116,12 +122,17 @@ async def start_topic_runs(
         *_claimed_between(places),
         *_items_between(places),
         [place.outcome_topic for place in places],
+        any_topic,
+        tenants,
     )
     return {row["fence"]: row["run_no"] for row in rows}
 
 
 async def lock_topic_runs(connection: Connection, places: Sequence[ReportedPlace]) -> None:
-    """Lock the open runs of these claims, so that the next read of them stays valid."""
+    """Lock the open runs of these claims, so that the next read of them stays valid.
+
+    Claims settled by topic, and claims of pull workers.
+    """
     fences, claimed_ats, tokens, *_ = _columns(places)
     await connection.fetch(
         statement("lock_topic_runs"), fences, claimed_ats, tokens, *_claimed_between(places)
@@ -129,14 +140,21 @@ async def lock_topic_runs(connection: Connection, places: Sequence[ReportedPlace
 
 
 async def find_outcome_targets(
-    connection: Connection, places: Sequence[ReportedPlace]
+    connection: Connection,
+    places: Sequence[ReportedPlace],
+    *,
+    tenants: Sequence[str] | None = None,
 ) -> list[OutcomeTarget]:
-    """Find the target of each reported outcome, in input order. Call it after the lock."""
+    """Find the target of each reported outcome, in input order. Call it after the lock.
+
+    Items of others than `tenants` are as unknown as those that do not exist.
+    """
     rows = await connection.fetch(
         statement("find_outcome_targets"),
         *_columns(places),
         *_claimed_between(places),
         *_items_between(places),
+        tenants,
     )
     return [_target(row) for row in rows]
 
@@ -168,7 +186,8 @@ def _items_between(places: Sequence[ReportedPlace]) -> tuple[UUID, UUID]:
 def _target(row: Record) -> OutcomeTarget:
     return OutcomeTarget(
         row["size"],
-        row["topic_actor_no"],
+        row["settler_no"],
+        bool(row["pulled"]),
         _item(row) if row["matches"] else None,
         _run(row) if row["run_no"] is not None else None,
         row["waiting"],

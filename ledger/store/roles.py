@@ -26,6 +26,7 @@ ROLES: Final = (
     *(
         "operator",
         "outcome_intake",
+        "pull_worker",
         "reconciler",
         "relay",
         "service",

@@ -101,6 +101,7 @@
 \ir ../schema/roles/monitor.sql
 \ir ../schema/roles/operator.sql
 \ir ../schema/roles/outcome_intake.sql
+\ir ../schema/roles/pull_worker.sql
 \ir ../schema/roles/reconciler.sql
 \ir ../schema/roles/relay.sql
 \ir ../schema/roles/service.sql

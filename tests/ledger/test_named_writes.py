@@ -77,6 +77,8 @@ TOPIC_WRITES: Final[dict[str, Arguments]] = {
         n.item,
         n.item,
         [None],
+        False,
+        None,
     ),
     "mark_published": CLAIM_WRITES["mark_published"],
 }
@@ -209,9 +211,10 @@ async def test_g4_an_outcome_off_the_topic_of_another_kind_starts_no_claim(
         "update ledger.kind set outcome_topic = case name when $1 then 'own' else 'theirs' end",
         ledger.kind,
     )
-    arguments = TOPIC_WRITES["start_topic_runs"](named)[:-1]
+    arguments = TOPIC_WRITES["start_topic_runs"](named)[:-3]
     for topic, runs in (("theirs", 0), ("own", 1)):
-        await ledger.connection.fetch(statement("start_topic_runs"), *arguments, [topic])
+        written = (*arguments, [topic], False, None)
+        await ledger.connection.fetch(statement("start_topic_runs"), *written)
         assert await ledger.connection.fetchval("select count(*) from ledger.run") == runs
 
 

@@ -16,6 +16,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.items import item_timeline
 from dueledger.ledger.store.runs import start_runs
 from dueledger.workers.outcomes import record as recording
+from dueledger.workers.outcomes import settle
 from tests.claim_ids import claim_ids
 
 from .conftest import WorkTopic, record
@@ -117,7 +118,7 @@ async def test_a_poll_of_many_runs_is_one_transaction(topic: WorkTopic) -> None:
 async def test_what_is_too_much_for_one_transaction_becomes_several(
     topic: WorkTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording, "SLOTS_MAX", 12)
+    monkeypatch.setattr(settle, "SLOTS_MAX", 12)
     monkeypatch.setattr(recording, "BYTES_MAX", 200)
     handed = [item for _ in range(4) for item in await topic.emit_and_claim(5)]
     done = await topic.take(*(one.outcome(evidence={"text": "x" * 40}) for one in handed))

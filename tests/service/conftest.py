@@ -16,7 +16,7 @@ from dueledger.ledger.definitions.calendar_document import parse_calendar
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key
+from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key, revoke_key
 from dueledger.service import RunningService, ServiceSettings, open_service
 from tests.databases import MakeDatabase
 from tests.logins import with_login
@@ -106,6 +106,14 @@ class Api:
                 content,
                 await reply.json(content_type=None) if is_json else None,
             )
+
+    async def polling(self, count: int) -> None:
+        """Wait until so many long polls wait."""
+        while self.service.pulls.waiting != count:
+            await self.service.pulls.signals.expect("pulls.changed")
+
+    async def revoke(self, key: NewApiKey) -> None:
+        assert await revoke_key(self.owner, key.prefix, revoked_by=self.person_no)
 
     def item(self, key: str = "P-1", **members: object) -> dict[str, object]:
         return {

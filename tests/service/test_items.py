@@ -39,6 +39,8 @@ OPERATIONS = {
     ("/v1/keys", "post"): "createKey",
     ("/v1/keys/{prefix}/rotate", "post"): "rotateKey",
     ("/v1/keys/{prefix}/revoke", "post"): "revokeKey",
+    ("/v1/claims", "post"): "claimItems",
+    ("/v1/outcomes", "post"): "reportOutcomes",
 }
 """Generated clients call them so: none is renamed."""
 

@@ -13,7 +13,7 @@ from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
 from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api
 from tests.service.test_requests import problem
-from tests.sql.statement_callers import statements_of_routes
+from tests.sql.statement_callers import statements_by_role, statements_of_routes
 
 
 class Walked(NamedTuple):
@@ -40,9 +40,9 @@ select string_agg(
   ' union all ')
 from pg_class
 where relnamespace = 'ledger'::regnamespace and relkind in ('r', 'p') and not relispartition
-  and relname not in ('api_key', 'process')
+  and relname not in ('api_key', 'process', 'rejected_write')
 """
-"""Keys are marked as used, and the service renews its presence."""
+"""Keys are marked as used, the service renews its presence, and refused outcomes are recorded."""
 OPEN = {"/health/live", "/health/ready", "/metrics", "/problems"}
 EVENTS = "of the event's tenant, which the route has compared with the key's"
 UNBOUND = {
@@ -65,9 +65,24 @@ UNBOUND = {
     "list_calendar_uses": "of versions of a definition of the path's tenant",
     "lock_topics": "topics have no tenant",
     "read_calendars": "named by a definition of the path's tenant",
+    "extend_leases": "of runs that find_outcome_targets found for the tenants",
     "find_blockers": "of an item that show_item found for the tenants",
     "find_handed_out": "of an item that show_item found for the tenants",
     "find_operation_of_item": "of an item that show_item found for the tenants",
+    "clear_silent_topics": "of runs that find_outcome_targets found for the tenants",
+    "drop_orphans": "of runs that find_outcome_targets found for the tenants",
+    "list_due_flows": "for all who wait; what they claim is claimed for their tenants",
+    "lock_limited_flows": "locks flows; their items are claimed for the tenants",
+    "lock_partitions": "locks tables",
+    "lock_serial_stripes": "locks stripes of keys; items are claimed for the tenants",
+    "lock_topic_runs": "locks runs of claims whose token the caller has",
+    "measure_allowances": "counts the items of flows, which are claimed for the tenants",
+    "next_fences": "draws numbers",
+    "record_claims": "of items that claim_serial_items claimed for the tenants",
+    "record_refused_outcomes": "records what the caller sent",
+    "settle_runs": "of runs that find_outcome_targets found, or that were claimed, for the tenants",
+    "spend_tokens": "of flows whose items were claimed for the tenants",
+    "start_runs": "of claims that record_claims recorded",
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""
@@ -93,6 +108,8 @@ def test_each_statement_that_a_route_reaches_takes_the_callers_tenants() -> None
         if not parameters[name]
         & ({"tenants", "tenant"} if "{tenant}" in route.path else {"tenants"})
     }
+    pulling = statements_by_role()["pull_worker"]  # run by the queue of polls, too
+    unbound |= {name for name in pulling if "tenants" not in parameters[name]}
     assert unbound == UNBOUND.keys()
 
 
@@ -132,6 +149,11 @@ def _reason(*_: object) -> Asked:
     return "", {"reason": "INC-1"}
 
 
+def _outcome(_: Api, place: Place) -> Asked:
+    named = {"item": place.item, "fence": 1, "position": 1, "token": "0" * 32}
+    return "", {"outcomes": [named | {"verdict": "completed"}]}
+
+
 WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "emitItems": _item,
     "listItems": lambda _, place: (f"?tenant={place.tenant}&business_key=P-secret", None),
@@ -159,10 +181,12 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     ),
     "rotateKey": lambda _, _place: ("", {}),
     "revokeKey": _plain,
+    "claimItems": lambda _, place: ("", {"kinds": ["PolicyRenewalDue"], "lanes": [place.tenant]}),
+    "reportOutcomes": _outcome,
 }
 """A request of each route that succeeds for a key of its tenant."""
 
-EMPTY = {"listItems", "listDefinitions", "listCalendars"}
+EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems"}
 """Routes that answer a key of another tenant as if there were nothing."""
 
 
@@ -191,7 +215,7 @@ async def own(api: Api, key: NewApiKey) -> Place:
 async def secret(api: Api) -> Place:
     """What it may not: the same of the tenant umbra."""
     everybody = await api.make_key("everybody", Scope.EMIT, tenants=None)
-    [item] = await api.emit(everybody, api.item("P-secret", tenant="umbra"))
+    [item] = await api.emit(everybody, api.item("P-secret", tenant="umbra", lane="umbra"))
     await api.define("umbra", "statements", SCHEDULE)
     await api.put_calendar("umbra", "statements")
     made = await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"])
@@ -221,6 +245,8 @@ async def test_a_key_neither_sees_nor_touches_another_tenant(
         assert answer.document["items"] == []
     elif each.route.operation_id == "listKeys":
         assert secret.prefix not in answer.text
+    elif each.route.operation_id == "reportOutcomes":  # as of any item that was not handed out so
+        assert answer.document["outcomes"][0]["result"] == "mismatch"
     else:
         assert answer.status in {403, 404}
     assert "P-secret" not in answer.text

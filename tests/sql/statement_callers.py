@@ -35,6 +35,7 @@ PROCESSES: Final = {
     "intake": ("dueledger.ledger.intake.process",),
     "materialiser": ("dueledger.ledger.materialise.process",),
     "outcome_intake": ("dueledger.workers.outcomes.process",),
+    "pull_worker": ("dueledger.workers.pull.claims",),
     "reconciler": ("dueledger.reconciler.process",),
     "relay": ("dueledger.ledger.outbox.process",),
     "service": ("dueledger.service.process",),
@@ -45,6 +46,8 @@ PROCESSES: Final = {
 
 PROBES: Final = "dueledger.cli.health"
 """What asks, under the login of a process, whether it lives: a command of no person."""
+OTHERS: Final = frozenset(PROCESSES["upkeep"] + PROCESSES["pull_worker"])
+"""Modules that a process enters under another role than its own, or for a login that has both."""
 
 READERS: Final = ("dueledger.reconciler.read_only",)
 """What an auditor runs that is no command of an operator."""
@@ -76,13 +79,14 @@ NOT_BUILT: Final = {
 def statements_by_role() -> dict[str, frozenset[str]]:
     """Return the statements that each role's code reaches."""
     found = {
-        role: set(_reached(_all(starts), frozenset(PROCESSES["upkeep"]) - frozenset(starts)))
+        role: set(_reached(_all(starts), OTHERS - frozenset(starts)))
         for role, starts in PROCESSES.items()
     }
     probed = _reached(_all([PROBES]))
     for role in PROCESSES.keys() - {
         "alerter",
         "emitter",
+        "pull_worker",
         "upkeep",
     }:  # the others have a row in `process`
         found[role] |= probed

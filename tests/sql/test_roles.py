@@ -148,8 +148,10 @@ async def test_each_statement_runs_under_each_role_that_it_names(
 
 
 # By intent: what each table is for decides who writes it. Nobody else does, and nobody truncates.
-ENDS = {"outcome_intake", "reconciler", "upkeep", "worker"}
+ENDS = {"outcome_intake", "pull_worker", "reconciler", "upkeep", "worker"}
 """Who records that a run's item ended without being done."""
+CLAIMS = {"allocator", "pull_worker"}
+"""Who hands out items."""
 WITHDRAWS = {"intake", "reconciler"}
 PROCESSES = {
     "allocator",
@@ -180,10 +182,10 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     # Evidence by ledger.record_findings; here only how a finding was resolved.
     "finding": {"update": {"approver", "reconciler"}},
     # Work that is handed out.
-    "claim": {"insert": {"allocator"}, "update": {"allocator", "operator", *ENDS}},
-    "run": {"insert": {"allocator", "outcome_intake", "worker"}, "update": {"operator", *ENDS}},
+    "claim": {"insert": CLAIMS, "update": {"allocator", "operator", *ENDS}},
+    "run": {"insert": {*CLAIMS, "outcome_intake", "worker"}, "update": {"operator", *ENDS}},
     "credit": {"insert": {"worker"}, "update": {"worker"}, "delete": {"upkeep", "worker"}},
-    "held_key": {"insert": {"allocator"}, "delete": {"reconciler", "upkeep"}},
+    "held_key": {"insert": CLAIMS, "delete": {"reconciler", "upkeep"}},
     # Who may use the REST interface.
     "actor": {"insert": {"key_manager"}, "update": {"key_manager"}},
     "api_key": {"insert": {"key_manager"}, "update": {"key_manager", "service"}},
@@ -196,8 +198,8 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     },
     "pending": {
         "insert": {"allocator", "operator", *ENDS},
-        "update": {"allocator", "materialiser", "operator", "upkeep", *WITHDRAWS},
-        "delete": {"allocator", "materialiser", "operator", "upkeep", *WITHDRAWS},
+        "update": {*CLAIMS, "materialiser", "operator", "upkeep", *WITHDRAWS},
+        "delete": {*CLAIMS, "materialiser", "operator", "upkeep", *WITHDRAWS},
     },
     "review": {
         "insert": {"operator", *ENDS},
@@ -206,25 +208,25 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     },
     "partition_backoff": {
         "insert": {"reconciler", "upkeep"},
-        "update": {"reconciler", "upkeep", "worker"},
-        "delete": {"upkeep", "worker"},
+        "update": {"pull_worker", "reconciler", "upkeep", "worker"},
+        "delete": {"pull_worker", "upkeep", "worker"},
     },
     "stalled_partition": {"insert": {"worker"}, "delete": {"upkeep", "worker"}},
     "silent_topic": {
         "insert": {"reconciler", "upkeep"},
-        "update": {"outcome_intake"},
-        "delete": {"outcome_intake"},
+        "update": {"outcome_intake", "pull_worker"},
+        "delete": {"outcome_intake", "pull_worker"},
     },
     # A person asks, and upkeep carries it out.
     "operation": {"insert": {"operator"}, "update": {"operator", "upkeep"}},
     "withdrawal": {
-        "insert": {"allocator", "operator", "upkeep", *WITHDRAWS},
+        "insert": {*CLAIMS, "operator", "upkeep", *WITHDRAWS},
         "update": {"upkeep"},
-        "delete": {"allocator", "materialiser", "operator", "upkeep", "worker", *WITHDRAWS},
+        "delete": {*CLAIMS, "materialiser", "operator", "upkeep", "worker", *WITHDRAWS},
     },
     # Limits, and what is counted for them.
     "failure_streak": {"insert": ENDS, "update": ENDS},
-    "flow": {"update": {"allocator", "operator", "upkeep"}},
+    "flow": {"update": {*CLAIMS, "operator", "upkeep"}},
     "flow_outcome": {"insert": ENDS, "delete": {"upkeep"}},
     "kind": {"insert": {"operator"}, "update": {"operator"}},
     "pause": {"insert": {"operator"}, "update": {"operator"}},
@@ -296,19 +298,20 @@ CALLERS = {
     "find_other_terms": {"emitter"},
     "finish_items": set[str](),
     "finish_month": {"upkeep"},
-    "lift_sequence": {"allocator", "outcome_intake", "worker"},
+    "lift_sequence": {"allocator", "outcome_intake", "service", "worker"},
     "list_sequences": {"auditor", "operator"},
     "lock_partitions": {"allocator", *ENDS},
     "lock_name": {"operator"},
     "lock_rows": {"intake"},
-    "try_lock_rows": {"allocator", "reconciler", "upkeep"},
+    "try_lock_rows": {"allocator", "pull_worker", "reconciler", "upkeep"},
     "make_partition": {"intake", "materialiser", "upkeep"},
     "measure_depth": {"auditor", "monitor", "operator"},
     "measure_gauges": {"alerter", "monitor", "upkeep"},
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES)
-    - {"alerter", "auditor", "emitter", "key_manager", "monitor", "simulator", "upkeep"},
+    - {"alerter", "auditor", "emitter", "key_manager", "monitor", "pull_worker", "simulator"}
+    - {"upkeep"},
     "revise_items": {"intake", "materialiser"},
     "schema_version": set(ROLES),  # two numbers, which each process asks for
     "take_lead": {"alerter", "upkeep"},

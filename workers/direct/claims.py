@@ -6,22 +6,25 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
-from dueledger.ledger.claim_id import ClaimId, new_claim_id
-from dueledger.ledger.flows.admission import Admission, admit_shares, spend_allowances
-from dueledger.ledger.flows.shares import FlowShare, ShareResult
+from dueledger.ledger.claim_id import new_claim_id
+from dueledger.ledger.flows.admission import (
+    ANY_WINDOW,
+    Admission,
+    admit_shares,
+    spend_allowances,
+)
+from dueledger.ledger.flows.shares import FlowShare, ShareResult, served_share
 from dueledger.ledger.store.claims import (
     FLOOR_MIN,
-    Claim,
     claim_serial_items,
     next_fences,
     record_claims,
 )
 from dueledger.ledger.store.direct_claims import (
-    DIRECT_PARTITION,
-    DIRECT_TOPIC,
     DirectRun,
-    FlowScan,
     claim_and_start_items,
+    direct_claim,
+    run_of_rows,
 )
 from dueledger.ledger.store.runs import RunId, StartResult, start_runs
 from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
     from dueledger.workers.run.handler_pools import HandlerPools
     from dueledger.workers.run.listener import RunPool
 
-ANY_WINDOW: Final = 2**31 - 1  # no topic, so the window of a topic does not limit
-FLOOD_ITEMS: Final = 1000
 _FLOW_NO: Final[Callable[[FlowShare], int]] = attrgetter("flow.flow_no")
 
 
@@ -154,7 +155,7 @@ class DirectClaims:
         for share in shares:
             scan = scans.get(share.flow.flow_no)
             if scan is not None:
-                result.results[share.key] = _served(share, scan, counts[scan.flow_no])
+                result.results[share.key] = served_share(share, scan, counts[scan.flow_no])
                 if scan.has_suspects:
                     result.suspect_flow_nos.add(scan.flow_no)
 
@@ -179,14 +180,14 @@ class DirectClaims:
         await record_claims(
             connection,
             [
-                self._claim(claim_id, claim_rows, flows[claim_rows[0]["flow_no"]])
+                direct_claim(claim_id, claim_rows, flows[claim_rows[0]["flow_no"]], self._worker_no)
                 for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True)
             ],
         )
         ordinary: list[SuspectClaim] = []
         for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True):
             flow = flows[claim_rows[0]["flow_no"]]
-            items = _items(_run_of_rows(claim_id, claim_rows), flows)
+            items = _items(run_of_rows(claim_id, claim_rows), flows)
             suspects_max = claim_rows[0]["batch_max"]
             same_kind = ordinary if suspects_max is None else result.suspect_claims
             same_kind.append(SuspectClaim(flow, claim_id, items, suspects_max))
@@ -249,23 +250,6 @@ class DirectClaims:
             claims_rows += [group[at : at + size] for at in range(0, len(group), size)]
         return claims_rows
 
-    def _claim(self, claim_id: ClaimId, claim_rows: Sequence[Record], flow: DueFlow) -> Claim:
-        return Claim(
-            id=claim_id,
-            allocator_no=self._worker_no,
-            topic=DIRECT_TOPIC,
-            partition=DIRECT_PARTITION,
-            item_nos=[row["item_no"] for row in claim_rows],
-            effective_dates=[row["effective_date"] for row in claim_rows],
-            attempts=[row["attempt"] + 1 for row in claim_rows],
-            starts=[row["starts"] + 1 for row in claim_rows],
-            batch_max=claim_rows[0]["batch_max"],
-            queue_seconds=flow.queue_seconds,
-            dispatch_seconds=flow.dispatch_seconds,
-            run_seconds=flow.run_seconds,
-            flow_no=flow.flow_no if flow.is_limited else None,
-        )
-
 
 async def _within_limits(
     connection: Connection, shares: Sequence[FlowShare], result: ClaimResult
@@ -283,36 +267,5 @@ async def _spend(connection: Connection, admission: Admission, result: ClaimResu
     await spend_allowances(connection, admission, taken)
 
 
-def _served(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:
-    has_more = scan.seen >= share.quota
-    # Only rows that commit late can be below the new floor; the next list of due flows finds them.
-    # A light flow is scanned from the floor of its last list.
-    new_floor = share.floor._replace(at=scan.floor.at, block=scan.floor.block)
-    floor = new_floor if has_more and scan.seen >= FLOOD_ITEMS else None
-    return ShareResult(taken, has_more, scan.due_seconds, floor)
-
-
 def _items(run: DirectRun, flows: Mapping[int, DueFlow]) -> list[DirectItem]:
     return [DirectItem(run, position, flows) for position in range(1, len(run.ids) + 1)]
-
-
-def _run_of_rows(claim_id: ClaimId, rows: Sequence[Record]) -> DirectRun:
-    """Return rows of `claim_serial_items` as columns; their run is not known yet."""
-    return DirectRun(
-        run_no=0,
-        started_at=claim_id.claimed_at,
-        fence=claim_id.fence,
-        group_no=0,
-        lease_seconds=0.0,
-        withdrawn=(),
-        attempts=[row["attempt"] + 1 for row in rows],
-        ids=[row["id"] for row in rows],
-        flow_nos=[row["flow_no"] for row in rows],
-        business_keys=[row["business_key"] for row in rows],
-        cycles=[row["cycle"] for row in rows],
-        effective_dates=[row["effective_date"] for row in rows],
-        due_ats=[row["due_at"] for row in rows],
-        payloads=[row["payload"].encode() for row in rows],
-        traceparents=[row["traceparent"] for row in rows],
-        batch_max=rows[0]["batch_max"],
-    )

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, assert_never, final
 import orjson
 
 from dueledger.ledger.errors import InvalidOutcome, Problem
-from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.reported_outcomes import (
     ClaimedItem,
@@ -29,25 +28,28 @@ _EVENTS: Final = {
     ReportedVerdict.SNOOZE: TransitionEvent.SNOOZED,
     ReportedVerdict.PARK: TransitionEvent.PARKED,
     ReportedVerdict.NOT_DUE: TransitionEvent.CANCELLED,
+    ReportedVerdict.RELEASE: TransitionEvent.RELEASED,
 }
 # Faults of the sender go to the reject topic as well; the others are caused by delays.
 _WRONG: Final = {
     OutcomeRefusal.UNKNOWN: "no item was handed out at this position",
     OutcomeRefusal.MISMATCH: "another item has that position",
-    OutcomeRefusal.WRONG_SETTLER: "handlers of a worker settle it, not its topic",
+    OutcomeRefusal.WRONG_SETTLER: "another worker has it, and reports its end",
     OutcomeRefusal.WRONG_TOPIC: "its kind accepts outcomes from another topic",
 }
 
 
-class OutcomeRecord(NamedTuple):
-    """A record that contains a reported outcome.
+class OutcomeReport(NamedTuple):
+    """A reported outcome, and where it comes from: a topic, or an API key.
 
     `outcome_topic` is its topic where a definition names it, None for that of the settings.
+    `key_no` is the actor number of the key; such a report is from no topic.
     """
 
-    record: ConsumedRecord
     reported: ReportedOutcome
-    outcome_topic: str | None
+    origin: str
+    outcome_topic: str | None = None
+    key_no: int | None = None
 
 
 class _RecordedEnd(NamedTuple):
@@ -69,10 +71,12 @@ class _RunOutcomes:
 @final
 @dataclass(slots=True)
 class OutcomeDecisions:
-    """What to write: settlements and lease extensions, by the topic's actor, and refusals.
+    """What to write: settlements and lease extensions, by who settles, and refusals.
 
     `settled`, `heartbeats` and `duplicates` count reported outcomes; `slots` counts the entries of
-    all runs.
+    all runs. `reasons` and `faults` have refused outcomes by their place in the input, `faults`
+    those alone whose sender is at fault. `run_nos` has the runs of heartbeats, by place as well;
+    `lease_seconds` has, once they are written, what is left of the leases of runs that go on.
     """
 
     runs: dict[int, dict[RunId, _RunOutcomes]] = field(
@@ -82,28 +86,31 @@ class OutcomeDecisions:
         default_factory=lambda: defaultdict[tuple[int, float], set[RunId]](set)
     )
     refused: list[RefusedOutcome] = field(default_factory=list[RefusedOutcome])
-    rejected: list[RejectedRecord] = field(default_factory=list[RejectedRecord])
+    reasons: dict[int, OutcomeRefusal] = field(default_factory=dict[int, OutcomeRefusal])
+    faults: dict[int, InvalidOutcome] = field(default_factory=dict[int, InvalidOutcome])
+    run_nos: dict[int, int] = field(default_factory=dict[int, int])
+    lease_seconds: dict[int, float | None] = field(default_factory=dict[int, float | None])
     settled: int = 0
     heartbeats: int = 0
     duplicates: int = 0
     slots: int = 0
 
-    def add_run(self, topic_actor_no: int, run: TopicRun) -> _RunOutcomes:
+    def add_run(self, settler_no: int, run: TopicRun) -> _RunOutcomes:
         """Begin to settle a run."""
         size = run.to_position - run.from_position + 1
         run_outcomes = _RunOutcomes([None] * size)
-        self.runs.setdefault(topic_actor_no, {})[run.id] = run_outcomes
+        self.runs.setdefault(settler_no, {})[run.id] = run_outcomes
         self.slots += size
         return run_outcomes
 
-    def settlements(self, topic_actor_no: int) -> list[Settlement]:
-        """Return the settlements of the runs of a topic's actor."""
-        by_run = self.runs[topic_actor_no]
+    def settlements(self, settler_no: int) -> list[Settlement]:
+        """Return the settlements of the runs of one who settles."""
+        by_run = self.runs[settler_no]
         return [Settlement(run, run_outcomes.outcomes) for run, run_outcomes in by_run.items()]
 
 
 def decide_outcomes(
-    outcome_records: Sequence[OutcomeRecord],
+    reports: Sequence[OutcomeReport],
     targets: Sequence[OutcomeTarget],
     now: datetime,
     actor_no: int,
@@ -113,8 +120,8 @@ def decide_outcomes(
     A refusal is recorded under `actor_no` if its fence is unknown.
     """
     decider = _OutcomeDecider(now, actor_no)
-    for outcome_record, target in zip(outcome_records, targets, strict=True):
-        decider.decide(outcome_record, target)
+    for place, (report, target) in enumerate(zip(reports, targets, strict=True)):
+        decider.decide(place, report, target)
     return decider.decisions
 
 
@@ -125,57 +132,60 @@ class _OutcomeDecider:
         self._now = now
         self._actor_no = actor_no
 
-    def decide(self, outcome_record: OutcomeRecord, target: OutcomeTarget) -> None:
+    def decide(self, place: int, report: OutcomeReport, target: OutcomeTarget) -> None:
         """Decide about one reported outcome."""
-        reported, decisions = outcome_record.reported, self.decisions
-        topic_actor_no, item, run = target.topic_actor_no, target.item, target.run
-        if item is not None and outcome_record.outcome_topic != target.outcome_topic:
-            self._refuse(outcome_record, target, OutcomeRefusal.WRONG_TOPIC)
+        reported, decisions = report.reported, self.decisions
+        settler_no, item, run = target.settler_no, target.item, target.run
+        if item is not None and (reason := _sender_refusal(report, target)):
+            self._refuse(place, report, target, reason)
             return
-        if topic_actor_no is None or item is None or run is None:
-            self._refuse(outcome_record, target, _refusal_reason(reported, target))
+        if settler_no is None or item is None or run is None:
+            self._refuse(place, report, target, _refusal_reason(reported, target))
             return
-        run_outcomes = decisions.runs.get(topic_actor_no, {}).get(run.id)
+        run_outcomes = decisions.runs.get(settler_no, {}).get(run.id)
         index = reported.position - run.from_position
         ended = _ended(item, run_outcomes.reported.get(index) if run_outcomes else None)
         if ended is not None:
             if reported.verdict is ReportedVerdict.HEARTBEAT or _is_repeated(reported, ended):
                 decisions.duplicates += 1
             else:
-                self._refuse(outcome_record, target, OutcomeRefusal.CONFLICT, ended)
+                self._refuse(place, report, target, OutcomeRefusal.CONFLICT, ended)
         elif not run.open:
-            self._refuse(outcome_record, target, OutcomeRefusal.STALE)
+            self._refuse(place, report, target, OutcomeRefusal.STALE)
         else:
-            decisions.extended[topic_actor_no, run.lease_seconds].add(run.id)
+            decisions.extended[settler_no, run.lease_seconds].add(run.id)
             if reported.verdict is ReportedVerdict.HEARTBEAT:
                 decisions.heartbeats += 1
+                decisions.run_nos[place] = run.id.run_no
                 return
-            run_outcomes = run_outcomes or decisions.add_run(topic_actor_no, run)
+            run_outcomes = run_outcomes or decisions.add_run(settler_no, run)
             run_outcomes.reported[index] = reported
             run_outcomes.outcomes[index] = _outcome(reported, item, self._now)
             decisions.settled += 1
 
     def _refuse(
         self,
-        outcome_record: OutcomeRecord,
+        place: int,
+        report: OutcomeReport,
         target: OutcomeTarget,
         reason: OutcomeRefusal,
         ended: _RecordedEnd | None = None,
     ) -> None:
-        record, reported, _ = outcome_record
+        reported = report.reported
         details: dict[str, object] = {
             "item": str(reported.item),
             "verdict": reported.verdict,
-            "origin": f"{record.topic}/{record.partition}/{record.offset}",
+            "origin": report.origin,
         }
         if reported.detail is not None:
             details["reported"] = orjson.Fragment(reported.detail)
         if ended is not None and ended.event is not None:
             details["ended_as"] = ended.event.label
+        self.decisions.reasons[place] = reason
         self.decisions.refused.append(
             RefusedOutcome(
                 reason,
-                self._actor_no if target.topic_actor_no is None else target.topic_actor_no,
+                self._actor_no if target.settler_no is None else target.settler_no,
                 reported.fence,
                 reported.position,
                 target.run.id.run_no if target.run else None,
@@ -184,7 +194,17 @@ class _OutcomeDecider:
             )
         )
         if reason in _WRONG:
-            self.decisions.rejected.append(RejectedRecord(record, _error(reported, target, reason)))
+            self.decisions.faults[place] = _error(reported, target, reason)
+
+
+def _sender_refusal(report: OutcomeReport, target: OutcomeTarget) -> OutcomeRefusal | None:
+    """Return why its sender may not end this item: another one has pulled it, or has its topic."""
+    if target.pulled:
+        is_own = report.key_no is not None and report.key_no == target.settler_no
+        return None if is_own else OutcomeRefusal.WRONG_SETTLER
+    if report.key_no is None and report.outcome_topic != target.outcome_topic:
+        return OutcomeRefusal.WRONG_TOPIC
+    return None
 
 
 def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> OutcomeRefusal:
@@ -192,7 +212,7 @@ def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> Outcome
         return OutcomeRefusal.MISMATCH
     if reported.position > target.size:
         return OutcomeRefusal.UNKNOWN
-    if target.topic_actor_no is None:
+    if target.settler_no is None:
         return OutcomeRefusal.WRONG_SETTLER
     if target.item is None:
         return OutcomeRefusal.MISMATCH
@@ -237,7 +257,7 @@ def _is_repeated(reported: ReportedOutcome, ended: _RecordedEnd) -> bool:
         case ReportedVerdict.RETRY | ReportedVerdict.SNOOZE:
             capped = ended_as is TransitionEvent.PARKED and agrees
             return ended_as is _EVENTS[verdict] or capped
-        case ReportedVerdict.PARK | ReportedVerdict.NOT_DUE:
+        case ReportedVerdict.PARK | ReportedVerdict.NOT_DUE | ReportedVerdict.RELEASE:
             return ended_as is _EVENTS[verdict]
         case ReportedVerdict.HEARTBEAT:
             return True

@@ -44,7 +44,7 @@ _ACCEPTED: Final = {
     "fence": "the number in the header `ce_duefence`, not as text",
     "token": "the header `ce_duetoken`",
     "position": "the number in the header `ce_dueposition`, not as text",
-    "verdict": "heartbeat, completed, retry, snooze, park or not_due",
+    "verdict": "heartbeat, completed, retry, snooze, park, not_due or release",
     "after": _AFTER_ACCEPTED,
     "evidence": "a JSON object",
     "reason": "a text",
@@ -61,6 +61,16 @@ class ReportedVerdict(StrEnum):
     SNOOZE = "snooze"
     PARK = "park"
     NOT_DUE = "not_due"
+    RELEASE = "release"
+
+
+ALIASES: Final = {
+    "RUNNING": ReportedVerdict.HEARTBEAT,
+    "SUCCESS": ReportedVerdict.COMPLETED,
+    "FAILED": ReportedVerdict.RETRY,
+}
+"""What consumers of other schedulers report."""
+_WITHOUT_EVIDENCE: Final = (ReportedVerdict.HEARTBEAT, ReportedVerdict.RELEASE)
 
 
 @final
@@ -102,6 +112,10 @@ def _after(text: object) -> timedelta | datetime:
     return wait
 
 
+def _verdict(text: object) -> object:
+    return ALIASES.get(text, text) if isinstance(text, str) else text
+
+
 class _OutcomeDocument(BaseModel):
     """The members of an outcome. A null counts as missing."""
 
@@ -111,7 +125,7 @@ class _OutcomeDocument(BaseModel):
     fence: Annotated[int, Field(ge=1, le=_FENCE_MAX)]
     token: str | None = None
     position: Annotated[int, Field(ge=1, le=_POSITION_MAX)]
-    verdict: Annotated[ReportedVerdict, Field(strict=False)]
+    verdict: Annotated[ReportedVerdict, Field(strict=False), BeforeValidator(_verdict)]
     after: Annotated[timedelta | datetime, BeforeValidator(_after)] | None = None
     evidence: dict[str, Any] | None = None
     reason: str | None = None
@@ -134,10 +148,10 @@ def parse_outcome(headers: envelope.Headers, value: bytes | None) -> ReportedOut
         document = _object("value", _json(value))
         _check_attributes(document, "")
         members = _object("data", document.get("data"))
-        return _reported_outcome(members, lambda: _exact(value)["data"]["evidence"])
+        return read_outcome(members, lambda: read_exact(value)["data"]["evidence"])
     _check_attributes(attributes, "ce_")
     members = _object("value", _json(value))
-    return _reported_outcome(members, lambda: _exact(value)["evidence"])
+    return read_outcome(members, lambda: read_exact(value)["evidence"])
 
 
 def _headers(headers: envelope.Headers) -> dict[str, str]:
@@ -183,9 +197,11 @@ def _object(field: str, document: object) -> dict[str, object]:
     return cast("dict[str, object]", document)
 
 
-def _reported_outcome(
-    members: dict[str, object], evidence: Callable[[], object]
-) -> ReportedOutcome:
+def read_outcome(members: Mapping[str, object], evidence: Callable[[], object]) -> ReportedOutcome:
+    """Read the members of an outcome. Raises InvalidOutcome.
+
+    `evidence` returns its evidence with every number as it is written.
+    """
     try:
         document = _OutcomeDocument.model_validate(members)
     except ValidationError as error:
@@ -232,8 +248,8 @@ def _check_unused_fields(document: _OutcomeDocument) -> None:
         _refuse("after", f"belongs to retry and snooze, not to {verdict}")
     if document.after is None and verdict is ReportedVerdict.SNOOZE:
         _refuse("after", "is missing: until when is it snoozed?", _AFTER_ACCEPTED)
-    if document.evidence is not None and verdict is ReportedVerdict.HEARTBEAT:
-        _refuse("evidence", "a heartbeat has no evidence", "evidence with what ends the item")
+    if document.evidence is not None and verdict in _WITHOUT_EVIDENCE:
+        _refuse("evidence", f"a {verdict} has no evidence", "evidence with what ends the item")
     if document.reason and verdict in (ReportedVerdict.HEARTBEAT, ReportedVerdict.COMPLETED):
         _refuse("reason", f"is for the other verdicts, not for {verdict}", "`evidence`")
     if not document.reason and verdict in (ReportedVerdict.PARK, ReportedVerdict.NOT_DUE):
@@ -265,7 +281,7 @@ def _evidence_text(evidence: dict[str, Any], exact: Callable[[], object]) -> str
     return text
 
 
-def _exact(value: bytes) -> Any:  # noqa: ANN401 - any JSON
+def read_exact(value: bytes) -> Any:  # noqa: ANN401 - any JSON
     """Read JSON with every number as it is written.
 
     A booking number of 20 digits would change if it were read as a float.

@@ -41,7 +41,7 @@ from (values
   ('due_outcome_intake', :'outcome_intake', '{ledger_outcome_intake}'),
   ('due_reconciler', :'reconciler', '{ledger_reconciler}'),
   ('due_relay', :'relay', '{ledger_relay}'),
-  ('due_service', :'service', '{ledger_service,ledger_auditor,ledger_emitter,ledger_intake,ledger_operator,ledger_approver,ledger_key_manager}'),
+  ('due_service', :'service', '{ledger_service,ledger_auditor,ledger_emitter,ledger_intake,ledger_operator,ledger_approver,ledger_key_manager,ledger_pull_worker}'),
   ('due_worker', :'worker', '{ledger_worker}')
 ) l (name, password, roles)
 where l.password <> '';

@@ -10,6 +10,7 @@ from dueledger.ledger.states import State
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+Lane = Annotated[str, Field(max_length=100, pattern=PRINTABLE)]
 Key = Annotated[str, Field(min_length=1, max_length=512, pattern=PRINTABLE)]
 StateName = Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
 Text = Query(max_length=512, pattern=PRINTABLE)

@@ -23,7 +23,7 @@ from dueledger.ledger.store.items import item_timeline
 from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import PRINTABLE, Key, Name, StateName, Text, written
+from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, StateName, Text, written
 
 ITEMS_MAX = 10_000
 _EXAMINED_MAX = 5_000
@@ -34,9 +34,6 @@ read = ScopedRoutes(Scope.READ, "items")
 emit = ScopedRoutes(Scope.EMIT, "items")
 
 _ID = "0051a6f5-4d2a-8c11-9d3e-7b0a86f0f6d1"
-
-
-_Label = Annotated[str, Field(max_length=100, pattern=PRINTABLE)]
 
 
 class ItemToEmit(BaseModel):
@@ -51,7 +48,7 @@ class ItemToEmit(BaseModel):
     due_at: Annotated[AwareDatetime, BeforeValidator(written)]
     payload: Annotated[Any, Field(description="JSON for the handler, kept to the letter")] = None
     cycle: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = ""
-    lane: _Label = ""
+    lane: Lane = ""
     partition_key: Key | None = None
     labels: dict[str, Any] | None = None
     traceparent: Annotated[str, Field(max_length=100, pattern=r"^[0-9a-f-]+$")] | None = None

@@ -5,8 +5,8 @@ grant usage on schema ledger to ledger_outcome_intake;
 grant select on ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak,
   ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.process, ledger.process_status, ledger.run,
   ledger.silent_topic, ledger.transition to ledger_outcome_intake;
-grant select (attempt, batch_max, claimed_at, closed_at, effective_date, fence, flow_no, item_no,
-  lease_seconds, published_at, run_seconds, size, started, starts, token, topic_actor_no) on ledger.claim
+grant select (allocator_no, attempt, batch_max, claimed_at, closed_at, effective_date, fence, flow_no, item_no,
+  lease_seconds, partition, published_at, run_seconds, size, started, starts, token, topic_actor_no) on ledger.claim
   to ledger_outcome_intake;
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.pending, ledger.process,
   ledger.rejected_write, ledger.review, ledger.run, ledger.transition to ledger_outcome_intake;

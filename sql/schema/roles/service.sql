@@ -8,4 +8,4 @@ grant update (body, status) on ledger.api_answer to ledger_service;
 grant update (last_used_at) on ledger.api_key to ledger_service;
 grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on, seen_at, sleeps_until, unavailable_topics,
   unlocked_at, yields) on ledger.process to ledger_service;
-grant execute on function ledger.register_actor to ledger_service;
+grant execute on function ledger.lift_sequence, ledger.register_actor to ledger_service;

@@ -31,14 +31,14 @@ create table ledger.claim (
     size > 0 and cardinality(item_no) = size and cardinality(effective_date) = size
     and cardinality(attempt) = size and cardinality(starts) = size
   ),
-  -- A direct claim that is started as it is made is named by nobody.
+  -- A direct claim that its worker starts as it makes it is named by nobody.
   constraint claim_token_given check (coalesce(length(token), 0) = 16 or (partition < 0 and started = size)),
   constraint claim_started_range check (started between 0 and size)
 ) partition by range (claimed_at);
 
 comment on table ledger.claim is
   'Claims: one row a batch of items handed out under one fence. Partitioned by month; closed claims are kept.';
-comment on column ledger.claim.allocator_no is 'Actor number of the allocator, or of the worker in direct mode.';
+comment on column ledger.claim.allocator_no is 'Actor number of the allocator, of the worker in direct mode, or of the key of a pull worker.';
 comment on column ledger.claim.partition is 'Partition of the Kafka topic.';
 comment on column ledger.claim.size is 'Number of items.';
 comment on column ledger.claim.item_no is
@@ -53,7 +53,7 @@ comment on column ledger.claim.started is 'Positions up to this one are started.
 comment on column ledger.claim.deadline is 'When the claim is closed and its items not started are released.';
 comment on column ledger.claim.token is
   '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are '
-  'enough to end its items. Null where a direct worker started the claim as it made it.';
+  'enough to end its items. A pull worker repeats it, too. Null where a direct worker started the claim as it made it.';
 comment on column ledger.claim.flow_no is 'Set where all items are of one flow whose items in flight are counted.';
 comment on column ledger.claim.topic_actor_no is
   'Set where the claim is settled by topic: the actor number of its consumers.';

@@ -1,6 +1,6 @@
 -- Claim due items and start them at once (Scheduled, RetryableFailure to Running): one claim and one run per group of flows.
 -- returns: one or more, first one row about the flows, then one a run
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 group_nos integer[]
@@ -14,6 +14,8 @@
 -- $11 retry_floor_ats timestamptz[]
 -- $12 run_seconds double precision[]
 -- $13 isolated_in text
+-- $14 with_token boolean
+-- $15 tenants text[]
 -- index: pending_available_idx, pending_retry_idx, withdrawal_pkey
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
@@ -28,7 +30,8 @@ asked as materialized (
     q (flow_no, quota, group_no, apart, floor_at, floor_block, retry_floor_at, run_seconds)
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
-  where not f.limited or $7::boolean
+  where (not f.limited or $7::boolean)
+    and ($15::text[] is null or exists (select from ledger.kind k where k.kind_no = f.kind_no and k.tenant = any ($15::text[])))
 ),
 -- As in claim_items, but suspects, whose worker died with them, are claimed by themselves, fewer each time, or not at all.
 firsts as materialized (
@@ -98,23 +101,25 @@ batch as materialized (
   select nextval('ledger.fence') as fence, nextval('ledger.run_run_no_seq') as run_no, g.*,
     (select c.batch_max from chosen c where $8::boolean) as batch_max,
     (select min(a.run_seconds) from asked a where a.group_no = g.group_no) as run_seconds,
-    (select min(a.limited_flow_no) from asked a where a.group_no = g.group_no) as flow_no
+    (select min(a.limited_flow_no) from asked a where a.group_no = g.group_no) as flow_no,
+    -- Of these 64 bits of a UUID all are random.
+    case when $14::boolean then translate(left(g.uuid, 14) || right(g.uuid, 4), '-', '') end as token
   from (
     select ($3::integer[])[f.place] as group_no, count(*)::integer as size,
       array_agg(f.item_no) as item_no, array_agg(f.effective_date) as effective_date,
       array_agg((f.attempt + 1)::smallint) as attempt, array_agg((f.starts + 1)::smallint) as starts,
       array_agg(f.id) as ids, array_agg(f.flow_no) as flow_nos, array_agg(f.business_key) as business_keys,
       array_agg(f.cycle) as cycles, array_agg(f.due_at) as due_ats, array_agg(f.payload) as payloads,
-      case when count(f.traceparent) > 0 then array_agg(f.traceparent) end as traceparents
+      case when count(f.traceparent) > 0 then array_agg(f.traceparent) end as traceparents, gen_random_uuid()::text as uuid
     from (select f.*, width_bucket(f.flow_no, $1::integer[]) as place from found f) f  -- flow_nos are in ascending order
     group by 1, case when ($4::boolean[])[f.place] then f.item_no end
   ) g
 ),
 claimed as (
   insert into ledger.claim (
-    fence, claimed_at, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
+    fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
     started, deadline, closed_at, run_seconds, flow_no)
-  select b.fence, ledger.now(), $9::bigint, 'direct', -1, b.size, b.item_no, b.effective_date, b.attempt, b.starts,
+  select b.fence, ledger.now(), b.token, $9::bigint, 'direct', -1, b.size, b.item_no, b.effective_date, b.attempt, b.starts,
     b.batch_max, b.size, ledger.machine_now(), ledger.now(), b.run_seconds, b.flow_no
   from batch b
 ),
@@ -173,7 +178,7 @@ flow as materialized (
 select null::bigint as run_no, null::timestamptz as started_at, null::bigint as fence, null::integer as group_no, null::double precision as lease_seconds_left,
   null::integer[] as withdrawn, null::smallint[] as attempts, null::uuid[] as ids, array_agg(f.flow_no) as flow_nos,
   null::text[] as business_keys, null::text[] as cycles, null::date[] as effective_dates,
-  null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents, null::smallint as batch_max,
+  null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents, null::smallint as batch_max, null::text as token,
   array_agg(f.seen) as seen, array_agg(f.has_suspects) as has_suspects, array_agg(f.due_seconds) as due_seconds,
   array_agg(f.floor_at) as floor_ats, array_agg(f.floor_block) as floor_blocks
 from flow f
@@ -181,5 +186,5 @@ where ledger.none_lost((select count(*) from removed), (select coalesce(sum(b.si
 union all
 select b.run_no, ledger.now(), b.fence, b.group_no, least($10::double precision, b.run_seconds),
   array(select x.position from withdrawn x where x.fence = b.fence order by x.position), b.attempt, b.ids, b.flow_nos,
-  b.business_keys, b.cycles, b.effective_date, b.due_ats, b.payloads, b.traceparents, b.batch_max, null, null, null, null, null
+  b.business_keys, b.cycles, b.effective_date, b.due_ats, b.payloads, b.traceparents, b.batch_max, b.token, null, null, null, null, null
 from batch b

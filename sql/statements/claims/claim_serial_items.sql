@@ -1,6 +1,6 @@
 -- Claim due items whose keys are free (Scheduled, RetryableFailure to Claimed) and hold the keys; the other due items wait or are skipped.
 -- returns: one or more; the last has as item_no the rows deleted plus the held keys whose item was not found, all else null
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -8,6 +8,7 @@
 -- $5 stripes integer[]
 -- $6 actor_no bigint
 -- $7 with_fences boolean
+-- $8 tenants text[]
 -- index: pending_serial_idx, pending_key_idx, held_key_pkey
 -- locks: pending rows (for update, skip locked), held_key rows (lock_serial_stripes has locked the stripes, in a statement before)
 with locked_default as (select from ledger.due_item_default),
@@ -21,6 +22,7 @@ asked as materialized (
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+  where $8::text[] is null or exists (select from ledger.kind k where k.kind_no = f.kind_no and k.tenant = any ($8::text[]))
 ),
 -- As in claim_items: retries have their share, and also what first attempts do not use.
 firsts as materialized (

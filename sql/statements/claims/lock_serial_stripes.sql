@@ -1,6 +1,6 @@
 -- Lock stripes of keys whose due items may end one another, until the transaction ends, except those that another claimer has locked.
 -- returns: zero or more
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]

@@ -1,6 +1,6 @@
 -- Draw fences from the one sequence; none is ever drawn twice.
 -- returns: zero or more
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 count integer
 -- index: none
 -- locks: none

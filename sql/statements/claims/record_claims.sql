@@ -1,6 +1,6 @@
 -- Record one claim: the items in the order they will be published, under a new fence.
 -- returns: zero
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 fence bigint
 -- $2 claimed_at timestamptz
 -- $3 token text

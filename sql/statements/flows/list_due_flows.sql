@@ -1,6 +1,6 @@
 -- List the flows that are not paused and have rows available within a horizon, and how soon, by loose index scans.
 -- returns: zero or more
--- roles: allocator, worker
+-- roles: allocator, pull_worker, worker
 -- $1 limit integer
 -- $2 kinds text[]
 -- $3 horizon_seconds double precision

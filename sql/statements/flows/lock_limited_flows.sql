@@ -1,6 +1,6 @@
 -- Lock flows before their limits are measured, except those that another allocator has locked. Return whose items in flight are counted.
 -- returns: zero or more
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 flow_nos integer[]
 -- index: none
 -- locks: flow rows (for update, flow_no ascending, skip locked)

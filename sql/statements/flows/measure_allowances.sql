@@ -1,6 +1,6 @@
 -- Measure how many items each limited flow may be given now, by rate, concurrency, window and circuit, or one at a time if its topic is silent; and when a flow without tokens has one.
 -- returns: zero or more
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 flow_nos integer[]
 -- $2 topic_window_items integer
 -- index: claim_flow_idx, run_flow_idx, flow_outcome_idx

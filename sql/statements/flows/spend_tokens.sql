@@ -1,6 +1,6 @@
 -- Subtract claimed items from the buckets of flows with a rate.
 -- returns: zero
--- roles: allocator
+-- roles: allocator, pull_worker
 -- $1 flow_nos integer[]
 -- $2 taken integer[]
 -- index: flow_pkey

@@ -1,6 +1,6 @@
 -- Extend the leases of open runs of this worker; a run whose settlement is being committed keeps its lease, and no lease goes beyond the hard end.
 -- returns: zero or more, one a run that is still open
--- roles: outcome_intake, worker
+-- roles: outcome_intake, pull_worker, worker
 -- $1 run_nos bigint[]
 -- $2 started_ats timestamptz[]
 -- $3 worker_no bigint

@@ -1,6 +1,6 @@
--- Find the item and run of each outcome reported by topic, and how the item ended, if it has.
+-- Find the item and run of each reported outcome, and how the item ended, if it has. A claim is settled by its topic, or by whom pulled it.
 -- returns: zero or more, one per input in input order
--- roles: outcome_intake
+-- roles: outcome_intake, pull_worker
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 tokens text[]
@@ -10,6 +10,7 @@
 -- $7 last_claimed_at timestamptz
 -- $8 first_item uuid
 -- $9 last_item uuid
+-- $10 tenants text[]
 -- index: claim_pkey, due_item_id_effective_date_key
 -- locks: none (its runs are locked by lock_topic_runs, in a statement before: these bits must be newer)
 with locked_default as (select from ledger.due_item_default),
@@ -22,7 +23,8 @@ asked as materialized (
 ),
 -- The arrays are copied once a claim, not once an item.
 claim as materialized (
-  select a.*, c.size, c.topic_actor_no, c.closed_at, c.item_no[1:] as item_no, c.effective_date[1:] as effective_date,
+  select a.*, c.size, case when c.partition < 0 then c.allocator_no else c.topic_actor_no end as settler_no,
+    c.partition < 0 as pulled, c.closed_at, c.item_no[1:] as item_no, c.effective_date[1:] as effective_date,
     c.attempt[1:] as attempt
   from asked a
   left join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
@@ -32,10 +34,10 @@ run as materialized (
   select c.*, r.run_no, case when r.run_no is not null then c.closed_at end as started_at, r.from_position, r.to_position, r.ended, r.lease_seconds, r.closed_at as ended_at
   from claim c
   -- The statement that starts the run of such a claim closes the claim, so both have the same time.
-  cross join lateral ledger.find_topic_run(c.fence, c.closed_at, c.topic_actor_no) r
+  cross join lateral ledger.find_topic_run(c.fence, c.closed_at, c.settler_no) r
 ),
 target as materialized (
-  select u.ord, c.size, c.topic_actor_no, coalesce(i.id = u.item, false) as matches, i.item_no, i.effective_date, i.flow_no,
+  select u.ord, c.size, c.settler_no, c.pulled, coalesce(i.id = u.item, false) as matches, i.item_no, i.effective_date, i.flow_no,
     case when i.id = u.item then c.attempt[u.position] end as attempt, c.run_no, c.started_at, c.claimed_at,
     c.from_position, c.to_position, c.lease_seconds, c.closed_at is null as waiting,
     c.run_no is not null and c.ended_at is null as open,
@@ -48,8 +50,11 @@ target as materialized (
     select i.id, i.item_no, i.effective_date, i.flow_no
     from ledger.due_item i
     where i.id = u.item and i.effective_date between ledger.effective_date_of($8::uuid) and ledger.effective_date_of($9::uuid)
+      and ($10::text[] is null or exists (
+        select from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+        where f.flow_no = i.flow_no and k.tenant = any ($10::text[])))
     offset 0
-  ) i on c.topic_actor_no is not null and u.position > 0
+  ) i on c.settler_no is not null and u.position > 0
     and i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
 ),
 ended as materialized (
@@ -58,7 +63,7 @@ ended as materialized (
   from target t
   where t.ended
 )
-select t.size, t.topic_actor_no, t.matches, t.item_no, t.attempt, t.run_no, t.started_at, t.claimed_at, t.from_position,
+select t.size, t.settler_no, t.pulled, t.matches, t.item_no, t.attempt, t.run_no, t.started_at, t.claimed_at, t.from_position,
   t.to_position, t.lease_seconds, t.waiting, t.open, k.outcome_topic, t.ended, e.event as ended_event,
   e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds
 from target t

@@ -1,6 +1,6 @@
 -- Record outcomes reported by topic that changed nothing, and why.
 -- returns: zero
--- roles: outcome_intake
+-- roles: outcome_intake, pull_worker
 -- $1 reasons text[]
 -- $2 actor_nos bigint[]
 -- $3 fences bigint[]

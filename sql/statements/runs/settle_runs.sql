@@ -1,6 +1,6 @@
 -- Record how items of open runs ended (Running to Completed, Cancelled, RetryableFailure, Scheduled or ManualReview), each bit once.
 -- returns: zero or more
--- roles: outcome_intake, worker
+-- roles: outcome_intake, pull_worker, worker
 -- $1 run_nos bigint[]
 -- $2 started_ats timestamptz[]
 -- $3 masks bit varying[]

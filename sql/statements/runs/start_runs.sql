@@ -1,6 +1,6 @@
 -- Start claim slices (Claimed to Running) as one or more runs each, if the claim is open and not another's, and the slice is the next one.
 -- returns: one or more per input, one a run in the order of positions, or one refusal
--- roles: worker
+-- roles: pull_worker, worker
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 tokens text[]

@@ -1,6 +1,6 @@
 -- Start claims settled by topic, as one run each, if an outcome was reported before Kafka's acknowledgement was marked (Claimed to Running).
 -- returns: zero or more
--- roles: outcome_intake
+-- roles: outcome_intake, pull_worker
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 tokens text[]
@@ -11,6 +11,8 @@
 -- $8 first_item uuid
 -- $9 last_item uuid
 -- $10 outcome_topics text[]
+-- $11 any_topic boolean
+-- $12 tenants text[]
 -- index: claim_pkey, due_item_id_effective_date_key
 -- locks: claim rows (for update, fence ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -22,7 +24,7 @@ asked as materialized (
   group by u.fence, u.claimed_at, u.token
 ),
 -- A reported outcome that names the item at this position of the claim proves that its record was read, if it is from the
--- topic that the kind names for outcomes.
+-- topic that the kind names for outcomes, or under a key.
 named as materialized (
   select c.fence, c.claimed_at
   from asked a
@@ -38,7 +40,9 @@ named as materialized (
         offset 0
       ) i
       join ledger.flow f on f.flow_no = i.flow_no
-      join ledger.kind k on k.kind_no = f.kind_no and k.outcome_topic is not distinct from u.outcome_topic
+      join ledger.kind k on k.kind_no = f.kind_no
+        and ($11::boolean or k.outcome_topic is not distinct from u.outcome_topic)
+        and ($12::text[] is null or k.tenant = any ($12::text[]))
       where i.item_no = c.item_no[u.position])
 ),
 unmarked as materialized (

@@ -1,6 +1,6 @@
 -- Record that the topics of these actors are no longer silent: an outcome of one of their items was reported.
 -- returns: zero
--- roles: outcome_intake
+-- roles: outcome_intake, pull_worker
 -- $1 topic_actor_nos bigint[]
 -- index: silent_topic_topic_actor_no_key
 -- locks: silent_topic rows (for update, topic_actor_no ascending)

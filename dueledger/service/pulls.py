@@ -1,0 +1,76 @@
+"""Polls of pull workers, and what they ask for."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, final
+
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.claims import DueFlow
+from dueledger.workers.pull.claims import PulledRun
+
+IDLE_SECONDS: Final = 1.0
+"""Longest time between two lists of due flows; items that are emitted meanwhile wake the loop."""
+
+
+class Subscription(NamedTuple):
+    """What polls ask for. Without `tenants` or `lanes`, all."""
+
+    tenants: frozenset[str] | None
+    kinds: frozenset[str]
+    lanes: frozenset[str] | None
+
+    def admits(self, flow: DueFlow) -> bool:
+        """Return whether it asks for the items of a flow."""
+        return (
+            flow.kind in self.kinds
+            and (self.tenants is None or flow.tenant in self.tenants)
+            and (self.lanes is None or flow.lane in self.lanes)
+        )
+
+
+class PullCall(Protocol):
+    """What a claim has while it is made: a connection in a transaction, and for whom."""
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, under the role and in the name of the key."""
+        ...
+
+    @property
+    def tenants(self) -> Sequence[str] | None:
+        """The tenants to which the key is limited; None: all."""
+        ...
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Pull:
+    """One poll. `open` checks its key once more, and begins a transaction in its name.
+
+    With `needs_list` it waits too briefly to be woken: what is due is listed for it.
+    """
+
+    subscription: Subscription
+    items_max: int
+    lease_seconds: float | None
+    key_no: int
+    open: Callable[[], AbstractAsyncContextManager[PullCall]]
+    answered: asyncio.Future[list[PulledRun]]
+    needs_list: bool = False
+    is_served: bool = False
+    is_over: bool = False
+
+
+class Pulls(Protocol):
+    """Where polls wait for items."""
+
+    async def pull(
+        self, pull: Pull, seconds: float, *, gone: "asyncio.Future[None]"
+    ) -> list[PulledRun]:
+        """Wait for runs, at most so long; of a client that is `gone`, release them.
+
+        Raises what checking its key raises.
+        """
+        ...
