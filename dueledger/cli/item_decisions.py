@@ -6,7 +6,7 @@ with --execute it is recorded as an operation, which upkeep carries out.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.operations import ItemFilter, OperationPreview
 
 app = typer.Typer(rich_markup_mode=None)
-
-KEYED_ITEMS_MAX: Final = 1_000
 
 ItemsArgument = Annotated[
     list[UUID] | None, typer.Argument(help="Ids of items.", metavar="[ITEM…]")
@@ -265,37 +263,19 @@ def _filter_of(selection: ItemSelection) -> "ItemFilter":
 async def _apply(
     verb: str, selection: ItemSelection, reason: str, dsn: str | None
 ) -> Mapping[UUID, str]:
-    from dueledger.ledger.errors import InvalidInput, NotFound, Problem
-    from dueledger.ledger.store.operations import OperationVerb, apply_verb, find_keyed_items
+    from dueledger.decisions import KeyedItems, find_named
+    from dueledger.ledger.store.operations import OperationVerb, apply_verb
 
     known = OperationVerb(verb)
+    keyed = KeyedItems(
+        selection.business_keys or (),
+        selection.tenant or "",
+        selection.kind,
+        selection.lane,
+        "--business-key",
+    )
     async with ledger_connection(dsn) as connection:
-        ids = selection.ids
-        if not ids:
-            keys = selection.business_keys or ()
-            ids = await find_keyed_items(
-                connection,
-                known,
-                keys,
-                tenant=selection.tenant or "",
-                kind=selection.kind,
-                lane=selection.lane,
-                limit=KEYED_ITEMS_MAX + 1,
-            )
-            if not ids:
-                message = (
-                    f"{verb.replace('_', '-')} applies to no item of {', '.join(keys)}; "
-                    "`dueledger items --key KEY` shows their states"
-                )
-                raise NotFound(message, tenant=selection.tenant)
-            if len(ids) > KEYED_ITEMS_MAX:
-                problem = Problem(
-                    "--business-key",
-                    ", ".join(keys),
-                    f"more than {KEYED_ITEMS_MAX:,} items match",
-                    "fewer keys, --kind, or --lane",
-                )
-                raise InvalidInput("Too many items are named:", [problem])
+        ids = selection.ids or await find_named(connection, known, keyed)
         actor_no = await register_person(connection)
         results = await apply_verb(connection, known, ids, reason=reason, actor_no=actor_no)
     return {one.id: one.result.value for one in results}

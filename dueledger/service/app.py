@@ -15,9 +15,12 @@ from dueledger.service.routes import (
     claims,
     definitions,
     events,
+    findings,
+    flows,
     health,
     items,
     keys,
+    operations,
     outcomes,
 )
 
@@ -39,6 +42,12 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *keys.admin.routes,
     *claims.work.routes,
     *outcomes.work.routes,
+    *operations.read.routes,
+    *operations.operate.routes,
+    *flows.read.routes,
+    *flows.operate.routes,
+    *findings.audit.routes,
+    *findings.approve.routes,
 ]
 """All, in the order of the OpenAPI document."""
 

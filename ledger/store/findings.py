@@ -258,10 +258,12 @@ async def list_findings(
     open_only: bool = True,
     tenant: str | None = None,
     type_: str | None = None,
+    kind: str | None = None,
     after: PageAfter | None = None,
     page_size: int = 1_000,
+    tenants: Sequence[str] | None = None,
 ) -> list[Record]:
-    """List findings, oldest first, by page."""
+    """List findings, oldest first, by page; with `tenants`, theirs alone."""
     return await connection.fetch(
         statement("list_findings"),
         open_only,
@@ -270,6 +272,8 @@ async def list_findings(
         after.at if after else None,
         after.id if after else None,
         page_size,
+        tenants,
+        kind,
     )
 
 
@@ -311,20 +315,30 @@ async def list_findings_of_period(
     )
 
 
-async def show_finding(connection: Connection, finding: UUID) -> dict[str, Any] | None:
-    """Read one finding, who resolved it, and its repairs; None if the id is unknown."""
-    row = await connection.fetchrow(statement("show_finding"), finding)
+async def show_finding(
+    connection: Connection, finding: UUID, tenants: Sequence[str] | None = None
+) -> dict[str, Any] | None:
+    """Read one finding, who resolved it, and its repairs; None if no tenant of these has it."""
+    row = await connection.fetchrow(statement("show_finding"), finding, tenants)
     return dict(row) if row else None
 
 
 async def resolve_findings(
-    connection: Connection, ids: Sequence[UUID], *, resolution: str, reason: str, actor_no: int
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    resolution: str,
+    reason: str,
+    actor_no: int,
+    tenants: Sequence[str] | None = None,
 ) -> dict[UUID, str]:
     """Record a person's resolution of open findings; return a result by id.
 
-    `done`; its resolution, if it is not open; `own`: the same actor proposed its repair; `unknown`.
+    `done`; its resolution, if it is not open; `own`: the same actor proposed its repair; `unknown`,
+    also if it is of others than `tenants`.
     """
-    rows = await connection.fetch(statement("resolve_findings"), ids, resolution, reason, actor_no)
+    values = ids, resolution, reason, actor_no, tenants
+    rows = await connection.fetch(statement("resolve_findings"), *values)
     return {row["id"]: row["result"] for row in rows}
 
 
@@ -361,22 +375,38 @@ async def hold_repairs(connection: Connection, reasons: Mapping[UUID, str]) -> N
 
 
 async def approve_repairs(
-    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    reason: str,
+    actor_no: int,
+    tenants: Sequence[str] | None = None,
 ) -> dict[UUID, str]:
     """Approve proposed repairs in a person's name; return a result by id.
 
     `done`; `approved`: somebody approved it before; `own`: the same actor proposed it;
-    `finished`: it was executed or refused; `closed`: its finding is not open; `unknown`.
+    `finished`: it was executed or refused; `closed`: its finding is not open; `unknown`, also if it
+    is of others than `tenants`.
     """
-    rows = await connection.fetch(statement("approve_repairs"), ids, reason, actor_no)
+    rows = await connection.fetch(statement("approve_repairs"), ids, reason, actor_no, tenants)
     return {row["id"]: row["result"] for row in rows}
 
 
 async def list_waiting_repairs(
-    connection: Connection, tenant: str | None, kind: str | None, row_max: int
+    connection: Connection,
+    tenant: str | None,
+    kind: str | None,
+    row_max: int,
+    *,
+    tenants: Sequence[str] | None = None,
+    after: PageAfter | None = None,
 ) -> list[dict[str, Any]]:
-    """List proposed repairs of open findings, oldest first."""
-    rows = await connection.fetch(statement("list_waiting_repairs"), tenant, kind, row_max)
+    """List proposed repairs of open findings, oldest first; with `tenants`, theirs alone."""
+    rows = await connection.fetch(
+        statement("list_waiting_repairs"),
+        *(tenant, kind, row_max, tenants),
+        *((after.at, after.id) if after else (None, None)),
+    )
     return [dict(row) for row in rows]
 
 

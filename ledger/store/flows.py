@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.errors import InvalidItem, Problem
@@ -95,6 +96,21 @@ class ResumeResult:
     flows: list[ResumedFlow]
 
 
+class FlowPlace(NamedTuple):
+    """The last flow of the page before."""
+
+    tenant: str
+    kind: str
+    lane: str
+
+
+class PausePlace(NamedTuple):
+    """The last pause of the page before, in the order of the list."""
+
+    paused_at: datetime
+    pause_no: int
+
+
 async def list_flows(
     connection: Connection,
     *,
@@ -102,9 +118,18 @@ async def list_flows(
     kind: str | None = None,
     lane: str | None = None,
     limit: int = 1000,
+    tenants: Sequence[str] | None = None,
+    after: FlowPlace | None = None,
 ) -> list[dict[str, Any]]:
-    """List flows with limits and pending items: due, later, retries, serial, each up to 10,000."""
-    rows = await connection.fetch(statement("list_flows"), tenant, kind, lane, COUNTED_MAX, limit)
+    """List flows with limits and pending items: due, later, retries, serial, each up to 10,000.
+
+    By tenant, kind and lane; with `tenants`, theirs alone.
+    """
+    rows = await connection.fetch(
+        statement("list_flows"),
+        *(tenant, kind, lane, COUNTED_MAX, limit, tenants),
+        *(after or (None, None, None)),
+    )
     return [dict(row) for row in rows]
 
 
@@ -131,9 +156,19 @@ async def read_status(
     return [dict(row) for row in rows]
 
 
-async def list_pauses(connection: Connection, tenant: str | None = None) -> list[dict[str, Any]]:
-    """List the pauses in force."""
-    return [dict(row) for row in await connection.fetch(statement("list_pauses"), tenant)]
+async def list_pauses(
+    connection: Connection,
+    tenant: str | None = None,
+    *,
+    tenants: Sequence[str] | None = None,
+    limit: int = 1000,
+    after: PausePlace | None = None,
+) -> list[dict[str, Any]]:
+    """List the pauses in force, the oldest first; with `tenants`, theirs alone."""
+    rows = await connection.fetch(
+        statement("list_pauses"), tenant, tenants, limit, *(after or (None, None))
+    )
+    return [dict(row) for row in rows]
 
 
 async def pause_flows(

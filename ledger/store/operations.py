@@ -138,23 +138,45 @@ async def record_operation(
     )
 
 
-async def list_operations(connection: Connection, limit: int) -> list[dict[str, Any]]:
-    """List operations, newest first."""
-    return [dict(row) for row in await connection.fetch(statement("list_operations"), None, limit)]
+async def list_operations(
+    connection: Connection,
+    limit: int,
+    *,
+    tenants: Sequence[str] | None = None,
+    before_no: int | None = None,
+    tenant: str | None = None,
+) -> list[dict[str, Any]]:
+    """List operations, newest first, below a number; with `tenants`, those of one of them alone."""
+    rows = await connection.fetch(
+        statement("list_operations"), None, limit, tenants, before_no, tenant
+    )
+    return [dict(row) for row in rows]
 
 
-async def show_operation(connection: Connection, operation_no: int) -> dict[str, Any] | None:
-    """Read one operation; None if there is none of this number."""
-    row = await connection.fetchrow(statement("list_operations"), operation_no, 1)
+async def show_operation(
+    connection: Connection, operation_no: int, *, tenants: Sequence[str] | None = None
+) -> dict[str, Any] | None:
+    """Read one operation; None if there is none of this number, or of these tenants."""
+    row = await connection.fetchrow(
+        statement("list_operations"), operation_no, 1, tenants, None, None
+    )
     return dict(row) if row else None
 
 
 async def abort_operation(
-    connection: Connection, operation_no: int, *, reason: str, actor_no: int
+    connection: Connection,
+    operation_no: int,
+    *,
+    reason: str,
+    actor_no: int,
+    tenants: Sequence[str] | None = None,
 ) -> bool:
-    """End an open operation after what it has moved; False if it has ended or does not exist."""
-    found = await connection.fetchval(statement("abort_operation"), operation_no, reason, actor_no)
-    return found is not None
+    """End an open operation after what it has moved; False if it has ended or does not exist.
+
+    With `tenants`, one of another tenant, or of all, does not exist.
+    """
+    values = operation_no, reason, actor_no, tenants
+    return await connection.fetchval(statement("abort_operation"), *values) is not None
 
 
 async def find_keyed_items(
@@ -172,6 +194,14 @@ async def find_keyed_items(
         statement("find_keyed_items"), verb, tenant, kind, lane, business_keys, limit
     )
     return [row["id"] for row in rows]
+
+
+async def find_items_of_tenant(
+    connection: Connection, ids: Sequence[UUID], tenant: str
+) -> set[UUID]:
+    """Find which of these items are a tenant's."""
+    rows = await connection.fetch(statement("find_items_of_tenant"), ids, tenant)
+    return {row["id"] for row in rows}
 
 
 async def apply_verb(

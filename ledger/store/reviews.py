@@ -1,7 +1,8 @@
 """Manual review: parking, redriving and writing off items, and the list of rejected writes."""
 
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection
@@ -9,9 +10,27 @@ from dueledger.ledger.store.items import ItemRequestResult, request_results_of
 from dueledger.ledger.store.statements import statement
 
 
-async def list_reviews(connection: Connection, limit: int) -> list[dict[str, Any]]:
-    """List parked items with their payloads, oldest first."""
-    return [dict(row) for row in await connection.fetch(statement("list_reviews"), limit)]
+class ReviewPlace(NamedTuple):
+    """The last row of the page before, in the order of the list."""
+
+    parked_at: datetime
+    item_no: int
+
+
+async def list_reviews(
+    connection: Connection,
+    limit: int,
+    *,
+    tenants: Sequence[str] | None = None,
+    tenant: str | None = None,
+    kind: str | None = None,
+    after: ReviewPlace | None = None,
+) -> list[dict[str, Any]]:
+    """List parked items with their payloads, oldest first; of these tenants alone."""
+    rows = await connection.fetch(
+        statement("list_reviews"), limit, tenants, tenant, kind, *(after or (None, None))
+    )
+    return [dict(row) for row in rows]
 
 
 async def park_items(

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import aiohttp
 import pytest
@@ -17,6 +17,7 @@ from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key, revoke_key
+from dueledger.ledger.store.findings import RepairRecord, record_repairs
 from dueledger.service import RunningService, ServiceSettings, open_service
 from tests.databases import MakeDatabase
 from tests.logins import with_login
@@ -133,6 +134,38 @@ class Api:
         document = parse_calendar(CALENDAR, source="test")
         found = SourceCalendar(document, "test")
         await import_calendar(self.owner, found, tenant=tenant, name=name, actor_no=self.person_no)
+
+    async def park(self, *items: UUID) -> None:
+        """Park items that wait, as at their last attempt."""
+        await self.owner.execute(
+            "with taken as (delete from ledger.pending p using ledger.due_item i"
+            " where i.id = any ($1::uuid[]) and p.item_no = i.item_no returning p.*)"
+            " insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt,"
+            " starts, reason, actor_no) select item_no, effective_date, flow_no, ledger.now(),"
+            " 5, 5, 'attempts exhausted', $2 from taken",
+            items,
+            self.person_no,
+        )
+
+    async def find(self, tenant: str, count: int = 1) -> list[UUID]:
+        """Record open findings of a tenant, as a reconciliation does."""
+        ids = [uuid4() for _ in range(count)]
+        await self.owner.execute(
+            "insert into ledger.finding (id, type, severity, tenant, kind, subject, business_key,"
+            " sentence, expected, actual, first_seen_at, last_seen_at, resolution)"
+            " select u.id, 'MISSING', 'error', $2, 'LetterDue', u.id::text, 'P-secret',"
+            " 'A letter is missing.', '{}', '{}', ledger.now(), ledger.now(), 'open'"
+            " from unnest($1::uuid[]) u (id)",
+            ids,
+            tenant,
+        )
+        return ids
+
+    async def propose(self, finding: UUID, actor_no: int) -> UUID:
+        """Record a repair of a finding, as proposed by an actor."""
+        repair = RepairRecord(uuid4(), finding, "materialise", 1, '{"would": "Emit it."}')
+        await record_repairs(self.owner, [repair], actor_no=actor_no)
+        return repair.id
 
     async def emit(self, key: NewApiKey, *items: dict[str, object]) -> list[UUID]:
         answer = await self.ask("POST", "/v1/items", key=key, body={"items": items})

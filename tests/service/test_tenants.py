@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
+from uuid import UUID
 
 import pytest
 from fastapi.routing import APIRoute
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
 from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
@@ -57,8 +60,8 @@ UNBOUND = {
     "make_partition": "months have no tenant",
     "read_rules_version": "a number that changes with any rule",
     "revise_event_items": EVENTS,
-    "withdraw_items": EVENTS,
-    "expedite_items": "of an item that the route has emitted",
+    "withdraw_items": f"of items that find_items_of_tenant found, or {EVENTS}",
+    "expedite_items": "of an item that the route has emitted, or that find_items_of_tenant found",
     "find_mixed_compressions": "kinds of others that share a topic are not named",
     "find_topic_uses": "kinds of others that use a topic are not named",
     "limit_lock_wait": "a setting of the transaction",
@@ -70,6 +73,9 @@ UNBOUND = {
     "find_handed_out": "of an item that show_item found for the tenants",
     "find_operation_of_item": "of an item that show_item found for the tenants",
     "clear_silent_topics": "of runs that find_outcome_targets found for the tenants",
+    "park_items": "of items that find_items_of_tenant found",
+    "redrive_items": "of items that find_items_of_tenant found",
+    "write_off_items": "of items that find_items_of_tenant found",
     "drop_orphans": "of runs that find_outcome_targets found for the tenants",
     "list_due_flows": "for all who wait; what they claim is claimed for their tenants",
     "lock_limited_flows": "locks flows; their items are claimed for the tenants",
@@ -126,9 +132,15 @@ class Place:
     tenant: str
     item: str
     prefix: str
+    operation: int
+    finding: str
+    accepted: str
+    repair: str
     name: str = "statements"
+    kind: str = "PolicyRenewalDue"
 
 
+VERB = {"verb": "trigger", "reason": "INC-1"}
 Asked = tuple[str, object]
 """Path after the route's own, and the body."""
 
@@ -139,6 +151,14 @@ def _item(api: Api, place: Place) -> Asked:
 
 def _plain(*_: object) -> Asked:
     return "", None
+
+
+def _sends(body: object) -> Callable[[Api, Place], Asked]:
+    return lambda _, __: ("", body)
+
+
+def _of_tenant(_: Api, place: Place) -> Asked:
+    return f"?tenant={place.tenant}", None
 
 
 def _schedule(*_: object) -> Asked:
@@ -160,7 +180,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "getItem": _plain,
     "getItemTimeline": _plain,
     "explainItem": _plain,
-    "listDefinitions": lambda _, place: (f"?tenant={place.tenant}", None),
+    "listDefinitions": _of_tenant,
     "getDefinition": _plain,
     "listDefinitionVersions": _plain,
     "listExecutions": _plain,
@@ -183,10 +203,30 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "revokeKey": _plain,
     "claimItems": lambda _, place: ("", {"kinds": ["PolicyRenewalDue"], "lanes": [place.tenant]}),
     "reportOutcomes": _outcome,
+    "listReviews": _of_tenant,
+    "decideItems": lambda _, place: ("", VERB | {"ids": [place.item]}),
+    "previewOperation": _sends({"verb": "trigger"}),
+    "createOperation": _sends(VERB | {"verb": "cancel"}),
+    "listOperations": _of_tenant,
+    "getOperation": _plain,
+    "abortOperation": _reason,
+    "listFlows": _of_tenant,
+    "getFlow": _plain,
+    "setFlowLimits": _sends({"lane": None, "weight": 2}),
+    "listPauses": _of_tenant,
+    "pauseFlows": _sends({"kind": "StatementDue", "reason": "INC-1"}),
+    "resumeFlows": _sends({"kind": "StatementDue"}),
+    "listFindings": _of_tenant,
+    "getFinding": _plain,
+    "explainFinding": _reason,
+    "acceptFinding": _reason,
+    "listRepairs": _of_tenant,
+    "approveRepair": _reason,
 }
 """A request of each route that succeeds for a key of its tenant."""
 
-EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems"}
+LISTS = {"listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"}
+EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""
 
 
@@ -196,9 +236,29 @@ def test_each_route_is_walked() -> None:
 
 async def ask(api: Api, each: Walked, key: NewApiKey, place: Place) -> Answer:
     after, body = WALK[each.route.operation_id or ""](api, place)
-    path = each.route.path.format(**asdict(place))
+    named = asdict(place)
+    if each.route.operation_id == "acceptFinding":  # an explained one is closed
+        named["finding"] = place.accepted
+    path = each.route.path.format(**named)
     headers = {"If-Match": "*"} if each.method == "PUT" else None
     return await api.ask(each.method, path + after, key=key, body=body, headers=headers)
+
+
+async def place_of(api: Api, tenant: str, item: UUID, prefix: str) -> Place:
+    """Add findings, a repair and an operation of a tenant, and name all."""
+    explained, accepted, repaired = await api.find(tenant, 3)
+    repair = await api.propose(repaired, api.person_no)
+    operation_no = await record_operation(
+        api.owner,
+        OperationVerb.CANCEL,
+        ItemFilter(tenant),
+        reason="P-secret",
+        actor_no=api.person_no,
+    )
+    assert operation_no is not None
+    return Place(
+        tenant, str(item), prefix, operation_no, str(explained), str(accepted), str(repair)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +268,7 @@ async def own(api: Api, key: NewApiKey) -> Place:
     await api.define("acme", "statements", SCHEDULE)
     await api.put_calendar("acme", "statements")
     made = await api.make_key("spare", Scope.READ)
-    return Place("acme", str(item), made.prefix)
+    return await place_of(api, "acme", item, made.prefix)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +279,9 @@ async def secret(api: Api) -> Place:
     await api.define("umbra", "statements", SCHEDULE)
     await api.put_calendar("umbra", "statements")
     made = await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"])
-    return Place("umbra", str(item), made.prefix)
+    await api.park(*await api.emit(everybody, api.item("P-secret", tenant="umbra", cycle="2")))
+    await pause_flows(api.owner, FlowScope("umbra"), reason="P-secret", actor_no=api.person_no)
+    return await place_of(api, "umbra", item, made.prefix)
 
 
 @pytest.mark.parametrize("each", ALL, ids=str)

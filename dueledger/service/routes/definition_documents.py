@@ -8,9 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.store.definitions import VersionState
 from dueledger.service.pages import Page
-from dueledger.service.routes.fields import PRINTABLE, StateName
-
-Reason = Annotated[str, Field(min_length=1, max_length=1_000, pattern=PRINTABLE)]
+from dueledger.service.routes.fields import PRINTABLE, Reason, StateName
 
 EXAMPLE: dict[str, Any] = {
     "kind": "StatementDue",

@@ -47,7 +47,7 @@ from dueledger.service.routes.definition_documents import (
     TriggeredItem,
     TriggerRequest,
 )
-from dueledger.service.routes.fields import Name, Text, written
+from dueledger.service.routes.fields import TenantPath, Text, written
 from dueledger.service.versions import IfMatch, IfNoneMatch, answer_version, check_match
 
 read = ScopedRoutes(Scope.READ, "definitions")
@@ -59,7 +59,6 @@ _EXAMINED_MAX = 5_000
 _PATH = "/v1/definitions/{tenant}/{name}"
 _DAYS_AHEAD = timedelta(days=3_660)
 
-TenantPath = Annotated[Name, Path(description="tenant that owes its items")]
 NamePath = Annotated[str, Path(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 

@@ -4,6 +4,7 @@
 -- $1 ids uuid[]
 -- $2 reason text
 -- $3 actor_no bigint
+-- $4 tenants text[]
 -- index: repair_pkey
 -- locks: repair rows (for update, id ascending)
 with locked as materialized (
@@ -11,7 +12,11 @@ with locked as materialized (
     not exists (
       select from ledger.finding f
       where f.id = r.finding_id and f.closed_at is null and f.opened_count = r.opened_count) as closed
-  from ledger.repair r where r.id = any($1::uuid[]) order by r.id for update
+  from ledger.repair r
+  where r.id = any($1::uuid[])
+    and ($4::text[] is null or exists (
+      select from ledger.finding f where f.id = r.finding_id and f.tenant = any ($4::text[])))
+  order by r.id for update
 ),
 approved as (
   update ledger.repair r set approved_at = ledger.now(), approved_by = $3::bigint, approval_reason = $2::text

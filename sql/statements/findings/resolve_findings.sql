@@ -5,11 +5,12 @@
 -- $2 resolution text
 -- $3 reason text
 -- $4 actor_no bigint
+-- $5 tenants text[]
 -- index: finding_pkey, repair_finding_idx
 -- locks: finding rows (for update, id ascending)
 with locked as materialized (
   select f.id, f.resolution, f.opened_count
-  from ledger.finding f where f.id = any($1::uuid[]) order by f.id for update
+  from ledger.finding f where f.id = any($1::uuid[]) and ($5::text[] is null or f.tenant = any ($5::text[])) order by f.id for update
 ),
 own as materialized (
   select l.id from locked l

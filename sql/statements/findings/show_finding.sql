@@ -2,6 +2,7 @@
 -- returns: zero or one
 -- roles: auditor, operator
 -- $1 id uuid
+-- $2 tenants text[]
 -- index: none
 -- locks: none
 select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
@@ -20,4 +21,4 @@ select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.busin
   ) as repairs
 from ledger.finding f
 left join ledger.actor a on a.actor_no = f.resolved_by
-where f.id = $1::uuid
+where f.id = $1::uuid and ($2::text[] is null or f.tenant = any ($2::text[]))

@@ -6,6 +6,10 @@
 -- $3 lane text
 -- $4 count_max integer
 -- $5 limit integer
+-- $6 tenants text[]
+-- $7 after_tenant text
+-- $8 after_kind text
+-- $9 after_lane text
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx
 -- locks: none
 select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items, f.retry_share,
@@ -44,6 +48,7 @@ cross join lateral (
     limit $4::integer + 1) x
 ) serials
 where ($1::text is null or k.tenant = $1::text) and ($2::text is null or k.name = $2::text)
-  and ($3::text is null or f.lane = $3::text)
+  and ($3::text is null or f.lane = $3::text) and ($6::text[] is null or k.tenant = any ($6::text[]))
+  and ($7::text is null or (k.tenant, k.name, f.lane) > ($7::text, $8::text, $9::text))
 order by k.tenant, k.name, f.lane
 limit $5::integer

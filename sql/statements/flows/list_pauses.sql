@@ -1,10 +1,17 @@
--- List the pauses in force, by whom and why.
+-- List the pauses in force, by whom and why, the oldest first.
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 tenant text
+-- $2 tenants text[]
+-- $3 limit integer
+-- $4 after_paused_at timestamptz
+-- $5 after_pause_no bigint
 -- index: none
 -- locks: none
-select p.tenant, p.kind, p.lane, p.paused_at, a.name as paused_by, p.reason
+select p.pause_no, p.tenant, p.kind, p.lane, p.paused_at, a.name as paused_by, p.reason
 from ledger.pause p join ledger.actor a on a.actor_no = p.actor_no
 where p.resumed_at is null and ($1::text is null or p.tenant = $1::text)
-order by p.paused_at
+  and ($2::text[] is null or p.tenant = any ($2::text[]))
+  and ($4::timestamptz is null or (p.paused_at, p.pause_no) > ($4::timestamptz, $5::bigint))
+order by p.paused_at, p.pause_no
+limit $3::integer

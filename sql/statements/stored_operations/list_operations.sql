@@ -3,6 +3,9 @@
 -- roles: auditor, operator
 -- $1 operation_no bigint
 -- $2 limit integer
+-- $3 tenants text[]
+-- $4 before_no bigint
+-- $5 tenant text
 -- index: operation_pkey
 -- locks: none
 select o.operation_no, o.verb,
@@ -14,6 +17,7 @@ select o.operation_no, o.verb,
 from ledger.operation o
 join ledger.actor a on a.actor_no = o.actor_no
 left join ledger.actor b on b.actor_no = o.aborted_by
-where $1::bigint is null or o.operation_no = $1::bigint
+where ($1::bigint is null or o.operation_no = $1::bigint) and ($3::text[] is null or o.tenant = any ($3::text[]))
+  and ($4::bigint is null or o.operation_no < $4::bigint) and ($5::text is null or o.tenant = $5::text)
 order by o.operation_no desc
 limit $2::integer

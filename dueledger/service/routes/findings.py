@@ -1,0 +1,245 @@
+"""Routes of findings and repairs: what a reconciliation found, and what people decide about it."""
+
+from datetime import date, datetime
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from dueledger.ledger.errors import Conflict, NotFound
+from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import (
+    PageAfter,
+    approve_repairs,
+    list_findings,
+    list_waiting_repairs,
+    resolve_findings,
+    show_finding,
+)
+from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.documents import answer, members_of
+from dueledger.service.pages import CurrentPage, Page
+from dueledger.service.routes.fields import Reason, Text
+
+audit = ScopedRoutes(Scope.AUDIT, "findings")
+approve = ScopedRoutes(Scope.APPROVE, "findings")
+
+_REPAIR_REFUSALS: Final = {
+    "own": "was proposed by this key's actor: somebody else approves it",
+    "approved": "is approved already",
+    "finished": "was executed or refused already",
+    "closed": "is of a finding that is not open any more",
+}
+
+
+class FindingSummary(BaseModel):
+    """A difference that a reconciliation found: both sides of its evidence, and one sentence."""
+
+    id: UUID
+    type: FindingType
+    severity: str
+    tenant: str
+    kind: str
+    subject: str
+    item_id: UUID | None
+    business_key: str | None
+    effective_date: date | None
+    due_at: datetime | None
+    sentence: str
+    expected: Any
+    actual: Any
+    opened_count: int
+    first_seen_at: datetime
+    last_seen_at: datetime
+    closed_at: datetime | None
+    resolution: Resolution
+    reason: str | None
+
+
+class FindingPage(Page[FindingSummary]):
+    """A page of findings, oldest first."""
+
+
+class FindingRepair(BaseModel):
+    """A repair of a finding, what it changes, and who proposed and approved it."""
+
+    id: UUID
+    action: str
+    status: str
+    would: str | None
+    before: str | None
+    after: str | None
+    proposed_at: datetime
+    proposed_by: str
+    held_because: str | None
+    approved_by: str | None
+    approval_reason: str | None
+    executed_at: datetime | None
+    outcome: Any
+
+
+class FindingDocument(FindingSummary):
+    """A finding, who resolved it, and its repairs."""
+
+    resolved_by: str | None
+    repairs: list[FindingRepair]
+
+
+class FindingResolution(BaseModel):
+    """A finding that is not open any more."""
+
+    id: UUID
+    resolution: Resolution
+
+
+class WaitingRepair(BaseModel):
+    """A proposed repair that was not executed yet: what it would change, and what it waits for."""
+
+    id: UUID
+    finding_id: UUID
+    type: FindingType
+    tenant: str
+    kind: str
+    business_key: str | None
+    action: str
+    before: str | None
+    after: str | None
+    would: str | None
+    held_because: str | None
+    proposed_at: datetime
+    proposed_by: str
+    approved_at: datetime | None
+    approved_by: str | None
+    approval_reason: str | None
+
+
+class RepairPage(Page[WaitingRepair]):
+    """A page of proposed repairs, oldest first."""
+
+
+class PersonsReason(BaseModel):
+    """Why a person decides so."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"reason": "INC-1234: known and harmless"}]}
+    )
+
+    reason: Reason
+
+
+class RepairApproval(BaseModel):
+    """A repair that is approved. The next reconciliation that repairs executes it."""
+
+    id: UUID
+    result: Annotated[str, Field(json_schema_extra={"const": "done"})]
+
+
+@audit.add("GET", "/v1/findings", "listFindings", FindingPage)
+async def list_found(
+    call: CurrentCall,
+    page: CurrentPage,
+    *,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+    type: FindingType | None = None,  # noqa: A002 - the parameter's name
+    closed: bool = False,
+) -> Response:
+    """List open findings, oldest first; with `closed`, the closed ones, too."""
+    rows = await list_findings(
+        call.connection,
+        open_only=not closed,
+        tenant=tenant,
+        type_=type,
+        kind=kind,
+        after=page.place(PageAfter, datetime, UUID),
+        page_size=page.rows_max,
+        tenants=call.tenants,
+    )
+    return page.answer_rows(FindingSummary, list(map(dict, rows)), "first_seen_at", "id")
+
+
+@audit.add("GET", "/v1/findings/{finding}", "getFinding", FindingDocument)
+async def get_finding(call: CurrentCall, finding: UUID) -> Response:
+    """Read a finding with both sides of its evidence, who resolved it, and its repairs."""
+    found = await show_finding(call.connection, finding, call.tenants)
+    if found is None:
+        raise _unknown(finding)
+    return answer(members_of(FindingDocument, found))
+
+
+@approve.add("POST", "/v1/findings/{finding}/explain", "explainFinding", FindingResolution)
+async def explain(call: CurrentCall, finding: UUID, decision: PersonsReason) -> Response:
+    """Record why an open finding is not wrong. It stays listed as explained."""
+    return await _resolve(call, finding, Resolution.EXPLAINED, decision.reason)
+
+
+@approve.add("POST", "/v1/findings/{finding}/accept", "acceptFinding", FindingResolution)
+async def accept(call: CurrentCall, finding: UUID, decision: PersonsReason) -> Response:
+    """Record that an open finding is wrong and stays so. Nothing repairs it any more."""
+    return await _resolve(call, finding, Resolution.ACCEPTED, decision.reason)
+
+
+@audit.add("GET", "/v1/repairs", "listRepairs", RepairPage)
+async def list_repairs(
+    call: CurrentCall,
+    page: CurrentPage,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+) -> Response:
+    """List proposed repairs that were not executed yet, with what they would change."""
+    rows = await list_waiting_repairs(
+        call.connection,
+        tenant,
+        kind,
+        page.rows_max,
+        tenants=call.tenants,
+        after=page.place(PageAfter, datetime, UUID),
+    )
+    return page.answer_rows(WaitingRepair, rows, "proposed_at", "id")
+
+
+@approve.add("POST", "/v1/repairs/{repair}/approve", "approveRepair", RepairApproval)
+async def approve_one(call: CurrentCall, repair: UUID, decision: PersonsReason) -> Response:
+    """Approve a repair that another actor has proposed."""
+    results = await approve_repairs(
+        call.connection,
+        [repair],
+        reason=decision.reason,
+        actor_no=call.caller.actor_no,
+        tenants=call.tenants,
+    )
+    result = results[repair]
+    if result == "unknown":
+        raise NotFound(f"There is no repair {repair}. GET /v1/repairs lists them.")
+    if result != "done":
+        raise Conflict(f"The repair {repair} {_REPAIR_REFUSALS[result]}.", result=result)
+    return answer({"id": repair, "result": result})
+
+
+async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason: str) -> Response:
+    results = await resolve_findings(
+        call.connection,
+        [finding],
+        resolution=resolution,
+        reason=reason,
+        actor_no=call.caller.actor_no,
+        tenants=call.tenants,
+    )
+    result = results[finding]
+    if result == "own":
+        message = (
+            f"The finding {finding} has a repair that this key's actor proposed: somebody else"
+            " resolves it, or approves the repair."
+        )
+        raise Conflict(message, result=result)
+    if result == "unknown":
+        raise _unknown(finding)
+    if result != "done":
+        raise Conflict(f"The finding {finding} is {result} already.", result=result)
+    return answer({"id": finding, "resolution": resolution})
+
+
+def _unknown(finding: UUID) -> NotFound:
+    return NotFound(f"There is no finding {finding}. GET /v1/findings lists them.")

@@ -1,0 +1,256 @@
+"""Routes of flows: what limits them, their limits, and pauses."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from fastapi import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from dueledger.ledger.errors import InvalidInput, NotFound, Problem
+from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.flows import (
+    FlowLimits,
+    FlowPlace,
+    FlowScope,
+    PausePlace,
+    list_flows,
+    list_pauses,
+    pause_flows,
+    resume_flows,
+    set_flow_limits,
+)
+from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.documents import answer, members_of
+from dueledger.service.pages import CurrentPage, Page
+from dueledger.service.routes.definition_documents import PauseChange
+from dueledger.service.routes.fields import KindPath, Lane, Name, Reason, TenantPath, Text
+
+read = ScopedRoutes(Scope.READ, "flows")
+operate = ScopedRoutes(Scope.OPERATE, "flows")
+
+_LIMITS: Final = tuple(FLOW_BOUNDS)
+
+
+class FlowLimitsDocument(BaseModel):
+    """The limits of a flow; null: none."""
+
+    tenant: str
+    kind: str
+    lane: str
+    weight: int
+    rate_per_second: float | None
+    concurrency_max: int | None
+    window_items: int | None
+    retry_share: float
+    circuit_failure_ratio: float | None
+    circuit_calls_min: int
+    circuit_window_seconds: float
+    circuit_rest_seconds: float
+
+
+class FlowDocument(FlowLimitsDocument):
+    """A flow: its limits, what limits it now, and its waiting items, counted up to 10,000."""
+
+    circuit: str | None
+    circuit_at: datetime | None
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
+    topic: str
+    dispatch: str
+    tokens: float | None
+    due: int
+    due_capped: bool
+    later: int
+    later_capped: bool
+    retries: int
+    retries_capped: bool
+    serial: int
+    serial_capped: bool
+
+
+class FlowPage(Page[FlowDocument]):
+    """A page of flows."""
+
+
+class FlowLimitsChange(BaseModel):
+    """Limits to change. An absent one stays; null removes it."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"lane": "", "rate_per_second": 50, "window_items": None}]},
+    )
+
+    lane: Annotated[Lane | None, Field(description="empty: the default lane; null: every lane")] = (
+        ""
+    )
+    weight: float | None = None
+    rate_per_second: float | None = None
+    concurrency_max: float | None = None
+    window_items: float | None = None
+    retry_share: float | None = None
+    circuit_failure_ratio: float | None = None
+    circuit_calls_min: float | None = None
+    circuit_window_seconds: float | None = None
+    circuit_rest_seconds: float | None = None
+
+
+class ChangedFlows(BaseModel):
+    """The flows whose limits changed."""
+
+    flows: list[FlowLimitsDocument]
+
+
+class PauseDocument(BaseModel):
+    """A pause in force: by whom and why. Null means all."""
+
+    tenant: str
+    kind: str | None
+    lane: str | None
+    paused_at: datetime
+    paused_by: str
+    reason: str
+
+
+class PausePage(Page[PauseDocument]):
+    """A page of the pauses in force, the oldest first."""
+
+
+class FlowsRequest(BaseModel):
+    """Flows of a tenant. Null means all."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"kind": "PolicyRenewalDue"}]}
+    )
+
+    kind: Name | None = None
+    lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
+
+
+class FlowsPauseRequest(FlowsRequest):
+    """Flows to pause, and why."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{"kind": "PolicyRenewalDue", "reason": "INC-1234: the archive is down"}]
+        },
+    )
+
+    reason: Reason
+
+
+@read.add("GET", "/v1/flows", "listFlows", FlowPage)
+async def list_by_tenant(
+    call: CurrentCall,
+    page: CurrentPage,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+    lane: Annotated[str | None, Text] = None,
+) -> Response:
+    """List flows by tenant, kind and lane, with their limits and waiting items."""
+    rows = await list_flows(
+        call.connection,
+        tenant=tenant,
+        kind=kind,
+        lane=lane,
+        limit=page.rows_max,
+        tenants=call.tenants,
+        after=page.place(FlowPlace, str, str, str),
+    )
+    return page.answer_rows(FlowDocument, rows, "tenant", "kind", "lane")
+
+
+@read.add("GET", "/v1/flows/{tenant}/{kind}", "getFlow", FlowDocument)
+async def get_flow(
+    call: CurrentCall, tenant: TenantPath, kind: KindPath, lane: Annotated[str, Text] = ""
+) -> Response:
+    """Read a flow: its limits, what limits it now, and its waiting items."""
+    rows = await list_flows(call.connection, tenant=tenant, kind=kind, lane=lane, limit=1)
+    if not rows:
+        raise _unknown(tenant, kind, lane)
+    return answer(members_of(FlowDocument, rows[0]))
+
+
+@operate.add("PATCH", "/v1/flows/{tenant}/{kind}", "setFlowLimits", ChangedFlows)
+async def change_limits(
+    call: CurrentCall, tenant: TenantPath, kind: KindPath, change: FlowLimitsChange
+) -> Response:
+    """Change the limits of a flow, or of each lane of its kind, from the next claim on."""
+    scope = FlowScope(tenant, kind, change.lane)
+    limits = _limits_of(change.model_dump(include=change.model_fields_set & set(_LIMITS)))
+    rows = await set_flow_limits(call.connection, scope, limits, actor_no=call.caller.actor_no)
+    if not rows:
+        raise _unknown(tenant, kind, change.lane)
+    return answer({"flows": [members_of(FlowLimitsDocument, row) for row in rows]})
+
+
+@read.add("GET", "/v1/pauses", "listPauses", PausePage)
+async def list_in_force(
+    call: CurrentCall, page: CurrentPage, tenant: Annotated[str | None, Text] = None
+) -> Response:
+    """List the pauses in force, with person and reason."""
+    rows = await list_pauses(
+        call.connection,
+        tenant,
+        tenants=call.tenants,
+        limit=page.rows_max,
+        after=page.place(PausePlace, datetime, int),
+    )
+    return page.answer_rows(PauseDocument, rows, "paused_at", "pause_no")
+
+
+@operate.add("POST", "/v1/tenants/{tenant}/pause", "pauseFlows", PauseChange)
+async def pause(call: CurrentCall, tenant: TenantPath, asked: FlowsPauseRequest) -> Response:
+    """Stop claims of a tenant, a kind or a lane. Items already claimed go on."""
+    paused = await pause_flows(
+        call.connection,
+        FlowScope(tenant, asked.kind, asked.lane),
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+    )
+    return answer({"pauses": paused.pauses, "flows": paused.flows})
+
+
+@operate.add("POST", "/v1/tenants/{tenant}/resume", "resumeFlows", PauseChange)
+async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> Response:
+    """End a pause, and all narrower ones in it. A wider one goes on: its flows have its reason."""
+    resumed = await resume_flows(
+        call.connection, FlowScope(tenant, asked.kind, asked.lane), actor_no=call.caller.actor_no
+    )
+    flows = [
+        {"tenant": each.tenant, "kind": each.kind, "lane": each.lane, "reason": each.pause_reason}
+        for each in resumed.flows
+    ]
+    return answer({"pauses": resumed.pauses, "flows": flows})
+
+
+def _limits_of(given: Mapping[str, float | None]) -> FlowLimits:
+    """Return the limits of a change. Raises InvalidInput for one that cannot be so."""
+    problems: list[Problem] = []
+    if not given:
+        problems = [Problem("", "", "no limit is named", " | ".join(_LIMITS))]
+    for name, number in given.items():
+        text = FLOW_BOUNDS[name].text
+        if number is None and name not in CLEARABLE_LIMITS:
+            problems.append(Problem(f"/{name}", "", "it cannot be removed", text))
+        elif number is not None and (
+            not FLOW_BOUNDS[name].contains(number)
+            or (name in WHOLE_LIMITS and number != int(number))
+        ):
+            problems.append(Problem(f"/{name}", "", f"it must be {text}"))
+    if problems:
+        raise InvalidInput("The limits of the flow are invalid:", problems)
+    numbers: dict[str, Any] = {
+        name: int(number) if name in WHOLE_LIMITS else number
+        for name, number in given.items()
+        if number is not None
+    }
+    return FlowLimits(**numbers, cleared=[name for name in given if given[name] is None])
+
+
+def _unknown(tenant: str, kind: str, lane: str | None) -> NotFound:
+    name = f"{tenant}/{kind}/{lane or ''}"
+    return NotFound(f"There is no flow {name}. GET /v1/flows lists them.", flow=name)

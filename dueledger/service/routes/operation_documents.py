@@ -1,0 +1,194 @@
+"""What routes of reviews, decisions and operations take and answer."""
+
+from datetime import date, datetime
+from typing import Annotated, Any, Final, Literal, Self
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from dueledger.ledger.store.operations import OperationVerb
+from dueledger.service.pages import Page
+from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, Reason, StateName, written
+
+ITEMS_MAX: Final = 1_000
+KEYS_MAX: Final = 100
+
+_EXAMPLE: Final[dict[str, Any]] = {
+    "verb": "redrive",
+    "kind": "PolicyRenewalDue",
+    "parked_reason": "attempts exhausted",
+    "reason": "INC-1234: the archive is back",
+}
+
+
+class ReviewDocument(BaseModel):
+    """An item that waits for a person's decision, and why."""
+
+    id: UUID
+    tenant: str
+    kind: str
+    lane: str
+    business_key: str
+    cycle: str
+    effective_date: date
+    due_at: datetime
+    parked_at: datetime
+    reason: str
+    attempt: int
+    starts: int
+    payload: Any
+
+
+class ReviewPage(Page[ReviewDocument]):
+    """A page of parked items, oldest first."""
+
+
+class ItemDecision(BaseModel):
+    """What is decided about items, and why: of ids, or of business keys."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "verb": "redrive",
+                    "business_keys": ["P-1001"],
+                    "reason": "INC-1234: the archive is back",
+                }
+            ]
+        },
+    )
+
+    verb: OperationVerb
+    reason: Reason
+    ids: Annotated[list[UUID] | None, Field(min_length=1, max_length=ITEMS_MAX)] = None
+    business_keys: Annotated[
+        list[Key] | None,
+        Field(
+            min_length=1,
+            max_length=KEYS_MAX,
+            description="their items in a state to which the verb is applied",
+        ),
+    ] = None
+    kind: Annotated[Name | None, Field(description="of business keys")] = None
+    lane: Annotated[Lane | None, Field(description="of business keys")] = None
+
+    @model_validator(mode="after")
+    def _name_items_one_way(self) -> Self:
+        if (self.ids is None) == (self.business_keys is None):
+            raise PydanticCustomError("items", "give either ids or business_keys")
+        if self.ids is not None and (self.kind, self.lane) != (None, None):
+            raise PydanticCustomError("items", "kind and lane belong to business_keys, not to ids")
+        return self
+
+
+class DecisionResult(BaseModel):
+    """What came of a decision about an item."""
+
+    id: UUID
+    result: Annotated[
+        Literal["done", "requested", "finished", "illegal", "unknown"],
+        Field(
+            description="requested: it is in flight and ends at its next start, or completes; "
+            "finished: it had ended; illegal: its state does not allow it"
+        ),
+    ]
+
+
+class DecisionResults(BaseModel):
+    """A result for each item."""
+
+    items: list[DecisionResult]
+
+
+class OperationFilter(BaseModel):
+    """Which items of the tenant are meant, and what is done to each. Null: all."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [{name: _EXAMPLE[name] for name in _EXAMPLE if name != "reason"}]
+        },
+    )
+
+    verb: OperationVerb
+    kind: Name | None = None
+    lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
+    parked_reason: Annotated[str | None, Field(max_length=2_000, pattern=PRINTABLE)] = None
+    error: Annotated[
+        str | None,
+        Field(max_length=500, pattern=PRINTABLE, description="class of the last error"),
+    ] = None
+    since: Annotated[
+        Annotated[AwareDatetime, BeforeValidator(written)] | None,
+        Field(description="in their state since then or later"),
+    ] = None
+
+
+class OperationRequest(OperationFilter):
+    """An operation on all items of a filter, and why."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+
+    reason: Reason
+
+
+class MatchedItems(BaseModel):
+    """Items of one flow and state that a filter matches now."""
+
+    tenant: str
+    kind: str
+    lane: str
+    state: StateName
+    items: int
+    oldest_at: datetime
+    newest_at: datetime
+    business_keys: Annotated[list[str], Field(description="the first ones")]
+
+
+class OperationCount(BaseModel):
+    """How many items an operation would move now."""
+
+    items: int
+    capped: Annotated[bool, Field(description="there may be more")]
+    groups: list[MatchedItems]
+
+
+class OperationDocument(BaseModel):
+    """An operation: its filter, its bounds, its progress, who asked and why."""
+
+    operation_no: int
+    verb: OperationVerb
+    status: Literal["waiting", "running", "done", "aborted"]
+    tenant: str | None
+    kind: str | None
+    lane: str | None
+    parked_reason: str | None
+    error: str | None
+    since: datetime | None
+    as_of: datetime
+    matched: int
+    matched_capped: bool
+    done: int
+    requested: int
+    requested_by: str
+    reason: str
+    advanced_at: datetime | None
+    ended_at: datetime | None
+    aborted_by: str | None
+    abort_reason: str | None
+
+
+class OperationPage(Page[OperationDocument]):
+    """A page of operations, newest first."""
+
+
+class AbortRequest(BaseModel):
+    """Why an operation ends."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"reason": "it meant another kind"}]}
+    )
+
+    reason: Reason

@@ -1,0 +1,165 @@
+"""Routes of reviews, of decisions about items, and of operations on all items of a filter."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Path, Response
+
+from dueledger.decisions import KeyedItems, decide_for_tenant, find_named
+from dueledger.ledger.errors import Conflict, NotFound
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.operations import (
+    ItemFilter,
+    abort_operation,
+    list_operations,
+    preview_operation,
+    record_operation,
+    show_operation,
+)
+from dueledger.ledger.store.reviews import ReviewPlace, list_reviews
+from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.documents import answer, members_of
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes.fields import Name, TenantPath, Text
+from dueledger.service.routes.operation_documents import (
+    AbortRequest,
+    DecisionResults,
+    ItemDecision,
+    OperationCount,
+    OperationDocument,
+    OperationFilter,
+    OperationPage,
+    OperationRequest,
+    ReviewDocument,
+    ReviewPage,
+)
+
+read = ScopedRoutes(Scope.READ, "operations")
+operate = ScopedRoutes(Scope.OPERATE, "operations")
+
+_NUMBER_MAX = 2**53
+OperationPath = Annotated[int, Path(ge=1, le=_NUMBER_MAX)]
+
+
+@read.add("GET", "/v1/reviews", "listReviews", ReviewPage)
+async def list_parked_items(
+    call: CurrentCall,
+    page: CurrentPage,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+) -> Response:
+    """List items that wait for a person's decision, oldest first, with the reason."""
+    rows = await list_reviews(
+        call.connection,
+        page.rows_max,
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        after=page.place(ReviewPlace, datetime, int),
+    )
+    return page.answer_rows(ReviewDocument, rows, "parked_at", "item_no")
+
+
+@operate.add(
+    "POST",
+    "/v1/tenants/{tenant}/decisions",
+    "decideItems",
+    DecisionResults,
+    takes_idempotency_key=True,
+)
+async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) -> Response:
+    """Redrive, write off, park, cancel or trigger items that are named, at once."""
+    keyed = KeyedItems(
+        decision.business_keys or (), tenant, decision.kind, decision.lane, "/business_keys"
+    )
+    results = await decide_for_tenant(
+        call.connection,
+        decision.verb,
+        decision.ids or await find_named(call.connection, decision.verb, keyed),
+        tenant=tenant,
+        reason=decision.reason,
+        actor_no=call.caller.actor_no,
+    )
+    return answer({"items": [asdict(each) for each in results]})
+
+
+@operate.add("POST", "/v1/tenants/{tenant}/operations/preview", "previewOperation", OperationCount)
+async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter) -> Response:
+    """Count the items of a tenant that an operation would move now. It changes nothing."""
+    found = await preview_operation(call.connection, asked.verb, _filter(tenant, asked))
+    groups = [asdict(group) for group in found.groups]
+    return answer({"items": found.items, "capped": found.capped, "groups": groups})
+
+
+@operate.add(
+    "POST",
+    "/v1/tenants/{tenant}/operations",
+    "createOperation",
+    OperationDocument,
+    status=202,
+    takes_idempotency_key=True,
+)
+async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest) -> Response:
+    """Record an operation on all items of a filter. Upkeep carries it out."""
+    operation_no = await record_operation(
+        call.connection,
+        asked.verb,
+        _filter(tenant, asked),
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+    )
+    if operation_no is None:
+        raise NotFound("No item matches; no operation was recorded.", tenant=tenant)
+    location = {"Location": f"/v1/operations/{operation_no}"}
+    return answer(await _document(call, operation_no), 202, location)
+
+
+@read.add("GET", "/v1/operations", "listOperations", OperationPage)
+async def list_recorded(
+    call: CurrentCall, page: CurrentPage, tenant: Annotated[str | None, Text] = None
+) -> Response:
+    """List operations with their progress, newest first."""
+    [before_no] = page.after(int)
+    rows = await list_operations(
+        call.connection,
+        page.rows_max,
+        tenants=call.tenants,
+        before_no=before_no,
+        tenant=tenant,
+    )
+    return page.answer_rows(OperationDocument, rows, "operation_no")
+
+
+@read.add("GET", "/v1/operations/{operation}", "getOperation", OperationDocument)
+async def get_operation(call: CurrentCall, operation: OperationPath) -> Response:
+    """Read one operation."""
+    return answer(await _document(call, operation))
+
+
+@operate.add("POST", "/v1/operations/{operation}/abort", "abortOperation", OperationDocument)
+async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest) -> Response:
+    """End an operation. Items that it has moved stay as they are."""
+    is_aborted = await abort_operation(
+        call.connection,
+        operation,
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+        tenants=call.tenants,
+    )
+    found = await _document(call, operation)
+    if not is_aborted and found["aborted_by"] is None:
+        raise Conflict("The operation had ended before; nothing was changed.", operation=operation)
+    return answer(found)
+
+
+async def _document(call: ApiCall, operation_no: int) -> dict[str, object]:
+    found = await show_operation(call.connection, operation_no, tenants=call.tenants)
+    if found is None:
+        message = f"There is no operation {operation_no}. GET /v1/operations lists them."
+        raise NotFound(message, operation=operation_no)
+    return members_of(OperationDocument, found)
+
+
+def _filter(tenant: Name, asked: OperationFilter) -> ItemFilter:
+    return ItemFilter(tenant, asked.kind, asked.lane, asked.parked_reason, asked.error, asked.since)
