@@ -10,6 +10,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.definitions import DefinitionVersion
 from dueledger.ledger.store.item_lists import (
     READ_MAX,
+    READ_TOTAL_MAX,
     DuePlace,
     ItemListFilter,
     ItemPlace,
@@ -77,10 +78,17 @@ async def page_open_items(
     after: DuePlace | None = None,
     late: bool = False,
     read_max: int = READ_MAX,
+    read_total_max: int = READ_TOTAL_MAX,
 ) -> ListedItems:
     """List a page of open items, the first due first; `late`: those past their SLA alone."""
     found = await list_open_items(
-        connection, wanted, past_sla=late, after=after, limit=limit + 1, read_max=read_max
+        connection,
+        wanted,
+        past_sla=late,
+        after=after,
+        limit=limit + 1,
+        read_max=read_max,
+        read_total_max=read_total_max,
     )
     items = found.items[:limit]
     if len(found.items) > limit:

@@ -9,6 +9,7 @@ from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 READ_MAX: Final = 10_000
+READ_TOTAL_MAX: Final = 1_000_000
 _NO_LABEL: Final = (None, None)
 _NOWHERE: Final = (None, None)
 
@@ -148,17 +149,19 @@ async def list_open_items(
     after: DuePlace | None = None,
     limit: int = 100,
     read_max: int = READ_MAX,
+    read_total_max: int = READ_TOTAL_MAX,
 ) -> OpenItems:
     """List open items, past their SLA if that is asked for, the first due first.
 
     Of each flow `read_max` items that wait for a first attempt, for a retry, for their key or for a
-    person are read, those available first, and `read_max` that are in flight in all.
+    person are read, those available first, and `read_max` that are in flight in all; of all flows
+    `read_total_max`, fewer of each if they are many.
     """
     rows = await connection.fetch(
         statement("list_open_items"),
         *wanted.values(),
         *(after or _NOWHERE),
-        *(past_sla, read_max, limit),
+        *(past_sla, read_max, read_total_max, limit),
     )
     found = [dict(row) for row in rows if row["id"] is not None]
     items = [{name: item[name] for name in item if name != "is_cut"} for item in found]

@@ -1,6 +1,7 @@
 """The service as a process: its settings, its presence, its stop, and its trust in proxies."""
 
 import asyncio
+import socket
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from dueledger.ledger.errors import InvalidSetting, NotPermitted
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.runtime.setting_problems import read_settings
 from dueledger.ledger.store import Connection
-from dueledger.service import ServiceSettings, open_service, run_service_process
+from dueledger.service import ServiceSettings, open_service, process, run_service_process
 from dueledger.service.entry import RequestEntry
 from tests.logins import with_login
 
@@ -61,6 +62,17 @@ async def test_a_login_that_is_no_service_and_a_port_in_use_are_refused(database
         with pytest.raises(InvalidSetting, match="DUELEDGER_SERVICE_PORT"):
             async with open_service(own.model_copy(update={"service_port": port})):
                 pass
+
+
+def test_no_answer_waits_for_an_acknowledgement_of_its_beginning() -> None:
+    settings = ServiceSettings(dsn=DSN, service_port=0)
+    with (
+        process._bound_socket(settings) as listener,  # pyright: ignore[reportPrivateUsage]
+        socket.create_connection(listener.getsockname()),
+    ):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 class Seen:

@@ -1,4 +1,4 @@
--- List open items that are due before an instant, or past their SLA, the first due first; up to a limit of items is read of each flow.
+-- List open items that are due before an instant, or past their SLA, the first due first; up to a limit of items is read of each flow, and of all.
 -- returns: one or more, without an id if nothing was found
 -- roles: auditor, operator
 -- $1 tenants text[]
@@ -15,15 +15,20 @@
 -- $12 after_no bigint
 -- $13 past_sla boolean
 -- $14 read_max integer
--- $15 limit integer
+-- $15 read_total_max integer
+-- $16 limit integer
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, review_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
-  select f.flow_no, f.lane, k.tenant, k.name as kind, k.grace_seconds
+  select f.flow_no
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
     and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+),
+-- With many flows fewer items are read of each.
+flow_max as materialized (
+  select least($14::integer, greatest(1, $15::integer / greatest(count(*), 1)))::integer as items from scope
 ),
 read_items as materialized (
   select s.flow_no, p.*
@@ -32,42 +37,45 @@ read_items as materialized (
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 1 as source from ledger.pending p
      where p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
-     order by p.available_at limit $14::integer)
+     order by p.available_at limit (select m.items from flow_max m))
     union all
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 2 from ledger.pending p
      where p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
-     order by p.available_at limit $14::integer)
+     order by p.available_at limit (select m.items from flow_max m))
     union all
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3 from ledger.pending p
      where p.flow_no = s.flow_no and p.serial is not null
-     order by p.state, p.available_at limit $14::integer)
+     order by p.state, p.available_at limit (select m.items from flow_max m))
     union all
     (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, r.attempt, null::timestamptz, 4 from ledger.review r
-     where r.flow_no = s.flow_no limit $14::integer)
+     where r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
   union all
   (select null::integer, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5
    from ledger.open_item o limit $14::integer)
 ),
 found as (
-  select i.id, s.tenant, s.kind, s.lane, i.business_key, i.cycle, i.effective_date, i.due_at, n.name as state, r.attempt,
+  select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, n.name as state, r.attempt,
     r.available_at, null::timestamptz as ended_at, i.item_no, i.start_by, i.complete_by, i.labels
-  from read_items r
+  from (select * from read_items r order by r.available_at nulls first limit $15::integer) r
   cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
     select i.id, i.flow_no, i.item_no, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by, i.complete_by, i.labels
     from ledger.due_item i where i.effective_date = r.effective_date and i.item_no = r.item_no offset 0
   ) i
-  join scope s on s.flow_no = i.flow_no
+  cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
+  cross join lateral (select k.tenant, k.name, k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
   join ledger.state n on n.state = r.state
-  where ($5::text is null or i.business_key = $5::text) and ($6::text is null or n.name = $6::text)
+  where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
+    and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+    and ($5::text is null or i.business_key = $5::text) and ($6::text is null or n.name = $6::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
     and ($10::timestamptz is null or i.due_at < $10::timestamptz)
     and ($11::timestamptz is null or (i.due_at, i.item_no) > ($11::timestamptz, $12::bigint))
-    and (not $13::boolean or ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => s.grace_seconds)))
+    and (not $13::boolean or ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds)))
   order by i.due_at, i.item_no
-  limit $15::integer
+  limit $16::integer
 )
 select f.id, f.tenant, f.kind, f.lane, f.business_key, f.cycle, f.effective_date, f.due_at, f.state, f.attempt, f.available_at,
   f.ended_at, f.item_no, f.start_by, f.complete_by, f.labels, c.is_cut
@@ -78,7 +86,8 @@ from (
     where r.available_at is null or r.available_at = 'infinity'
       or r.available_at <= greatest(
         ledger.now(), coalesce($10::timestamptz, case when not $13::boolean then 'infinity'::timestamptz end))
-    group by r.flow_no, r.source having count(*) >= $14::integer) as is_cut
+    group by r.flow_no, r.source having count(*) >= (select m.items from flow_max m))
+    or (select count(*) from read_items) > $15::integer as is_cut
 ) c
 left join found f on true
 order by f.due_at, f.item_no
