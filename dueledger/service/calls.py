@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import pydantic_core
 from fastapi import APIRouter, Depends, Request, Response
@@ -12,7 +12,6 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import BaseRoute
-from starlette.types import Message, Receive
 
 from dueledger.ledger.errors import (
     BodyTooLarge,
@@ -72,6 +71,29 @@ class ApiCall:
         return self.caller.tenants
 
 
+class ReadBody(NamedTuple):
+    """A body that was read: its bytes, and its value, None without any."""
+
+    raw: bytes
+    value: object
+
+
+class ReadRequest(Request):
+    """A request whose body was read, which is parsed once however large it is."""
+
+    def __init__(self, request: Request, body: ReadBody) -> None:
+        super().__init__(request.scope)
+        self._read = body
+
+    async def body(self) -> bytes:
+        """Return the bytes of the body."""
+        return self._read.raw
+
+    async def json(self) -> object:
+        """Return the value of the body."""
+        return self._read.value
+
+
 class CallHost:
     """Opens calls on the service's pool."""
 
@@ -103,7 +125,7 @@ class CallHost:
             raise NotPermitted(message, scope=scope)
         return caller
 
-    async def read_body(self, request: Request) -> bytes:
+    async def read_body(self, request: Request) -> ReadBody:
         """Read the whole body, before a transaction begins.
 
         Raises BodyTooLarge, InvalidBody, or RequestTimeout.
@@ -113,12 +135,12 @@ class CallHost:
                 body = b"".join([part async for part in self._bounded(request)])
         except TimeoutError:
             raise RequestTimeout("The body did not arrive in time. Send it faster.") from None
-        if body:
-            try:
-                pydantic_core.from_json(body, allow_inf_nan=False)
-            except ValueError as error:
-                raise InvalidBody(f"The body is no JSON that can be read: {error}.") from None
-        return body
+        if not body:
+            return ReadBody(body, None)
+        try:
+            return ReadBody(body, pydantic_core.from_json(body, allow_inf_nan=False))
+        except ValueError as error:
+            raise InvalidBody(f"The body is no JSON that can be read: {error}.") from None
 
     async def _bounded(self, request: Request) -> AsyncGenerator[bytes]:
         size = 0
@@ -189,13 +211,13 @@ class CallRoute(APIRoute):
             body = await host.read_body(request)
             if self.waits:
                 request.state.call = WaitingCall(host, request, caller, self.scope)
-                return await answer(Request(request.scope, _receive_again(body)))
-            async with host.open(caller, body) as call:
+                return await answer(ReadRequest(request, body))
+            async with host.open(caller, body.raw) as call:
                 _check_tenant(request, call)
                 request.state.call = call
-                connection, again = call.connection, Request(request.scope, _receive_again(body))
+                connection, again = call.connection, ReadRequest(request, body)
                 if key is not None:
-                    digested = (key, digest_of(request, body))
+                    digested = (key, digest_of(request, body.raw))
                     return await answer_under_key(
                         connection, caller, self.role, digested, lambda: answer(again)
                     )
@@ -228,15 +250,6 @@ def _check_query(request: Request, known: frozenset[str]) -> None:
     ]
     if problems:
         raise InvalidInput("The request has parameters that the route has not.", problems)
-
-
-def _receive_again(body: bytes) -> Receive:
-    """Return how FastAPI receives a body that was read."""
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive
 
 
 class ScopedRoutes:
