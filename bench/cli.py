@@ -269,6 +269,31 @@ def reconcile(items: ItemsOption = 1_000_000, json: JsonOption = False) -> None:
 
 
 @bench.command()
+def service(
+    items: ItemsOption = 10_000_000,
+    flood_items: Annotated[
+        int,
+        typer.Option("--flood-items", min=1000, max=ITEMS_MAX, help="How many of them drain."),
+    ] = 1_000_000,
+    requests: Annotated[
+        int, typer.Option("--requests", min=2, max=10_000, help="Requests of each route.")
+    ] = 200,
+    emissions: Annotated[
+        int, typer.Option("--emissions", min=1, max=100, help="Requests of 10,000 items.")
+    ] = 5,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, max=3600, help="How long idleness is watched.")
+    ] = 30.0,
+    json: JsonOption = False,
+) -> None:
+    """Measure the REST service on a large ledger: by route, in bulk, idle, and beside a flood."""
+    from bench.service import ServiceOptions, bench_service
+
+    options = ServiceOptions(items, flood_items, requests, emissions, seconds)
+    _measure("service", bench_service, options, json=json)
+
+
+@bench.command()
 def workers(
     counts: Annotated[
         list[int] | None,

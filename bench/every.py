@@ -90,6 +90,15 @@ PLAN: Final = (
             Size("--seconds", 1.0, 0.05),
         ),
     ),
+    Planned(
+        "service",
+        (
+            Size("--items", 10_000_000, 30_000),
+            Size("--flood-items", 1_000_000, 10_000),
+            Size("--requests", 200, 5),
+            Size("--seconds", 30.0, 1.0),
+        ),
+    ),
     Planned("workers", (Size("--seconds", 10.0, 1.0),)),
     Planned("idle", (Size("--items", 1_000_000, 10_000), Size("--seconds", 60.0, 5.0))),
     Planned("soak", (Size("--minutes", 20.0, 0.2), Size("--peak-items", 300_000, 5_000))),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.items import Accounting
@@ -237,6 +237,27 @@ async def touch_items(connection: Connection, day: date, count: int) -> None:
 async def read_snapshot_age(connection: Connection, application: str) -> float:
     """Return for how many seconds the oldest snapshot of an application has been held."""
     return await connection.fetchval(bench_statement("read_snapshot_age"), application)
+
+
+async def list_backends(connection: Connection, application: str) -> list[int]:
+    """Return the process ids of the connections of a program, by the beginning of its name."""
+    return [
+        row["pid"] for row in await connection.fetch(bench_statement("list_backends"), application)
+    ]
+
+
+class Drain(NamedTuple):
+    """Whether items of a kind are pending, and whether their claims have begun."""
+
+    has_pending: bool
+    has_claims: bool
+
+
+async def read_drain(connection: Connection, kind: str, since: datetime) -> Drain:
+    """Read how far a drain of a kind's items is that began at an instant."""
+    row = await connection.fetchrow(bench_statement("read_drain"), kind, since)
+    assert row is not None  # noqa: S101 - a select without `from` gives one row
+    return Drain(**row)
 
 
 async def mark_materialised(connection: Connection, until_at: datetime, tzdata: str) -> None:

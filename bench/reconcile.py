@@ -6,35 +6,22 @@ and the pipeline is measured alone and beside a process whose first pass reads e
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from resource import RUSAGE_SELF, getrusage
-from time import perf_counter
 from typing import Any, Final, final
 
 from pydantic import SecretStr
 
 from bench.draining import ProcessSet, drain
+from bench.ended_ledger import load_ended
 from bench.ledgers import Ledger, MeasurementFailed
-from bench.measurements import (
-    EventLoad,
-    load_endings,
-    load_events,
-    load_ticks,
-    make_claim_months,
-    mark_materialised,
-    touch_items,
-)
+from bench.measurements import touch_items
 from bench.report import Goal, Measured
 from bench.rig import Rig
 from bench.snapshots import watching_snapshots
 from bench.usage import Usage
-from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.finding_types import FindingType
-from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store.clock import set_clock
-from dueledger.ledger.store.definitions import define
-from dueledger.ledger.store.flows import ensure_flow
-from dueledger.ledger.store.partitions import make_event_months, make_item_months
 from dueledger.reconciler import (
     PassResult,
     Reconciler,
@@ -45,11 +32,7 @@ from dueledger.reconciler import (
 from dueledger.reconciler.kafka_check import NAME as KAFKA
 from dueledger.reconciler.process import open_reconciler
 
-SCHEDULES: Final = 10
-DAYS: Final = 330
-MINUTES_A_DAY: Final = 1_440
 CHANGES: Final = 1_000
-LOAD_BATCH: Final = 200_000
 CPU_GOAL_MICROSECONDS: Final = 6.0
 WHOLE_CPU_GOAL_MICROSECONDS: Final = 12.0
 """Of the pass and Postgres: what two cores have for an item if all are read within a minute."""
@@ -80,7 +63,9 @@ class ReconcileOptions:
 async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
     """Load a ledger, and measure its passes in this process."""
     async with rig.ledger() as ledger:
-        await _load(ledger, rig, options.items)
+        until = await load_ended(ledger, rig, options.items)
+        await set_clock(ledger.connection, until, 0, database=True)
+        await ledger.rest()
         settings = ReconcilerSettings(dsn=SecretStr(ledger.dsn))
         with watching_snapshots(ledger.dsn, APPLICATION) as longest:
             async with open_reconciler(settings, ReconcilerSources()) as reconciler:
@@ -250,88 +235,3 @@ def _require_right(result: PassResult, items: int) -> None:
             f"{result.expected_count:,} of {items:,} items were expected, and "
             f"{result.found.total():,} findings made"
         )
-
-
-async def _load(ledger: Ledger, rig: Rig, items: int) -> None:
-    """Make the definitions, and rows as materialiser, intake and workers would."""
-    began = perf_counter()
-    minutes = items // 2 // SCHEDULES
-    until = (await ledger.now()).replace(second=0, microsecond=0)
-    since = until - timedelta(minutes=minutes)
-    received = until - timedelta(days=DAYS + 60)
-    first_date = (until - timedelta(days=DAYS)).date()
-    oldest = max(DAYS, minutes // MINUTES_A_DAY) + 31
-    days = [(until - timedelta(days=back)).date() for back in range(-1, oldest)]
-    await make_item_months(ledger.connection, days)
-    await make_event_months(ledger.connection, [received.date()])
-    await make_claim_months(ledger.connection, days)
-    every_minute = {"cron": "* * * * *", "timezone": "UTC"}
-    schedules = [
-        await _define(ledger, name, since, business_key=name, when=every_minute)
-        for name in (f"tick-{number}" for number in range(1, SCHEDULES + 1))
-    ]
-    rule = await _define(ledger, "renewal", received - timedelta(days=1), **_rule(ledger))
-    for kind in (ledger.kind, ledger.other_kind):
-        await ensure_flow(ledger.connection, "bench", kind, "")
-    rig.say(f"loading {items:,} items")
-    tzdata, actor_no = tzdata_version(), ledger.actor_no
-    await load_ticks(
-        ledger.connection,
-        ledger.kind,
-        schedules,
-        from_at=since,
-        until_at=until,
-        tzdata=tzdata,
-        actor_no=actor_no,
-    )
-    load = EventLoad(
-        kind=ledger.other_kind,
-        definition_no=rule,
-        received_at=received,
-        first_date=first_date,
-        days=DAYS,
-        tzdata=tzdata,
-        actor_no=actor_no,
-    )
-    for first in range(1, items // 2 + 1, LOAD_BATCH):
-        count = min(LOAD_BATCH, items // 2 - first + 1)
-        await load_events(ledger.connection, load, first=first, count=count)
-    fence = 1
-    for day in sorted(days):
-        fence += await load_endings(ledger.connection, day, first_fence=fence, actor_no=actor_no)
-    await mark_materialised(ledger.connection, until, tzdata)
-    await set_clock(ledger.connection, until, 0, database=True)
-    await ledger.rest()
-    rig.say(f"loaded in {perf_counter() - began:.0f} s")
-
-
-def _rule(ledger: Ledger) -> dict[str, Any]:
-    return {
-        "kind": ledger.other_kind,
-        "event": "PolicyActivated",
-        "business_key": "data.policy_number",
-        "cycle": "data.term",
-        "effective_date": "data.expires_on",
-        "when": {
-            "relative": "P-30D",
-            "to": "effective_date",
-            "at": "09:00",
-            "timezone": "America/New_York",
-        },
-    }
-
-
-async def _define(ledger: Ledger, name: str, since: datetime, **fields: object) -> int:
-    document = {"definition": name, "tenant": "bench", "kind": ledger.kind, **fields}
-    definition = parse_definition(document)
-    defined = await define(
-        ledger.connection,
-        definition.normalised(),
-        tenant="bench",
-        name=name,
-        kind=definition.kind,
-        event_type=definition.event,
-        effective_from=since,
-        actor_no=ledger.actor_no,
-    )
-    return defined.definition_no

@@ -18,6 +18,7 @@ from bench.materialise import MaterialiseOptions, bench_materialise
 from bench.pipeline import DirectOptions, PipelineOptions, bench_direct, bench_pipeline
 from bench.reconcile import ReconcileOptions, bench_reconcile
 from bench.rig import Rig
+from bench.service import ServiceOptions, bench_service
 from bench.soak import SoakOptions, bench_soak
 from bench.workers import WorkersOptions, bench_workers
 
@@ -159,3 +160,13 @@ async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_mem
     assert document["ratio_least"] == min(one["ratio"] for one in rates.values())
     assert document["a_day_ahead"]["items"] > 60
     assert document["many_definitions"]["memory_bytes_at_most"] > 0
+
+
+@pytest.mark.full
+async def test_each_route_of_the_service_is_measured_quiet_and_beside_a_flood(taken: Take) -> None:
+    options = ServiceOptions(30_000, 20_000, requests=2, emissions=1, seconds=0.1)
+    document = await taken(bench_service, options)
+    assert len(document["goals"]) == 5
+    assert all(one["cpu_milliseconds"] >= 0 for one in document["routes"].values())
+    assert set(document["beside_a_flood"]["most_milliseconds"]) == set(document["routes"])
+    assert document["emission"]["seconds"]["least"] > 0
