@@ -61,6 +61,7 @@ async def test_an_id_that_is_none_is_named(api: Api, key: NewApiKey) -> None:
         ({"business_key": ""}, "/items/0/business_key"),
         ({"due_at": "2027-03-01T09:00:00"}, "/items/0/due_at"),
         ({"due_at": 1_800_000_000}, "/items/0/due_at"),
+        ({"due_at": "1800000000"}, "/items/0/due_at"),
         ({"effective_date": "tomorrow"}, "/items/0/effective_date"),
         ({"labels": ["eu"]}, "/items/0/labels"),
         ({"a/b~c": 1}, "/items/0/a~1b~0c"),

@@ -1,11 +1,14 @@
 """Fields that several routes have."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
 from fastapi import Path, Query
 from pydantic import Field
 
 from dueledger.ledger.states import State
+
+_DATED: Final = re.compile(r"\d{4}-\d\d-\d\d(?![^T ])", re.ASCII)
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
@@ -21,8 +24,11 @@ Text = Query(max_length=512, pattern=PRINTABLE)
 
 
 def written(value: object) -> object:
-    """Return a text. Raises ValueError for a number, which would be read as seconds since 1970."""
-    if not isinstance(value, str):
+    """Return a date or time that is written as one.
+
+    Raises ValueError for a number, also as a text: it would be read as seconds since 1970.
+    """
+    if not isinstance(value, str) or not _DATED.match(value):
         message = "it must be a text in the form of ISO 8601"
-        raise ValueError(message)  # noqa: TRY004 - pydantic turns only a ValueError into a problem
+        raise ValueError(message)
     return value
