@@ -269,6 +269,171 @@ def revoke_key(prefix: str) -> ServiceCall[models.RevokedKey]:
     return ServiceCall("POST", f"/v1/keys/{prefix}/revoke", models.RevokedKey)
 
 
+def claim_items(asked: models.PullRequest) -> ServiceCall[models.PullResponse]:
+    """Claim due items, or wait until some are: give the client as much time."""
+    return ServiceCall("POST", "/v1/claims", models.PullResponse, body=_body(asked))
+
+
+def report_outcomes(reports: models.OutcomeReports) -> ServiceCall[models.OutcomeVerdicts]:
+    """Report outcomes and heartbeats. It may be repeated."""
+    return ServiceCall("POST", "/v1/outcomes", models.OutcomeVerdicts, body=_body(reports))
+
+
+def list_reviews(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.ReviewPage]:
+    """List items that wait for a person's decision, oldest first."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/reviews", models.ReviewPage, query)
+
+
+def decide_items(
+    tenant: str, decision: models.ItemDecision, *, idempotency_key: str | None = None
+) -> ServiceCall[models.DecisionResults]:
+    """Redrive, write off, park, cancel or trigger items that are named."""
+    path, headers = f"{_tenant(tenant)}/decisions", {"Idempotency-Key": idempotency_key}
+    return ServiceCall("POST", path, models.DecisionResults, body=_body(decision), headers=headers)
+
+
+def preview_operation(
+    tenant: str, asked: models.OperationFilter
+) -> ServiceCall[models.OperationCount]:
+    """Count the items of a tenant that an operation would move now."""
+    path = f"{_tenant(tenant)}/operations/preview"
+    return ServiceCall("POST", path, models.OperationCount, body=_body(asked))
+
+
+def create_operation(
+    tenant: str, asked: models.OperationRequest, *, idempotency_key: str | None = None
+) -> ServiceCall[models.OperationDocument]:
+    """Record an operation on all items of a filter."""
+    path, headers = f"{_tenant(tenant)}/operations", {"Idempotency-Key": idempotency_key}
+    return ServiceCall("POST", path, models.OperationDocument, body=_body(asked), headers=headers)
+
+
+def list_operations(
+    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.OperationPage]:
+    """List operations with their progress, newest first."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/operations", models.OperationPage, query)
+
+
+def get_operation(operation: int) -> ServiceCall[models.OperationDocument]:
+    """Read one operation."""
+    return ServiceCall("GET", f"/v1/operations/{operation}", models.OperationDocument)
+
+
+def abort_operation(operation: int, reason: str) -> ServiceCall[models.OperationDocument]:
+    """End an operation. Items that it has moved stay as they are."""
+    path, body = f"/v1/operations/{operation}/abort", _body({"reason": reason})
+    return ServiceCall("POST", path, models.OperationDocument, body=body)
+
+
+def list_flows(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.FlowPage]:
+    """List flows with their limits and waiting items."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/flows", models.FlowPage, query)
+
+
+def get_flow(tenant: str, kind: str, lane: str = "") -> ServiceCall[models.FlowDocument]:
+    """Read a flow: its limits, what limits it now, and its waiting items."""
+    return ServiceCall("GET", _flow(tenant, kind), models.FlowDocument, {"lane": lane})
+
+
+def set_flow_limits(
+    tenant: str, kind: str, change: models.FlowLimitsChange
+) -> ServiceCall[models.ChangedFlows]:
+    """Change the limits of a flow; those that are not set stay, and None removes one."""
+    return ServiceCall("PATCH", _flow(tenant, kind), models.ChangedFlows, body=_body(change))
+
+
+def list_pauses(
+    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.PausePage]:
+    """List the pauses in force."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/pauses", models.PausePage, query)
+
+
+def pause_flows(tenant: str, asked: models.FlowsPauseRequest) -> ServiceCall[models.PauseChange]:
+    """Stop claims of a tenant, a kind or a lane."""
+    return ServiceCall("POST", f"{_tenant(tenant)}/pause", models.PauseChange, body=_body(asked))
+
+
+def resume_flows(tenant: str, asked: models.FlowsRequest) -> ServiceCall[models.PauseChange]:
+    """End a pause, and all narrower ones in it."""
+    return ServiceCall("POST", f"{_tenant(tenant)}/resume", models.PauseChange, body=_body(asked))
+
+
+def list_findings(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    type: str | None = None,  # noqa: A002 - the parameter's name
+    closed: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.FindingPage]:
+    """List open findings, oldest first; with `closed`, the closed ones, too."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/findings", models.FindingPage, query)
+
+
+def get_finding(finding: UUID) -> ServiceCall[models.FindingDocument]:
+    """Read a finding with both sides of its evidence, and its repairs."""
+    return ServiceCall("GET", f"/v1/findings/{finding}", models.FindingDocument)
+
+
+def explain_finding(finding: UUID, reason: str) -> ServiceCall[models.FindingResolution]:
+    """Record why an open finding is not wrong."""
+    path, body = f"/v1/findings/{finding}/explain", _body({"reason": reason})
+    return ServiceCall("POST", path, models.FindingResolution, body=body)
+
+
+def accept_finding(finding: UUID, reason: str) -> ServiceCall[models.FindingResolution]:
+    """Record that an open finding is wrong and stays so."""
+    path, body = f"/v1/findings/{finding}/accept", _body({"reason": reason})
+    return ServiceCall("POST", path, models.FindingResolution, body=body)
+
+
+def list_repairs(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.RepairPage]:
+    """List proposed repairs that were not executed yet."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/repairs", models.RepairPage, query)
+
+
+def approve_repair(repair: UUID, reason: str) -> ServiceCall[models.RepairApproval]:
+    """Approve a repair that another actor has proposed."""
+    path, body = f"/v1/repairs/{repair}/approve", _body({"reason": reason})
+    return ServiceCall("POST", path, models.RepairApproval, body=body)
+
+
+def _tenant(tenant: str) -> str:
+    return f"/v1/tenants/{quote(tenant, safe='')}"
+
+
+def _flow(tenant: str, kind: str) -> str:
+    return f"/v1/flows/{quote(tenant, safe='')}/{quote(kind, safe='')}"
+
+
 def _definition(tenant: str, name: str) -> str:
     return f"/v1/definitions/{quote(tenant, safe='')}/{quote(name, safe='')}"
 

@@ -2,11 +2,22 @@
 #   filename:  openapi.json
 
 from __future__ import annotations
-from datetime import date
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from typing import Annotated, Any, Literal
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from datetime import date
 from typing_extensions import TypeAliasType
 from uuid import UUID
+
+
+class AbortRequest(BaseModel):
+    """
+    Why an operation ends.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
 class CalendarDetail(BaseModel):
@@ -70,6 +81,28 @@ class DayRanges(BaseModel):
 
     from_: Annotated[list[date], Field(alias="from")]
     to: list[date]
+
+
+class DecisionResult(BaseModel):
+    """
+    What came of a decision about an item.
+    """
+
+    id: UUID
+    result: Annotated[
+        Literal["done", "requested", "finished", "illegal", "unknown"],
+        Field(
+            description="requested: it is in flight and ends at its next start, or completes; finished: it had ended; illegal: its state does not allow it"
+        ),
+    ]
+
+
+class DecisionResults(BaseModel):
+    """
+    A result for each item.
+    """
+
+    items: list[DecisionResult]
 
 
 class DefinitionDocument(BaseModel):
@@ -168,6 +201,238 @@ class ExecutionPage(BaseModel):
     next_cursor: Annotated[
         str | None, Field(description="`cursor` of the next page; null: this is the last")
     ]
+
+
+class FindingRepair(BaseModel):
+    """
+    A repair of a finding, what it changes, and who proposed and approved it.
+    """
+
+    id: UUID
+    action: str
+    status: str
+    would: str | None
+    before: str | None
+    after: str | None
+    proposed_at: AwareDatetime
+    proposed_by: str
+    held_because: str | None
+    approved_by: str | None
+    approval_reason: str | None
+    executed_at: AwareDatetime | None
+    outcome: Any
+
+
+FindingType = TypeAliasType(
+    "FindingType",
+    Annotated[
+        Literal[
+            "MISSING",
+            "UNEXPECTED",
+            "DUPLICATE",
+            "WRONG_DATE",
+            "WRONG_TERMS",
+            "WITHDRAWN",
+            "UNEXCUSED",
+            "PREMATURE",
+            "OVERDUE",
+            "STUCK",
+            "HELD_KEY",
+            "PUBLISHED_NO_OUTCOME",
+            "OUTCOME_REJECTED",
+            "OUTCOME_CONFLICT",
+            "EFFECT_MISSING",
+            "EFFECT_UNRECORDED",
+            "EFFECT_REPEATED",
+            "LATE",
+            "LATE_ARRIVING",
+            "EVENT_UNMATCHED",
+            "UNBALANCED",
+            "ORPHAN_RECORD",
+            "RECORD_MISSING",
+            "TAMPERED",
+            "SOURCE_FAILED",
+            "DEFINITION_FAILED",
+            "DISAGREES",
+        ],
+        Field(description="What can differ between what was owed and what happened."),
+    ],
+)
+
+
+class FlowDocument(BaseModel):
+    """
+    A flow: its limits, what limits it now, and its waiting items, counted up to 10,000.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    weight: int
+    rate_per_second: float | None
+    concurrency_max: int | None
+    window_items: int | None
+    retry_share: float
+    circuit_failure_ratio: float | None
+    circuit_calls_min: int
+    circuit_window_seconds: float
+    circuit_rest_seconds: float
+    circuit: str | None
+    circuit_at: AwareDatetime | None
+    paused_at: AwareDatetime | None
+    paused_by: str | None
+    pause_reason: str | None
+    topic: str
+    dispatch: str
+    tokens: float | None
+    due: int
+    due_capped: bool
+    later: int
+    later_capped: bool
+    retries: int
+    retries_capped: bool
+    serial: int
+    serial_capped: bool
+
+
+Lane = TypeAliasType(
+    "Lane",
+    Annotated[
+        str,
+        Field(
+            description="empty: the default lane; null: every lane",
+            max_length=100,
+            pattern="^[^\\x00-\\x1f\\x7f]*$",
+        ),
+    ],
+)
+
+
+class FlowLimitsChange(BaseModel):
+    """
+    Limits to change. An absent one stays; null removes it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    lane: Annotated[Lane | None, Field(description="empty: the default lane; null: every lane")] = (
+        ""
+    )
+    weight: float | None = None
+    rate_per_second: float | None = None
+    concurrency_max: float | None = None
+    window_items: float | None = None
+    retry_share: float | None = None
+    circuit_failure_ratio: float | None = None
+    circuit_calls_min: float | None = None
+    circuit_window_seconds: float | None = None
+    circuit_rest_seconds: float | None = None
+
+
+class FlowLimitsDocument(BaseModel):
+    """
+    The limits of a flow; null: none.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    weight: int
+    rate_per_second: float | None
+    concurrency_max: int | None
+    window_items: int | None
+    retry_share: float
+    circuit_failure_ratio: float | None
+    circuit_calls_min: int
+    circuit_window_seconds: float
+    circuit_rest_seconds: float
+
+
+class FlowPage(BaseModel):
+    """
+    A page of flows.
+    """
+
+    items: list[FlowDocument]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
+Kind = TypeAliasType("Kind", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
+
+
+Lane1 = TypeAliasType(
+    "Lane1",
+    Annotated[
+        str,
+        Field(
+            description="empty: the default lane", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$"
+        ),
+    ],
+)
+
+
+class FlowsPauseRequest(BaseModel):
+    """
+    Flows to pause, and why.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Kind | None = None
+    lane: Annotated[Lane1 | None, Field(description="empty: the default lane")] = None
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+
+
+class FlowsRequest(BaseModel):
+    """
+    Flows of a tenant. Null means all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Kind | None = None
+    lane: Annotated[Lane1 | None, Field(description="empty: the default lane")] = None
+
+
+Ids = TypeAliasType("Ids", Annotated[list[UUID], Field(max_length=1000, min_length=1)])
+
+
+BusinessKey = TypeAliasType(
+    "BusinessKey",
+    Annotated[str, Field(max_length=512, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")],
+)
+
+
+BusinessKeys = TypeAliasType(
+    "BusinessKeys",
+    Annotated[
+        list[BusinessKey],
+        Field(
+            description="their items in a state to which the verb is applied",
+            max_length=100,
+            min_length=1,
+        ),
+    ],
+)
+
+
+Kind2 = TypeAliasType(
+    "Kind2",
+    Annotated[str, Field(description="of business keys", pattern="^[A-Za-z0-9._-]{1,100}$")],
+)
+
+
+Lane3 = TypeAliasType(
+    "Lane3",
+    Annotated[
+        str, Field(description="of business keys", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")
+    ],
+)
 
 
 class ItemDocument(BaseModel):
@@ -297,6 +562,32 @@ Tenants = TypeAliasType(
 )
 
 
+class MatchedItems(BaseModel):
+    """
+    Items of one flow and state that a filter matches now.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    state: Literal[
+        "Scheduled",
+        "Claimed",
+        "Running",
+        "RetryableFailure",
+        "ManualReview",
+        "Completed",
+        "Cancelled",
+        "Superseded",
+        "Skipped",
+        "WrittenOff",
+    ]
+    items: int
+    oldest_at: AwareDatetime
+    newest_at: AwareDatetime
+    business_keys: Annotated[list[str], Field(description="the first ones")]
+
+
 class NamedDay(BaseModel):
     """
     A holiday.
@@ -341,6 +632,140 @@ class OccurrenceDocument(BaseModel):
     smear_seconds: int | None = None
 
 
+class OperationCount(BaseModel):
+    """
+    How many items an operation would move now.
+    """
+
+    items: int
+    capped: Annotated[bool, Field(description="there may be more")]
+    groups: list[MatchedItems]
+
+
+Kind3 = TypeAliasType("Kind3", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
+
+
+Lane4 = TypeAliasType(
+    "Lane4",
+    Annotated[
+        str,
+        Field(
+            description="empty: the default lane", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$"
+        ),
+    ],
+)
+
+
+ParkedReason = TypeAliasType(
+    "ParkedReason", Annotated[str, Field(max_length=2000, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+)
+
+
+Error = TypeAliasType(
+    "Error",
+    Annotated[
+        str,
+        Field(
+            description="class of the last error", max_length=500, pattern="^[^\\x00-\\x1f\\x7f]*$"
+        ),
+    ],
+)
+
+
+OperationVerb = TypeAliasType(
+    "OperationVerb",
+    Annotated[
+        Literal["trigger", "park", "redrive", "write_off", "cancel"],
+        Field(
+            description="What is done to each item.\n\n`cancel` means items in flight, too, unless the filter asks how items came into their state."
+        ),
+    ],
+)
+
+
+class OutcomeToReport(BaseModel):
+    """
+    How an item ended, or that it is still being worked: as on the topic `due-outcomes`.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    item: UUID
+    fence: Annotated[int, Field(ge=1, le=9223372036854776000)]
+    token: str
+    position: Annotated[int, Field(ge=1, le=2147483647)]
+    verdict: Annotated[
+        Literal[
+            "heartbeat",
+            "completed",
+            "retry",
+            "snooze",
+            "park",
+            "not_due",
+            "release",
+            "RUNNING",
+            "SUCCESS",
+            "FAILED",
+        ],
+        Field(description="RUNNING, SUCCESS and FAILED are heartbeat, completed and retry"),
+    ]
+    after: Annotated[
+        str | None, Field(description="of retry and snooze: a duration, or an instant")
+    ] = None
+    evidence: Annotated[dict[str, Any] | None, Field(description="kept to the letter")] = None
+    reason: str | None = None
+
+
+class OutcomeVerdict(BaseModel):
+    """
+    Whether an outcome counts: it is recorded, now or before, or why it is not.
+    """
+
+    item: UUID
+    result: Annotated[
+        Literal["recorded", "stale", "conflict", "mismatch", "unknown", "wrong_settler"],
+        Field(
+            description="stale: the lease had lapsed; conflict: it ended otherwise before; mismatch, unknown: it was not handed out so; wrong_settler: another worker has it"
+        ),
+    ]
+    lease_seconds: Annotated[
+        float | None, Field(description="after a heartbeat: how long the lease now lasts")
+    ]
+
+
+class OutcomeVerdicts(BaseModel):
+    """
+    A result for each outcome, in the order of the request.
+    """
+
+    outcomes: list[OutcomeVerdict]
+
+
+class PauseDocument(BaseModel):
+    """
+    A pause in force: by whom and why. Null means all.
+    """
+
+    tenant: str
+    kind: str | None
+    lane: str | None
+    paused_at: AwareDatetime
+    paused_by: str
+    reason: str
+
+
+class PausePage(BaseModel):
+    """
+    A page of the pauses in force, the oldest first.
+    """
+
+    items: list[PauseDocument]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
 class PauseRequest(BaseModel):
     """
     Why the work of a definition pauses.
@@ -363,6 +788,17 @@ class PausedScope(BaseModel):
     reason: str | None = None
 
 
+class PersonsReason(BaseModel):
+    """
+    Why a person decides so.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+
+
 class ProblemError(BaseModel):
     """
     One thing that is wrong, and where.
@@ -383,6 +819,115 @@ class ProblemKind(BaseModel):
     code: str
     title: str
     status: int
+
+
+Lane6 = TypeAliasType(
+    "Lane6", Annotated[str, Field(max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+)
+
+
+Lanes = TypeAliasType(
+    "Lanes", Annotated[list[Lane6], Field(description="of these kinds; null: all", max_length=100)]
+)
+
+
+LeaseSeconds = TypeAliasType(
+    "LeaseSeconds",
+    Annotated[float, Field(description="null: the shortest of the kinds", ge=1.0, le=86400.0)],
+)
+
+
+class PullRequest(BaseModel):
+    """
+    What a pull worker asks for, and how long it waits for it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kinds: Annotated[list[Kind3], Field(max_length=100, min_length=1)]
+    lanes: Annotated[Lanes | None, Field(description="of these kinds; null: all")] = None
+    items_max: Annotated[int | None, Field(ge=1, le=1000)] = 1
+    wait_seconds: Annotated[
+        float | None, Field(description="how long, if nothing is due", ge=0.0, le=300.0)
+    ] = 0.0
+    lease_seconds: Annotated[
+        LeaseSeconds | None, Field(description="null: the shortest of the kinds")
+    ] = None
+
+
+class PulledItem(BaseModel):
+    """
+    An item to do. Its outcome repeats `item`, `fence`, `token` and `position`.
+    """
+
+    item: UUID
+    fence: int
+    token: str
+    position: int
+    lease_seconds: Annotated[
+        float,
+        Field(description="until then, a heartbeat or an outcome; else it is handed out again"),
+    ]
+    tenant: str
+    kind: str
+    lane: str
+    business_key: str
+    cycle: str
+    effective_date: date
+    due_at: AwareDatetime
+    attempt: int
+    traceparent: str | None
+    payload: Any
+
+
+class RepairApproval(BaseModel):
+    """
+    A repair that is approved. The next reconciliation that repairs executes it.
+    """
+
+    id: UUID
+    result: Literal["done"]
+
+
+Resolution = TypeAliasType(
+    "Resolution",
+    Annotated[
+        Literal["open", "explained", "repaired", "accepted", "carried_forward", "false_positive"],
+        Field(description="Whether a finding is open, and if not, why."),
+    ],
+)
+
+
+class ReviewDocument(BaseModel):
+    """
+    An item that waits for a person's decision, and why.
+    """
+
+    id: UUID
+    tenant: str
+    kind: str
+    lane: str
+    business_key: str
+    cycle: str
+    effective_date: date
+    due_at: AwareDatetime
+    parked_at: AwareDatetime
+    reason: str
+    attempt: int
+    starts: int
+    payload: Any
+
+
+class ReviewPage(BaseModel):
+    """
+    A page of parked items, oldest first.
+    """
+
+    items: list[ReviewDocument]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
 
 
 class RevokedKey(BaseModel):
@@ -489,6 +1034,29 @@ class TriggeredItem(BaseModel):
     state: str | None
 
 
+class WaitingRepair(BaseModel):
+    """
+    A proposed repair that was not executed yet: what it would change, and what it waits for.
+    """
+
+    id: UUID
+    finding_id: UUID
+    type: FindingType
+    tenant: str
+    kind: str
+    business_key: str | None
+    action: str
+    before: str | None
+    after: str | None
+    would: str | None
+    held_because: str | None
+    proposed_at: AwareDatetime
+    proposed_by: str
+    approved_at: AwareDatetime | None
+    approved_by: str | None
+    approval_reason: str | None
+
+
 class WhyDocument(BaseModel):
     """
     Why an item has not been done yet, and what to do.
@@ -527,6 +1095,14 @@ class CalendarPage(BaseModel):
     ]
 
 
+class ChangedFlows(BaseModel):
+    """
+    The flows whose limits changed.
+    """
+
+    flows: list[FlowLimitsDocument]
+
+
 class DefinitionDiffDocument(BaseModel):
     """
     How what is owed changes in [since, until): `next` has the first occurrences.
@@ -558,6 +1134,88 @@ class EmissionResult(BaseModel):
     """
 
     items: list[EmissionVerdict]
+
+
+class FindingDocument(BaseModel):
+    """
+    A finding, who resolved it, and its repairs.
+    """
+
+    id: UUID
+    type: FindingType
+    severity: str
+    tenant: str
+    kind: str
+    subject: str
+    item_id: UUID | None
+    business_key: str | None
+    effective_date: date | None
+    due_at: AwareDatetime | None
+    sentence: str
+    expected: Any
+    actual: Any
+    opened_count: int
+    first_seen_at: AwareDatetime
+    last_seen_at: AwareDatetime
+    closed_at: AwareDatetime | None
+    resolution: Resolution
+    reason: str | None
+    resolved_by: str | None
+    repairs: list[FindingRepair]
+
+
+class FindingResolution(BaseModel):
+    """
+    A finding that is not open any more.
+    """
+
+    id: UUID
+    resolution: Resolution
+
+
+class FindingSummary(BaseModel):
+    """
+    A difference that a reconciliation found: both sides of its evidence, and one sentence.
+    """
+
+    id: UUID
+    type: FindingType
+    severity: str
+    tenant: str
+    kind: str
+    subject: str
+    item_id: UUID | None
+    business_key: str | None
+    effective_date: date | None
+    due_at: AwareDatetime | None
+    sentence: str
+    expected: Any
+    actual: Any
+    opened_count: int
+    first_seen_at: AwareDatetime
+    last_seen_at: AwareDatetime
+    closed_at: AwareDatetime | None
+    resolution: Resolution
+    reason: str | None
+
+
+class ItemDecision(BaseModel):
+    """
+    What is decided about items, and why: of ids, or of business keys.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    verb: OperationVerb
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+    ids: Ids | None = None
+    business_keys: Annotated[
+        BusinessKeys | None,
+        Field(description="their items in a state to which the verb is applied"),
+    ] = None
+    kind: Annotated[Kind2 | None, Field(description="of business keys")] = None
+    lane: Annotated[Lane3 | None, Field(description="of business keys")] = None
 
 
 class ItemPage(BaseModel):
@@ -627,6 +1285,92 @@ class Occurrences(BaseModel):
     skipped: list[SkippedDocument]
 
 
+class OperationDocument(BaseModel):
+    """
+    An operation: its filter, its bounds, its progress, who asked and why.
+    """
+
+    operation_no: int
+    verb: OperationVerb
+    status: Literal["waiting", "running", "done", "aborted"]
+    tenant: str | None
+    kind: str | None
+    lane: str | None
+    parked_reason: str | None
+    error: str | None
+    since: AwareDatetime | None
+    as_of: AwareDatetime
+    matched: int
+    matched_capped: bool
+    done: int
+    requested: int
+    requested_by: str
+    reason: str
+    advanced_at: AwareDatetime | None
+    ended_at: AwareDatetime | None
+    aborted_by: str | None
+    abort_reason: str | None
+
+
+class OperationFilter(BaseModel):
+    """
+    Which items of the tenant are meant, and what is done to each. Null: all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    verb: OperationVerb
+    kind: Kind3 | None = None
+    lane: Annotated[Lane4 | None, Field(description="empty: the default lane")] = None
+    parked_reason: ParkedReason | None = None
+    error: Annotated[Error | None, Field(description="class of the last error")] = None
+    since: Annotated[
+        AwareDatetime | None, Field(description="in their state since then or later")
+    ] = None
+
+
+class OperationPage(BaseModel):
+    """
+    A page of operations, newest first.
+    """
+
+    items: list[OperationDocument]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
+class OperationRequest(BaseModel):
+    """
+    An operation on all items of a filter, and why.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    verb: OperationVerb
+    kind: Kind3 | None = None
+    lane: Annotated[Lane4 | None, Field(description="empty: the default lane")] = None
+    parked_reason: ParkedReason | None = None
+    error: Annotated[Error | None, Field(description="class of the last error")] = None
+    since: Annotated[
+        AwareDatetime | None, Field(description="in their state since then or later")
+    ] = None
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+
+
+class OutcomeReports(BaseModel):
+    """
+    Outcomes to record. Repeating them changes nothing and has the same result.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    outcomes: Annotated[list[OutcomeToReport], Field(max_length=1000, min_length=1)]
+
+
 class PauseChange(BaseModel):
     """
     The pauses that began or ended, and the flows that stopped or go on.
@@ -648,6 +1392,25 @@ class ProblemDocument(BaseModel):
     code: Annotated[str, Field(description="stable; commands print the same")]
     request_id: Annotated[str, Field(description="also in X-Request-Id and in the log")]
     errors: list[ProblemError]
+
+
+class PullResponse(BaseModel):
+    """
+    Items that are now this worker's; none if nothing was due in time.
+    """
+
+    items: list[PulledItem]
+
+
+class RepairPage(BaseModel):
+    """
+    A page of proposed repairs, oldest first.
+    """
+
+    items: list[WaitingRepair]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
 
 
 class Timeline(BaseModel):
@@ -682,3 +1445,14 @@ class DefinitionChangeDocument(BaseModel):
     changed: bool
     diff: DefinitionDiffDocument | None = None
     notes: Annotated[list[str], Field(description="what a person should know, in sentences")]
+
+
+class FindingPage(BaseModel):
+    """
+    A page of findings, oldest first.
+    """
+
+    items: list[FindingSummary]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
