@@ -89,8 +89,9 @@ def send_all(
         )
         @given(case=strategy)
         def send(case: Any) -> None:  # noqa: ANN401 - the type of the library is unknown in part
-            if isinstance(case.body, dict) and type(case.body.get("wait_seconds")) in (int, float):
-                case.body["wait_seconds"] = min(case.body["wait_seconds"], 0.0)
+            body: Any = case.body
+            if isinstance(body, dict) and type(body.get("wait_seconds")) in (int, float):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+                body["wait_seconds"] = min(body["wait_seconds"], 0.0)  # a poll that waits for long  # pyright: ignore[reportUnknownArgumentType]
             headers = {"Authorization": f"Bearer {key.text}"}
             answer = case.call(base_url=api.service.url, headers=headers)
             if answer.status_code == TOO_LARGE:  # before anything of it is read
