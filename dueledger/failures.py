@@ -60,6 +60,7 @@ KINDS: Final = {
     "REQUEST_TIMEOUT": FailureKind(HTTPStatus.REQUEST_TIMEOUT, "Request too slow"),
     "SOURCE_FAILED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Source cannot be read"),
     "STACK_UNAVAILABLE": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Server did not start"),
+    "TOKEN_INVALID": FailureKind(HTTPStatus.UNAUTHORIZED, "No valid token"),
     "TOO_MANY_ATTEMPTS": FailureKind(HTTPStatus.TOO_MANY_REQUESTS, "Too many failed attempts"),
     "UNAVAILABLE": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Server unreachable"),
     "UNBALANCED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Accounting does not balance"),

@@ -279,6 +279,12 @@ class KeyMissing(RequestRefused):
     code = "KEY_MISSING"
 
 
+class TokenInvalid(RequestRefused):
+    """A request has a token that is not valid here; the message says why, and shows none of it."""
+
+    code = "TOKEN_INVALID"
+
+
 class TooManyAttempts(RequestRefused):
     """An address sent too many wrong keys; `seconds` until it may send the next."""
 

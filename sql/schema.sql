@@ -660,9 +660,9 @@ COMMENT ON FUNCTION ledger.emit_many(items json) IS 'Emit many items, a JSON arr
 
 CREATE FUNCTION ledger.emitter_name() RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN CASE WHEN ((current_setting('ledger.key_name'::text, true) ~~ 'key:%'::text) AND pg_has_role(SESSION_USER, 'ledger_service'::name, 'member'::text)) THEN current_setting('ledger.key_name'::text, true) ELSE ('service:'::text || (SESSION_USER)::text) END;
+    RETURN CASE WHEN ((current_setting('ledger.key_name'::text, true) ~ similar_to_escape('(key|oidc):%'::text)) AND pg_has_role(SESSION_USER, 'ledger_service'::name, 'member'::text)) THEN current_setting('ledger.key_name'::text, true) ELSE ('service:'::text || (SESSION_USER)::text) END;
 
-COMMENT ON FUNCTION ledger.emitter_name() IS 'The name under which a login emits: its own, or that of the API key for which a service acts in this transaction.';
+COMMENT ON FUNCTION ledger.emitter_name() IS 'The name under which a login emits: its own, or that of the API key or of the subject of a token for which a service acts in this transaction.';
 
 CREATE FUNCTION ledger.emitting_actor(tenant text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -673,6 +673,7 @@ declare
   permitted boolean;
 begin
   select a.actor_no, a.tenants is null or coalesce(emitting_actor.tenant = any (a.tenants), false)
+    or ledger.token_has_tenant(emitting_actor.tenant)
   into known, permitted
   from ledger.actor a where a.name = ledger.emitter_name();
   if not permitted then
@@ -872,7 +873,7 @@ given as materialized (
   where g.ord = any (ords)
     and exists (
       select from ledger.actor a
-      where a.name = ledger.emitter_name() and (a.tenants is null or g.tenant = any (a.tenants)))
+      where a.name = ledger.emitter_name() and (a.tenants is null or g.tenant = any (a.tenants) or ledger.token_has_tenant(g.tenant)))
 )
 select g.ord, d.member
 from given g
@@ -2105,6 +2106,7 @@ declare
   permitted text[] := case
     when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
     when 'key' in (kind, prefix) then array[]::text[]  -- made with the key
+    when 'oidc' in (kind, prefix) then array['ledger_service']
     when prefix = 'service' then array['ledger_emitter', 'ledger_relay']
   end;
   known bigint;
@@ -2120,14 +2122,15 @@ begin
   -- An insert takes a number even where it conflicts; most callers are known.
   update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no into known;
   if known is null then
-    insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
+    insert into ledger.actor as a (name, kind, tenants)
+    values (register_actor.name, register_actor.kind, case when 'oidc' in (kind, prefix) then array[]::text[] end)
     on conflict on constraint actor_name_key do update set seen_at = statement_timestamp()
     returning a.actor_no into known;
   end if;
   return known;
 end $$;
 
-COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service, only the owner an API key.';
+COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service, only a service of REST a subject of tokens, only the owner an API key.';
 
 CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS double precision
     LANGUAGE sql PARALLEL RESTRICTED
@@ -2320,6 +2323,12 @@ end $$;
 
 COMMENT ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) IS 'Take or keep a task for so many seconds, 300 at most; false while another process has it.';
 
+CREATE FUNCTION ledger.token_has_tenant(tenant text) RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN ((ledger.emitter_name() ~~ 'oidc:%'::text) AND COALESCE((ARRAY[tenant, '*'::text] && (NULLIF(current_setting('ledger.token_tenants'::text, true), ''::text))::text[]), false));
+
+COMMENT ON FUNCTION ledger.token_has_tenant(tenant text) IS 'Whether a service acts in this transaction for a token that names the tenant, or ''*'' for each.';
+
 CREATE FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN LEAST(GREATEST(rate, (1)::double precision), (COALESCE(tokens, GREATEST(rate, (1)::double precision)) + (rate * (GREATEST(EXTRACT(epoch FROM (ledger.machine_now() - tokens_at)), (0)::numeric))::double precision)));
@@ -2404,14 +2413,14 @@ CREATE TABLE ledger.actor (
     kind text NOT NULL,
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     tenants text[],
-    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'person'::text, 'service'::text, 'api'::text, 'key'::text])))
+    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'person'::text, 'service'::text, 'api'::text, 'key'::text, 'oidc'::text])))
 );
 
-COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person, a service or an API key by name.';
+COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person, a service, an API key or a subject of tokens by name.';
 
 COMMENT ON COLUMN ledger.actor.seen_at IS 'When the actor was last registered.';
 
-COMMENT ON COLUMN ledger.actor.tenants IS 'Of a service or an API key: the tenants for which alone it may act; null: each.';
+COMMENT ON COLUMN ledger.actor.tenants IS 'Of a service or an API key: the tenants for which alone it may act; null: each. Of a subject none: its token names them.';
 
 ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.actor_actor_no_seq

@@ -942,7 +942,7 @@ Scope = TypeAliasType(
     "Scope",
     Annotated[
         Literal["read", "emit", "work", "operate", "approve", "audit", "admin"],
-        Field(description="What a key may do. None contains another."),
+        Field(description="What a key or token may do. None contains another."),
     ],
 )
 

@@ -17,16 +17,13 @@ from dueledger.ledger.errors import (
     BodyTooLarge,
     InvalidBody,
     InvalidInput,
-    KeyMissing,
     NotFound,
-    NotPermitted,
     Problem,
     RequestTimeout,
-    UntrustedPeer,
 )
 from dueledger.ledger.store import Connection, Pool
-from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role, authenticate
-from dueledger.service.attempts import FailedAttempts
+from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
+from dueledger.service.callers import Callers
 from dueledger.service.idempotency import (
     PARAMETER,
     answer_under_key,
@@ -35,13 +32,12 @@ from dueledger.service.idempotency import (
 )
 from dueledger.service.problems import PROBLEM_TYPE, ProblemDocument
 
-_BEARER: Final = "bearer "
 _KEY_SCHEME: Final = "key"
 SECURITY_SCHEMES: Final = {
     _KEY_SCHEME: {
         "type": "http",
         "scheme": "bearer",
-        "description": "An API key, made by `dueledger key create`.",
+        "description": "An API key, made by `dueledger key create`, or a token of the issuer.",
     }
 }
 
@@ -97,33 +93,13 @@ class ReadRequest(Request):
 class CallHost:
     """Opens calls on the service's pool."""
 
-    def __init__(self, pool: Pool, *, body_bytes_max: int, body_seconds: float) -> None:
+    def __init__(
+        self, pool: Pool, callers: Callers, *, body_bytes_max: int, body_seconds: float
+    ) -> None:
         self.pool = pool
+        self.callers = callers
         self._body_bytes_max = body_bytes_max
         self._body_seconds = body_seconds
-        self._attempts = FailedAttempts()
-
-    async def authenticate(self, request: Request, scope: Scope) -> ApiCaller:
-        """Return the caller. Raises KeyMissing, TooManyAttempts, or NotPermitted."""
-        if not request.scope["is_trusted"]:
-            message = "Without TLS, requests are taken from trusted proxies only. Use the proxy."
-            raise UntrustedPeer(message)
-        address = request.client.host if request.client else ""
-        self._attempts.check(address)
-        given = request.headers.get("authorization", "")
-        caller = None
-        if given[: len(_BEARER)].lower() == _BEARER:
-            async with self.pool.acquire() as connection:
-                caller = await authenticate(connection, given[len(_BEARER) :].strip())
-        if caller is None:
-            if given:
-                self._attempts.count(address)
-            message = "No valid API key. Send one as `Authorization: Bearer KEY`."
-            raise KeyMissing(message)
-        if scope not in caller.scopes:
-            message = f"The key lacks the scope `{scope}`. Use one that has it."
-            raise NotPermitted(message, scope=scope)
-        return caller
 
     async def read_body(self, request: Request) -> ReadBody:
         """Read the whole body, before a transaction begins.
@@ -205,7 +181,7 @@ class CallRoute(APIRoute):
 
         async def handle(request: Request) -> Response:
             host: CallHost = request.app.state.calls
-            caller = await host.authenticate(request, self.scope)
+            caller = await host.callers.find(request, self.scope)
             _check_query(request, parameters)
             key = idempotency_key_of(request) if self.takes_idempotency_key else None
             body = await host.read_body(request)

@@ -107,6 +107,8 @@ async def _of_error(request: Request, error: Exception) -> Response:
     headers: dict[str, str] = {}
     if failure.code == "KEY_MISSING":
         headers["WWW-Authenticate"] = "Bearer"
+    if failure.code == "TOKEN_INVALID":
+        headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
     if isinstance(error, TooManyAttempts):
         headers["Retry-After"] = str(error.seconds)
     return _answer(request, failure.code, failure.message, errors, headers)

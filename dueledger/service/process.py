@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import uvicorn
 
@@ -19,10 +19,14 @@ from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.service.app import ServiceApp
+from dueledger.service.callers import Callers
 from dueledger.service.calls import CallHost
 from dueledger.service.entry import RequestEntry
 from dueledger.service.pull_queue import PullQueue
 from dueledger.service.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    from dueledger.service.tokens import TokenVerifier
 
 UPKEEP_SECONDS: Final = 1.0
 QUIET_DOUBLINGS_MAX: Final = 2
@@ -73,10 +77,12 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 before_use=lift_sequences,
             ) as pool,
             open_presence(dsn, name, ProcessRole.SERVICE) as presence,
+            _token_verifier(settings) as tokens,
             AsyncExitStack() as background,
         ):
             calls = CallHost(
                 pool,
+                Callers(pool, tokens),
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
             )
@@ -98,6 +104,19 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 server.should_exit = True
                 await serving
                 log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+@asynccontextmanager
+async def _token_verifier(settings: ServiceSettings) -> AsyncGenerator["TokenVerifier | None"]:
+    if settings.service_oidc_issuer is None:
+        yield None
+        return
+    # They load a client of HTTP and cryptography.
+    from dueledger.service.issuer_keys import open_issuer_keys  # noqa: PLC0415
+    from dueledger.service.tokens import TokenVerifier  # noqa: PLC0415
+
+    async with open_issuer_keys(settings, settings.service_oidc_issuer) as keys:
+        yield TokenVerifier(settings, keys)
 
 
 async def run_service_process(settings: ServiceSettings, stop: Stop) -> None:

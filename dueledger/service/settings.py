@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from dueledger.ledger.definitions.http_url import InvalidUrl, read_url
 from dueledger.ledger.runtime.settings import Settings
 
 PORT_MAX = 65_535
@@ -53,6 +54,49 @@ class ServiceSettings(Settings):
     service_drain_seconds: float = Field(
         default=10.0, gt=0, le=600, description="time for open requests after a stop"
     )
+
+    service_oidc_issuer: str | None = Field(
+        default=None,
+        description="address of the OpenID Connect issuer whose tokens are taken beside API keys; "
+        "https unless it is on loopback",
+    )
+    service_oidc_audience: str | None = Field(
+        default=None, min_length=1, description="what a token must name in `aud`: this service"
+    )
+    service_oidc_scopes_claim: str = Field(
+        default="scope", min_length=1, description="claim of a token with its scopes"
+    )
+    service_oidc_tenants_claim: str = Field(
+        default="tenants", min_length=1, description="claim of a token with its tenants"
+    )
+    service_oidc_every_tenant: str = Field(
+        default="*", min_length=1, description="value in that claim that means every tenant"
+    )
+    service_oidc_networks: tuple[IPv4Network | IPv6Network, ...] = Field(
+        default=(),
+        description="non-public networks in which the issuer may be, as a JSON list",
+    )
+
+    @model_validator(mode="after")
+    def _refuse_unsafe_issuer(self) -> Self:
+        issuer = self.service_oidc_issuer
+        if (issuer is None) != (self.service_oidc_audience is None):
+            raise _contradiction(
+                "DUELEDGER_SERVICE_OIDC_AUDIENCE",
+                "an issuer signs tokens for many services",
+                "issuer and audience, or neither",
+            )
+        if issuer is None:
+            return self
+        variable, accepted = "DUELEDGER_SERVICE_OIDC_ISSUER", "an address with https"
+        try:
+            url = read_url(issuer)
+        except InvalidUrl as error:
+            raise _contradiction(variable, error.reason, accepted) from None
+        is_loopback = url.address is not None and url.address.is_loopback
+        if url.query or (url.scheme != "https" and not is_loopback):
+            raise _contradiction(variable, "its keys could be replaced on their way", accepted)
+        return self
 
     @model_validator(mode="after")
     def _refuse_plain_text_beyond_loopback(self) -> Self:

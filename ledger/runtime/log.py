@@ -62,6 +62,7 @@ class LogEvent(StrEnum):
     HANDLER_POOL_STUCK = "handler_pool.stuck"
     ISOLATED_PROCESS_DIED = "isolated_process.died"
     ISOLATED_PROCESS_NOT_STARTED = "isolated_process.not_started"
+    ISSUER_FAILED = "issuer.failed"
     ITEM_MISPLACED = "item.misplaced"
     ITEM_RECOVERED = "item.recovered"
     KEY_FREED = "key.freed"

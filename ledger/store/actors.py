@@ -25,6 +25,7 @@ class ActorKind(StrEnum):
     SERVICE = "service"
     API = "api"
     KEY = "key"
+    OIDC = "oidc"
 
 
 def incarnation(kind: ActorKind) -> str:

@@ -1,4 +1,4 @@
-"""API keys: who may use the REST interface, for which tenants, and for what."""
+"""API keys and tokens: who may use the REST interface, for which tenants, and for what."""
 
 import hashlib
 import hmac
@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
-_KEY: Final = re.compile(r"due_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
+KEY_BEGIN: Final = "due_"
+_KEY: Final = re.compile(KEY_BEGIN + r"([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _PREFIX_BYTES: Final = 8
 _SECRET_BYTES: Final = 32
 _NO_DIGEST: Final = bytes(32)
@@ -22,7 +23,7 @@ NAME_SHAPE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 class Scope(StrEnum):
-    """What a key may do. None contains another."""
+    """What a key or token may do. None contains another."""
 
     READ = "read"
     EMIT = "emit"
@@ -44,6 +45,9 @@ SCOPE_ROLES: Final = {
 }
 """The role of the database under which a request of a scope runs."""
 
+EVERY_TENANT: Final = "*"
+"""Can be no tenant's name."""
+
 SERVICE_ROLE: Final = "service"
 """That of the service itself."""
 
@@ -57,12 +61,14 @@ class NewApiKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ApiCaller:
-    """Whose valid key a request has. Without `tenants`, all."""
+    """Whose valid key or token a request has. Without `tenants`, all."""
 
     name: str
     actor_no: int
     tenants: Sequence[str] | None
     scopes: frozenset[Scope]
+    is_token: bool = False
+    """The database knows the tenants of a key; those of a token are named to it."""
 
 
 class InheritedRights(NamedTuple):
@@ -84,7 +90,7 @@ async def create_key(
 ) -> NewApiKey | None:
     """Make a key of the actor `key:NAME`; None if that name has keys for other tenants."""
     prefix = secrets.token_hex(_PREFIX_BYTES)
-    key = f"due_{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    key = f"{KEY_BEGIN}{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     made = await connection.fetchval(
         statement("create_key"),
         name,
@@ -148,6 +154,13 @@ async def authenticate(connection: Connection, text: str) -> ApiCaller | None:
     return ApiCaller(row["name"], row["actor_no"], row["tenants"], scopes)
 
 
+async def find_actor(connection: Connection, name: str) -> tuple[int | None, datetime]:
+    """Return the number of an actor, None if it is unknown, and the time now."""
+    row = await connection.fetchrow(statement("find_actor"), name)
+    assert row is not None  # noqa: S101 - it returns one
+    return row["actor_no"], row["now"]
+
+
 async def check_readable(connection: Connection) -> None:
     """Raise what a request would raise if keys cannot be read, as without a schema."""
     await connection.fetch(statement("find_key"), "")
@@ -156,7 +169,10 @@ async def check_readable(connection: Connection) -> None:
 async def assume_role(connection: Connection, caller: ApiCaller | None, role: str) -> None:
     """Give the rest of the transaction the rights of a role, in the name of the caller if any."""
     name = "" if caller is None else caller.name
-    await connection.execute(statement("assume_role"), role, name)
+    tenants = None
+    if caller is not None and caller.is_token:
+        tenants = [EVERY_TENANT] if caller.tenants is None else caller.tenants
+    await connection.execute(statement("assume_role"), role, name, tenants)
 
 
 def _digest(key: str) -> bytes:

@@ -1,6 +1,7 @@
 """A real service on a real Postgres, and clients with keys."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -173,20 +174,30 @@ class Api:
         return [UUID(each["id"]) for each in answer.document["items"]]
 
 
-@pytest.fixture(scope="module")
-async def api(make_database: MakeDatabase) -> AsyncGenerator[Api]:
+@asynccontextmanager
+async def open_api(make_database: MakeDatabase, **settings_of_test: object) -> AsyncGenerator[Api]:
+    """Open a service with these settings, on a database of its own."""
     async with make_database() as dsn:
         owner = await connect(dsn, application_name="test")
-        settings = ServiceSettings(
-            dsn=SecretStr(with_login(dsn, "service")),
-            service_port=0,
-            service_connections_max=4,
-            service_body_bytes_max=BODY_BYTES_MAX,
+        settings = ServiceSettings.model_validate(
+            {
+                "dsn": SecretStr(with_login(dsn, "service")),
+                "service_port": 0,
+                "service_connections_max": 4,
+                "service_body_bytes_max": BODY_BYTES_MAX,
+                **settings_of_test,
+            }
         )
         person_no = await register_actor(owner, "person:test", ActorKind.PERSON)
         async with open_service(settings) as service, aiohttp.ClientSession() as session:
             yield Api(service, owner, session, person_no)
         await owner.close()
+
+
+@pytest.fixture(scope="module")
+async def api(make_database: MakeDatabase) -> AsyncGenerator[Api]:
+    async with open_api(make_database) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

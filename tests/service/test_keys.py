@@ -101,6 +101,8 @@ async def test_an_emission_under_the_role_of_an_emitter_is_in_no_other_name(api:
             " select set_config('ledger.key_name', 'key:billing', true)"
         )
         assert await api.owner.fetchval("select ledger.emitter_name()") == "service:test_emitter"
+        await api.owner.execute("select set_config('ledger.token_tenants', '{*}', true)")
+        assert await api.owner.fetchval("select ledger.token_has_tenant('acme')") is False
         await api.owner.execute("set session authorization test_service")
         assert await api.owner.fetchval("select ledger.emitter_name()") == "key:billing"
         await api.owner.execute("select set_config('ledger.key_name', 'person:jane', true)")

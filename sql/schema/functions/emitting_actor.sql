@@ -1,14 +1,25 @@
 -- A text without arguments has the collation of the index on actor.name, which session_user has not.
--- Each login can set `ledger.key_name`; it counts only for the login of a service, which has checked the key.
+-- Each login can set `ledger.key_name` and `ledger.token_tenants`; they count only for the login of a service, which has
+-- checked the key or token.
 create function ledger.emitter_name() returns text
   language sql stable parallel safe
   return case
-    when current_setting('ledger.key_name', true) like 'key:%' and pg_has_role(session_user, 'ledger_service', 'member')
+    when current_setting('ledger.key_name', true) similar to '(key|oidc):%' and pg_has_role(session_user, 'ledger_service', 'member')
     then current_setting('ledger.key_name', true)
     else 'service:' || session_user end;
 
 comment on function ledger.emitter_name is
-  'The name under which a login emits: its own, or that of the API key for which a service acts in this transaction.';
+  'The name under which a login emits: its own, or that of the API key or of the subject of a token for which '
+  'a service acts in this transaction.';
+
+create function ledger.token_has_tenant(tenant text) returns boolean
+  language sql stable parallel safe
+  return ledger.emitter_name() like 'oidc:%'
+    and coalesce(
+      array[tenant, '*'] && nullif(current_setting('ledger.token_tenants', true), '')::text[], false);
+
+comment on function ledger.token_has_tenant is
+  'Whether a service acts in this transaction for a token that names the tenant, or ''*'' for each.';
 
 create function ledger.emitting_actor(tenant text) returns bigint
   language plpgsql security definer set search_path = pg_catalog, pg_temp
@@ -18,6 +29,7 @@ declare
   permitted boolean;
 begin
   select a.actor_no, a.tenants is null or coalesce(emitting_actor.tenant = any (a.tenants), false)
+    or ledger.token_has_tenant(emitting_actor.tenant)
   into known, permitted
   from ledger.actor a where a.name = ledger.emitter_name();
   if not permitted then

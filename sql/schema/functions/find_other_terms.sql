@@ -11,7 +11,7 @@ given as materialized (
   where g.ord = any (ords)
     and exists (
       select from ledger.actor a
-      where a.name = ledger.emitter_name() and (a.tenants is null or g.tenant = any (a.tenants)))
+      where a.name = ledger.emitter_name() and (a.tenants is null or g.tenant = any (a.tenants) or ledger.token_has_tenant(g.tenant)))
 )
 select g.ord, d.member
 from given g

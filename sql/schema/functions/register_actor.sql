@@ -8,6 +8,7 @@ declare
   permitted text[] := case
     when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
     when 'key' in (kind, prefix) then array[]::text[]  -- made with the key
+    when 'oidc' in (kind, prefix) then array['ledger_service']
     when prefix = 'service' then array['ledger_emitter', 'ledger_relay']
   end;
   known bigint;
@@ -23,7 +24,8 @@ begin
   -- An insert takes a number even where it conflicts; most callers are known.
   update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no into known;
   if known is null then
-    insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
+    insert into ledger.actor as a (name, kind, tenants)
+    values (register_actor.name, register_actor.kind, case when 'oidc' in (kind, prefix) then array[]::text[] end)
     on conflict on constraint actor_name_key do update set seen_at = statement_timestamp()
     returning a.actor_no into known;
   end if;
@@ -31,5 +33,5 @@ begin
 end $$;
 
 comment on function ledger.register_actor is
-  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service, only the owner an API key.';
+  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter or relay a service, only a service of REST a subject of tokens, only the owner an API key.';
 revoke execute on function ledger.register_actor from public;

@@ -5,12 +5,12 @@ create table ledger.actor (
   seen_at timestamptz not null default statement_timestamp(),
   tenants text[],
   constraint actor_kind_known check (
-    kind in ('allocator', 'worker', 'materialiser', 'intake', 'reconciler', 'relay', 'person', 'service', 'api', 'key')
+    kind in ('allocator', 'worker', 'materialiser', 'intake', 'reconciler', 'relay', 'person', 'service', 'api', 'key', 'oidc')
   )
 );
 
 comment on table ledger.actor is
-  'Who writes to the ledger: a process by its incarnation, a person, a service or an API key by name.';
+  'Who writes to the ledger: a process by its incarnation, a person, a service, an API key or a subject of tokens by name.';
 comment on column ledger.actor.seen_at is 'When the actor was last registered.';
 comment on column ledger.actor.tenants is
-  'Of a service or an API key: the tenants for which alone it may act; null: each.';
+  'Of a service or an API key: the tenants for which alone it may act; null: each. Of a subject none: its token names them.';

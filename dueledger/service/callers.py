@@ -1,0 +1,60 @@
+"""Who makes a request: the API key or token that it has, for one scope."""
+
+from typing import TYPE_CHECKING, Final
+
+from fastapi import Request
+
+from dueledger.ledger.errors import KeyMissing, NotPermitted, TokenInvalid, UntrustedPeer
+from dueledger.ledger.store import Pool
+from dueledger.ledger.store.api_keys import KEY_BEGIN, ApiCaller, Scope, authenticate
+from dueledger.service.attempts import FailedAttempts
+
+if TYPE_CHECKING:
+    from dueledger.service.tokens import TokenVerifier
+
+_BEARER: Final = "bearer "
+
+
+class Callers:
+    """Finds the caller of each request. Without a verifier, by API keys alone."""
+
+    def __init__(self, pool: Pool, tokens: "TokenVerifier | None" = None) -> None:
+        self._pool = pool
+        self._tokens = tokens
+        self._attempts = FailedAttempts()
+
+    async def find(self, request: Request, scope: Scope) -> ApiCaller:
+        """Return the caller.
+
+        Raises UntrustedPeer, KeyMissing, TokenInvalid, TooManyAttempts, or NotPermitted.
+        """
+        if not request.scope["is_trusted"]:
+            message = "Without TLS, requests are taken from trusted proxies only. Use the proxy."
+            raise UntrustedPeer(message)
+        address = request.client.host if request.client else ""
+        self._attempts.check(address)
+        given = request.headers.get("authorization", "")
+        try:
+            caller = await self._find(given)
+        except (KeyMissing, TokenInvalid):
+            if given:
+                self._attempts.count(address)
+            raise
+        if scope not in caller.scopes:
+            what = "token" if caller.is_token else "key"
+            message = f"The {what} lacks the scope `{scope}`. Use one that has it."
+            raise NotPermitted(message, scope=scope)
+        return caller
+
+    async def _find(self, given: str) -> ApiCaller:
+        text = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
+        if self._tokens is not None and text and not text.startswith(KEY_BEGIN):
+            claims = await self._tokens.read(text)
+            async with self._pool.acquire() as connection:
+                return await self._tokens.find_caller(connection, claims)
+        if text:
+            async with self._pool.acquire() as connection:
+                caller = await authenticate(connection, text)
+                if caller is not None:
+                    return caller
+        raise KeyMissing("No valid API key. Send one as `Authorization: Bearer KEY`.")
