@@ -55,6 +55,7 @@ KINDS: Final = {
     "PRECONDITION_MISSING": FailureKind(
         HTTPStatus.PRECONDITION_REQUIRED, "Version to replace not named"
     ),
+    "RATE_EXCEEDED": FailureKind(HTTPStatus.TOO_MANY_REQUESTS, "Requests too fast"),
     "READ_ONLY": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Read-only server"),
     "REQUEST_INVALID": FailureKind(HTTPStatus.BAD_REQUEST, "Invalid request"),
     "REQUEST_TIMEOUT": FailureKind(HTTPStatus.REQUEST_TIMEOUT, "Request too slow"),

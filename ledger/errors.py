@@ -295,6 +295,16 @@ class TooManyAttempts(RequestRefused):
         self.seconds = seconds
 
 
+class RateExceeded(RequestRefused):
+    """A caller makes requests too fast; `seconds` until it may make the next."""
+
+    code = "RATE_EXCEEDED"
+
+    def __init__(self, message: str, *, seconds: int) -> None:
+        super().__init__(message, seconds=seconds)
+        self.seconds = seconds
+
+
 class RequestTimeout(RequestRefused):
     """The body of a request did not arrive in time."""
 

@@ -8,6 +8,7 @@ from dueledger.ledger.errors import KeyMissing, NotPermitted, TokenInvalid, Untr
 from dueledger.ledger.store import Pool
 from dueledger.ledger.store.api_keys import KEY_BEGIN, ApiCaller, Scope, authenticate
 from dueledger.service.attempts import FailedAttempts
+from dueledger.service.rates import CallRates
 
 if TYPE_CHECKING:
     from dueledger.service.tokens import TokenVerifier
@@ -18,15 +19,17 @@ _BEARER: Final = "bearer "
 class Callers:
     """Finds the caller of each request. Without a verifier, by API keys alone."""
 
-    def __init__(self, pool: Pool, tokens: "TokenVerifier | None" = None) -> None:
+    def __init__(self, pool: Pool, rates: CallRates, tokens: "TokenVerifier | None" = None) -> None:
         self._pool = pool
         self._tokens = tokens
+        self._rates = rates
         self._attempts = FailedAttempts()
 
     async def find(self, request: Request, scope: Scope) -> ApiCaller:
         """Return the caller.
 
-        Raises UntrustedPeer, KeyMissing, TokenInvalid, TooManyAttempts, or NotPermitted.
+        Raises UntrustedPeer, TooManyAttempts, KeyMissing, TokenInvalid, RateExceeded, or
+        NotPermitted.
         """
         if not request.scope["is_trusted"]:
             message = "Without TLS, requests are taken from trusted proxies only. Use the proxy."
@@ -40,6 +43,7 @@ class Callers:
             if given:
                 self._attempts.count(address)
             raise
+        self._rates.take(caller.actor_no)
         if scope not in caller.scopes:
             what = "token" if caller.is_token else "key"
             message = f"The {what} lacks the scope `{scope}`. Use one that has it."

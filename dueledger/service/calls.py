@@ -154,8 +154,8 @@ class WaitingCall:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[ApiCall]:
-        """Open a call, if the key is still valid. Raises what `authenticate` raises."""
-        caller = await self.host.authenticate(self.request, self.scope)
+        """Open a call, if the key is still valid. Raises what `Callers.find` raises."""
+        caller = await self.host.callers.find(self.request, self.scope)
         async with self.host.open(caller, b"") as call:
             await assume_role(call.connection, caller, SCOPE_ROLES[self.scope])
             yield call

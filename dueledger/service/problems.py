@@ -22,6 +22,7 @@ from dueledger.ledger.errors import (
     InvalidInput,
     NotPermitted,
     Problem,
+    RateExceeded,
     TooManyAttempts,
 )
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -109,7 +110,7 @@ async def _of_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if failure.code == "TOKEN_INVALID":
         headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
-    if isinstance(error, TooManyAttempts):
+    if isinstance(error, RateExceeded | TooManyAttempts):
         headers["Retry-After"] = str(error.seconds)
     return _answer(request, failure.code, failure.message, errors, headers)
 

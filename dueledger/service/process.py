@@ -23,6 +23,7 @@ from dueledger.service.callers import Callers
 from dueledger.service.calls import CallHost
 from dueledger.service.entry import RequestEntry
 from dueledger.service.pull_queue import PullQueue
+from dueledger.service.rates import CallRates
 from dueledger.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -80,9 +81,10 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
             _token_verifier(settings) as tokens,
             AsyncExitStack() as background,
         ):
+            rates = CallRates(settings.service_rate_per_second, settings.service_rate_burst)
             calls = CallHost(
                 pool,
-                Callers(pool, tokens),
+                Callers(pool, rates, tokens),
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
             )

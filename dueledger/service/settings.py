@@ -45,6 +45,12 @@ class ServiceSettings(Settings):
         le=10_000,
         description="requests at a time, long polls among them; others get 503",
     )
+    service_rate_per_second: float = Field(
+        default=200.0, gt=0, le=100_000, description="requests a second of one key name or subject"
+    )
+    service_rate_burst: int = Field(
+        default=1_000, ge=1, le=1_000_000, description="requests that one may make at once before"
+    )
     service_body_bytes_max: int = Field(
         default=8 * 1024 * 1024, ge=1024, le=64 * 1024 * 1024, description="size of a body"
     )

@@ -1,0 +1,108 @@
+"""What a service with a certificate refuses: plain text, slow bodies, callers that are too fast."""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from dueledger.ledger.errors import RateExceeded
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.service.rates import CALLERS_MAX, CallRates
+from tests.databases import MakeDatabase
+from tests.security.certificates import Authority
+from tests.service.conftest import Api, open_api
+from tests.service.test_requests import NO_ITEM, problem
+
+BURST = 3
+NEVER = 0.001
+"""Requests a second: the next one comes after the test."""
+
+
+@dataclass
+class Secured:
+    """A service with a certificate, and what trusts it."""
+
+    api: Api
+    trusting: ssl.SSLContext
+
+
+@pytest.fixture(scope="module")
+async def secured(
+    make_database: MakeDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[Secured]:
+    authority = Authority("authority", tmp_path_factory.mktemp("certificates"))
+    issued = authority.issue("service", address="127.0.0.1")
+    trusting = ssl.create_default_context(cafile=authority.cafile)
+    async with (
+        open_api(
+            make_database,
+            service_certificate=issued.certfile,
+            service_certificate_key=issued.keyfile,
+            service_rate_per_second=NEVER,
+            service_rate_burst=BURST,
+            service_body_seconds=0.2,
+        ) as api,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting)) as session,
+    ):
+        yield Secured(replace(api, session=session), trusting)
+
+
+async def test_a_service_with_a_certificate_answers_by_tls_alone(secured: Secured) -> None:
+    url = secured.api.service.url
+    assert url.startswith("https://127.0.0.1:")
+    assert (await secured.api.ask("GET", "/health/live")).status == 200
+    async with aiohttp.ClientSession() as plain:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await plain.get(url.replace("https", "http") + "/health/live")
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await plain.get(url + "/health/live")
+
+
+async def test_a_body_that_does_not_arrive_in_time_is_a_problem(secured: Secured) -> None:
+    key = await secured.api.make_key("slow", Scope.EMIT)
+    place = urlsplit(secured.api.service.url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port, ssl=secured.trusting)
+    lines = ("POST /v1/items HTTP/1.1", f"Host: {place.netloc}", "Content-Length: 100")
+    head = "\r\n".join((*lines, f"Authorization: Bearer {key.text}", "", "{"))
+    writer.write(head.encode())
+    answered = (await reader.readuntil(b"\r\n\r\n")).decode()
+    assert answered.startswith("HTTP/1.1 408 ")
+    length = next(each for each in answered.split("\r\n") if each.lower().startswith("content-le"))
+    document = json.loads(await reader.readexactly(int(length.partition(":")[2])))
+    assert document["code"] == "REQUEST_TIMEOUT"
+    writer.close()
+
+
+async def test_a_caller_that_is_too_fast_waits_and_another_does_not(secured: Secured) -> None:
+    first, second = [await secured.api.make_key("fast", Scope.READ) for _ in range(2)]
+    for each in (first, second, first):  # keys of one name are one caller
+        problem(await secured.api.ask("GET", NO_ITEM, key=each), 404, "NOT_FOUND")
+    refused = await secured.api.ask("GET", NO_ITEM, key=second)
+    problem(refused, 429, "RATE_EXCEEDED")
+    assert 0 < int(refused.headers["Retry-After"]) <= 1 / NEVER
+    other = await secured.api.make_key("patient", Scope.READ)
+    problem(await secured.api.ask("GET", NO_ITEM, key=other), 404, "NOT_FOUND")
+
+
+def test_a_bucket_fills_at_its_rate_up_to_the_burst_and_their_count_is_bounded() -> None:
+    now = 0.0
+    rates = CallRates(2.0, BURST, lambda: now)
+    for at in (0.0, 100.0):
+        now = at
+        for _ in range(BURST):
+            rates.take(1)
+        with pytest.raises(RateExceeded) as refused:
+            rates.take(1)
+        assert refused.value.seconds == 1
+    now += 0.5
+    rates.take(1)
+    with pytest.raises(RateExceeded):
+        rates.take(1)
+    for actor_no in range(2, CALLERS_MAX + 2):
+        rates.take(actor_no)
+    rates.take(1)  # forgotten
