@@ -280,13 +280,13 @@ async def log_in(session: aiohttp.ClientSession, issuer: str) -> str:
     """Return a token by the code flow (OpenID Connect Core 1.0, section 3.1)."""
     back = "https://due.example.com/back"
     asked = {"client_id": AUDIENCE, "redirect_uri": back, "response_type": "code"}
-    login = await session.post(
+    async with session.post(
         f"{issuer}/oauth2/authorize",
         params={**asked, "scope": "openid"},
         data={"sub": "joe"},
         allow_redirects=False,
-    )
-    [code] = parse_qs(urlsplit(login.headers["Location"]).query)["code"]
+    ) as login:
+        [code] = parse_qs(urlsplit(login.headers["Location"]).query)["code"]
     form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
     reply = await session.post(
         f"{issuer}/oauth2/token", data={**form, "client_id": AUDIENCE, "client_secret": "any"}
