@@ -173,6 +173,7 @@ async def _serving(rig: Rig, ledger: Ledger) -> AsyncGenerator[ServiceClient]:
     """Run `dueledger serve` for the block, and give a client whose key reaches all tenants."""
     port = free_ports.free()
     ledger.environment["DUELEDGER_SERVICE_PORT"] = str(port)
+    ledger.environment["DUELEDGER_SERVICE_RATE_PER_SECOND"] = "100000"  # one key asks for all
     person_no = await register_actor(ledger.connection, "person:bench", ActorKind.PERSON)
     key = await create_key(
         ledger.connection,
