@@ -26,7 +26,7 @@ from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, StateName, Text, written
 
 ITEMS_MAX = 10_000
-_EXAMINED_MAX = 5_000
+_EXAMINED_MAX = 2_000
 _READ_MAX = 1_000
 """Of each flow, for a list of open items."""
 
@@ -259,7 +259,7 @@ async def list_items(
     """List items: open ones, late ones and those in an open state first due first.
 
     All others by effective date, the latest first; of these a page may have fewer items than
-    `limit`, or none, although there is a next one: 5,000 are examined for each.
+    `limit`, or none, although there is a next one: 2,000 are examined for each.
     """
     wanted = ItemListFilter(
         tenants=call.tenants,
