@@ -247,15 +247,15 @@ async def list_backends(connection: Connection, application: str) -> list[int]:
 
 
 class Drain(NamedTuple):
-    """Whether items of a kind are pending, and whether their claims have begun."""
+    """Whether items of a kind wait for their first attempt, and whether claims are open."""
 
     has_pending: bool
     has_claims: bool
 
 
-async def read_drain(connection: Connection, kind: str, since: datetime) -> Drain:
-    """Read how far a drain of a kind's items is that began at an instant."""
-    row = await connection.fetchrow(bench_statement("read_drain"), kind, since)
+async def read_drain(connection: Connection, kind: str) -> Drain:
+    """Read how far a drain of a kind's items is, which are the only ones that are due."""
+    row = await connection.fetchrow(bench_statement("read_drain"), kind)
     assert row is not None  # noqa: S101 - a select without `from` gives one row
     return Drain(**row)
 

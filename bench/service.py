@@ -316,13 +316,12 @@ async def _flood(
     """
     rig.say("asking while a flood drains")
     seconds: dict[str, list[float]] = {name: [] for name in paths}
-    began = await ledger.now()
     async with (
         rig.several("worker", 1, ledger, "work", HANDLERS),
         rig.several("allocator", 1, ledger, "allocate"),
     ):
         number = 0
-        while (drain := await read_drain(ledger.watcher, ledger.kind, began)).has_pending:
+        while (drain := await read_drain(ledger.watcher, ledger.kind)).has_pending:
             rig.require_alive()
             if not drain.has_claims:
                 await asyncio.sleep(POLL_SECONDS)

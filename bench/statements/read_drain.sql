@@ -1,14 +1,14 @@
--- Read whether items of a kind are pending, and whether anything was claimed since an instant.
+-- Read whether items of a kind wait for their first attempt, and whether claims are open.
 -- returns: one
 -- roles: owner
 -- $1 kind text
--- $2 since timestamptz
--- index: none
+-- index: claim_deadline_idx, pending_available_idx
 -- locks: none
 select
   exists (
-    select from ledger.flow f
-    join ledger.kind k on k.kind_no = f.kind_no
-    cross join lateral (select from ledger.pending p where p.flow_no = f.flow_no limit 1) p
+    select from ledger.kind k
+    cross join lateral (select f.flow_no from ledger.flow f where f.kind_no = k.kind_no offset 0) f
+    cross join lateral (
+      select from ledger.pending p where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null limit 1) p
     where k.name = $1::text) as has_pending,
-  exists (select from ledger.claim c where c.claimed_at >= $2::timestamptz) as has_claims
+  exists (select from ledger.claim c where c.closed_at is null) as has_claims
