@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from statistics import quantiles
 from time import perf_counter
 from typing import Any, Final, final
@@ -37,12 +38,13 @@ class ServiceClient:
 
     async def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[Any, float]:
         """Return an answer and the seconds that it took. Raises MeasurementFailed for a problem."""
+        content = None if body is None else BytesIO(body)
         began = perf_counter()
-        async with self._session.request(method, path, data=body) as reply:
-            content = await reply.read()
+        async with self._session.request(method, path, data=content) as reply:
+            answer = await reply.read()
             seconds = perf_counter() - began
             if not reply.ok:
-                raise MeasurementFailed(f"{method} {path}: {content.decode()}")
+                raise MeasurementFailed(f"{method} {path}: {answer.decode()}")
             return await reply.json(), seconds
 
     async def cpu(self) -> "Cpu":
