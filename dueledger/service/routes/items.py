@@ -280,7 +280,7 @@ async def list_items(
             after=page.place(DuePlace, datetime, int),
             late=late,
             read_max=max(_READ_MAX, page.limit),
-            read_total_max=max(2 * _READ_MAX, page.limit),
+            read_total_max=max(_READ_MAX, page.limit),
         )
     else:
         found = await page_items(
