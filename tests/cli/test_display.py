@@ -167,7 +167,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
 """Each command with arguments that make it show as much hostile text as there is."""
 
 SHOWS_NO_DATA: Final = frozenset(
-    {"allocate", "bench", "demo", "dev", "intake", "relay", "serve", "work"}
+    {"alert", "allocate", "bench", "demo", "dev", "intake", "relay", "serve", "work"}
 )
 """Long-running ones: their lines are log lines, and views that have tests of their own."""
 

@@ -52,7 +52,7 @@ def test_other_errors_are_not_reported_as_a_broken_connection(error: Exception) 
     ("error", "code", "said"),
     [
         (_refused("show_item"), "NOT_PERMITTED", "needs ledger_auditor or ledger_operator"),
-        (_refused("settle_runs"), "NOT_PERMITTED", "needs ledger_outcome_intake or ledger_worker"),
+        (_refused("settle_runs"), "NOT_PERMITTED", "ledger_pull_worker or ledger_worker"),
         (asyncpg.InsufficientPrivilegeError("permission denied"), "NOT_PERMITTED", "permission"),
         (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT"), "READ_ONLY", "primary"),
         (asyncpg.DeadlockDetectedError("deadlock detected"), "DEADLOCK", "Repeat the command"),

@@ -1,52 +1,23 @@
 """Keys by commands, used by HTTP in a process of its own, whose log has no secret."""
 
-import asyncio
-import json
-import os
-import re
-import sys
-from typing import Any
-
 import aiohttp
 
 from tests.logins import with_login
+from tests.service.commands import address_of, key_command, start
 from tests.service.test_requests import NO_ITEM
-
-
-async def start(dsn: str, *arguments: str) -> asyncio.subprocess.Process:
-    environment = os.environ | {"DUELEDGER_DSN": dsn, "DUELEDGER_ACTOR": "jane"}
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dueledger", *arguments),
-        env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-
-
-async def key_command(dsn: str, *arguments: str) -> list[dict[str, Any]]:
-    """Return the documents that a command prints, one a line."""
-    process = await start(dsn, "key", *arguments, "--json")
-    printed, _ = await process.communicate()
-    assert process.returncode == 0, printed
-    return [json.loads(line) for line in printed.splitlines()]
 
 
 async def test_keys_that_commands_make_rotate_and_revoke_are_those_that_http_takes(
     database: str,
 ) -> None:
     serving = await start(with_login(database, "service"), "serve", "--port", "0")
-    assert serving.stdout is not None
-    log = ""
+    url, log = await address_of(serving)
     try:
-        while (found := re.search(r"http://127\.0\.0\.1:[0-9]+", log)) is None:
-            line = (await serving.stdout.readline()).decode()
-            assert line, log
-            log += line
         async with aiohttp.ClientSession() as session:
 
             async def status_of(key: str) -> int:
                 given = {"Authorization": f"Bearer {key}"}
-                async with session.get(found[0] + NO_ITEM, headers=given) as reply:
+                async with session.get(url + NO_ITEM, headers=given) as reply:
                     return reply.status
 
             scope = ("--scope", "read", "--tenant", "acme")

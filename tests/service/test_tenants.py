@@ -132,6 +132,7 @@ class Place:
     tenant: str
     item: str
     prefix: str
+    revocable: str
     operation: int
     finding: str
     accepted: str
@@ -237,6 +238,8 @@ def test_each_route_is_walked() -> None:
 async def ask(api: Api, each: Walked, key: NewApiKey, place: Place) -> Answer:
     after, body = WALK[each.route.operation_id or ""](api, place)
     named = asdict(place)
+    if each.route.operation_id == "revokeKey":  # a revoked one cannot be rotated
+        named["prefix"] = place.revocable
     if each.route.operation_id == "acceptFinding":  # an explained one is closed
         named["finding"] = place.accepted
     path = each.route.path.format(**named)
@@ -244,7 +247,7 @@ async def ask(api: Api, each: Walked, key: NewApiKey, place: Place) -> Answer:
     return await api.ask(each.method, path + after, key=key, body=body, headers=headers)
 
 
-async def place_of(api: Api, tenant: str, item: UUID, prefix: str) -> Place:
+async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
     """Add findings, a repair and an operation of a tenant, and name all."""
     explained, accepted, repaired = await api.find(tenant, 3)
     repair = await api.propose(repaired, api.person_no)
@@ -256,9 +259,9 @@ async def place_of(api: Api, tenant: str, item: UUID, prefix: str) -> Place:
         actor_no=api.person_no,
     )
     assert operation_no is not None
-    return Place(
-        tenant, str(item), prefix, operation_no, str(explained), str(accepted), str(repair)
-    )
+    prefix, revocable = prefixes
+    found = (str(explained), str(accepted), str(repair))
+    return Place(tenant, str(item), prefix, revocable, operation_no, *found)
 
 
 @pytest.fixture(scope="module")
@@ -267,8 +270,8 @@ async def own(api: Api, key: NewApiKey) -> Place:
     [item] = await api.emit(key, api.item("P-own"))
     await api.define("acme", "statements", SCHEDULE)
     await api.put_calendar("acme", "statements")
-    made = await api.make_key("spare", Scope.READ)
-    return await place_of(api, "acme", item, made.prefix)
+    made = [await api.make_key("spare", Scope.READ) for _ in range(2)]
+    return await place_of(api, "acme", item, *(each.prefix for each in made))
 
 
 @pytest.fixture(scope="module")
@@ -278,10 +281,10 @@ async def secret(api: Api) -> Place:
     [item] = await api.emit(everybody, api.item("P-secret", tenant="umbra", lane="umbra"))
     await api.define("umbra", "statements", SCHEDULE)
     await api.put_calendar("umbra", "statements")
-    made = await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"])
+    made = [await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"]) for _ in range(2)]
     await api.park(*await api.emit(everybody, api.item("P-secret", tenant="umbra", cycle="2")))
     await pause_flows(api.owner, FlowScope("umbra"), reason="P-secret", actor_no=api.person_no)
-    return await place_of(api, "umbra", item, made.prefix)
+    return await place_of(api, "umbra", item, *(each.prefix for each in made))
 
 
 @pytest.mark.parametrize("each", ALL, ids=str)
