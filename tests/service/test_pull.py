@@ -156,15 +156,16 @@ async def test_g4_g9_a_worker_that_dies_gives_its_items_back_and_its_late_outcom
 
 
 async def test_g5_items_that_die_together_come_back_in_smaller_batches(
-    api: Api, key: NewApiKey, worker: NewApiKey, kind: str
+    api: Api, key: NewApiKey, kind: str
 ) -> None:
     """Until the one that kills its worker is alone: the others complete."""
+    worker = await api.make_key("dying", Scope.WORK)  # what others hold counts as lost with it
     await api.emit(key, *(api.item(f"P-{number}", kind=kind) for number in range(16)))
     sizes = [len(await pull(api, worker, kind, items_max=100))]
     for _ in range(2):
         await api.owner.execute(
             "update ledger.run r set lease_until = ledger.machine_now() - interval '1000 s'"
-            " from ledger.actor a where a.actor_no = r.worker_no and a.name = 'key:puller'"
+            " from ledger.actor a where a.actor_no = r.worker_no and a.name = 'key:dying'"
             " and r.closed_at is null"
         )
         await reap_runs(api.owner, 100, api.person_no)
