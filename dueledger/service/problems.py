@@ -118,10 +118,7 @@ async def _of_error(request: Request, error: Exception) -> Response:
 async def _of_validation(request: Request, error: Exception) -> Response:
     found = cast("RequestValidationError", error).errors()
     errors = [_validation_error(each) for each in found[:ERRORS_MAX]]
-    is_json = found[0]["type"] != "json_invalid"
-    code = "INVALID_INPUT" if is_json else "BODY_INVALID"
-    detail = "The request has wrong or missing values." if is_json else "The body is not JSON."
-    return _answer(request, code, detail, errors)
+    return _answer(request, "INVALID_INPUT", "The request has wrong or missing values.", errors)
 
 
 async def _of_status(request: Request, error: Exception) -> Response:
