@@ -147,17 +147,18 @@ class CallHost:
 class WaitingCall:
     """What a route has that waits: no connection, until it opens a call."""
 
-    host: "CallHost"
+    host: CallHost
     request: Request
     caller: ApiCaller
     scope: Scope
+    role: str
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[ApiCall]:
         """Open a call, if the key is still valid. Raises what `Callers.find` raises."""
         caller = await self.host.callers.find(self.request, self.scope)
         async with self.host.open(caller, b"") as call:
-            await assume_role(call.connection, caller, SCOPE_ROLES[self.scope])
+            await assume_role(call.connection, caller, self.role)
             yield call
 
     async def until_gone(self) -> None:
@@ -186,7 +187,7 @@ class CallRoute(APIRoute):
             key = idempotency_key_of(request) if self.takes_idempotency_key else None
             body = await host.read_body(request)
             if self.waits:
-                request.state.call = WaitingCall(host, request, caller, self.scope)
+                request.state.call = WaitingCall(host, request, caller, self.scope, self.role)
                 return await answer(ReadRequest(request, body))
             async with host.open(caller, body.raw) as call:
                 _check_tenant(request, call)
