@@ -13,7 +13,7 @@ BIN  = $(VENV)/bin
 
 # One file of SQL: make test-mutations ARGS=claims/claim_items. A sample: MUTATIONS='--mutants 100 --mutants-seed 7'.
 # Each mutant is a test that passes if it is killed. First is recorded which test reaches what.
-MUTATED_BY = $(addprefix tests/,allocator calendars intake ledger materialise outcomes reconciler workers)
+MUTATED_BY = $(addprefix tests/,allocator calendars intake ledger materialise outcomes reconciler service workers)
 MUTATIONS =
 MUTATED = $(BIN)/pytest -p tests.mutations -p no:randomly -q --numprocesses=$(PROCESSES) $(MUTATED_BY)
 

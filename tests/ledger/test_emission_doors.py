@@ -1,4 +1,7 @@
-"""Every door of emission gives the same answers and writes the same rows."""
+"""Every door of emission gives the same answers and writes the same rows.
+
+One item has a path of its own, sql/schema/functions/emit.sql.
+"""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
