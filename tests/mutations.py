@@ -31,7 +31,7 @@ from _pytest.runner import runtestprotocol  # as plugins do that repeat tests
 
 from dueledger.ledger.store.statements import statement_paths
 from tests.databases import DatabasePool
-from tools.sql_mutants import SQL, Mutant, mutants, reached_by, targets
+from tools.sql_mutants import NAMED, SQL, Mutant, mutants, reached_by, targets
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 REACH_FILE: Final = ROOT / ".tools" / "mutations_reach.jsonl"
@@ -60,6 +60,7 @@ class Sent:
 
     mutant: Mutant | None = None
     names: dict[str, str] = field(default_factory=dict)
+    functions: set[str] = field(default_factory=set)
     seen: set[str] = field(default_factory=set)
     altered: dict[DatabasePool, Mutant] = field(default_factory=dict)
     """The functions' mutants that are in the templates."""
@@ -68,6 +69,8 @@ class Sent:
         """Return what to send for `query`."""
         if name := self.names.get(query):
             self.seen.add(name)
+        else:  # SQL of the test's own, or of a client
+            self.seen.update(self.functions.intersection(NAMED.findall(query)))
         if self.mutant is not None and query == self.mutant.source:
             return self.mutant.text
         return query
@@ -104,6 +107,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.option.reach and not hasattr(config, "workerinput"):
         SURVIVORS_FILE.unlink(missing_ok=True)
     SENT.names.update({path.read_text(encoding="utf-8"): path.stem for path in statement_paths()})
+    SENT.functions.update(path.stem for path in (SQL / "schema" / "functions").rglob("*.sql"))
     driver: Any = asyncpg.Connection
     send, simple = driver._get_statement, driver.execute
 
@@ -364,7 +368,8 @@ def read_reach(items: Sequence[pytest.Item]) -> dict[str, Reach]:
 
 @functools.cache
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    """Return the digest of a test's file, and of this one: what it records may change."""
+    return hashlib.sha256(path.read_bytes() + Path(__file__).read_bytes()).hexdigest()
 
 
 class _Nothing(pytest.Item):

@@ -26,7 +26,7 @@ _MOVES: Final = re.compile(
     r"(?:due_item|pending|claim|run|review|withdrawal|transition|held_key|following|flow)\b"
 )
 _LOCKS: Final = {"lock_late_claims", "lock_serial_stripes", "lock_lapsed_runs", "lock_topic_runs"}
-_NAMED: Final = re.compile(r"ledger\.(\w+)")
+NAMED: Final = re.compile(r"ledger\.(\w+)")
 _LABEL_MAX: Final = 160
 _VERBS: Final = {"InsertStmt": "insert", "UpdateStmt": "update", "DeleteStmt": "delete"}
 
@@ -89,7 +89,7 @@ def reached_by(target: str) -> set[str]:
         added = {
             stem
             for stem, text in texts.items()
-            if called & set(_NAMED.findall(text))
+            if called & set(NAMED.findall(text))
             or any(f"insert into {table} " in text for table in inserted)
         } - reached
         inserted = []
