@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from dueledger.ledger.store.claims import FLOOR_MIN, PendingFloor
+from dueledger.ledger.store.claims import FLOOR_MIN, PendingFloor, claim_serial_items
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.direct_claims import (
     DirectClaimResult,
@@ -202,3 +202,23 @@ async def test_a_direct_claim_says_what_it_saw_of_each_flow_and_when_its_next_ro
 def _seen(scan: FlowScan) -> tuple[int, int | None, datetime, int]:
     hours = None if scan.due_seconds is None else round(scan.due_seconds / 3600)
     return scan.seen, hours, scan.floor.at, scan.floor.block
+
+
+async def test_a_claim_for_tenants_takes_items_of_their_kinds_alone(
+    undone_ledger: Ledger, noon: datetime
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, noon, 0)
+    await ledger.connection.execute(
+        """select ledger.ensure_flows('{other}', '{OtherDue}', '{""}')"""
+    )
+    await _pend(ledger, "own", noon, lane="a")
+    await _pend(ledger, "ordered", noon, lane="b", serial=7)
+    (flow_no,) = await ledger.connection.fetchrow(
+        "select flow_no from ledger.flow where lane = 'b'"
+    ) or (0,)
+    quotas = ([flow_no], [10], ledger.worker_no)
+    for tenants, counts in ((["other"], (0, 0)), (["other", "acme"], (1, 1))):
+        result = await _claim(ledger, ["a"], tenants=tenants)
+        ordered = await claim_serial_items(ledger.connection, *quotas, tenants=tenants)
+        assert (len(_names(result)), len(ordered)) == counts

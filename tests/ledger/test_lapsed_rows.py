@@ -170,4 +170,9 @@ async def test_g4_outcomes_reported_by_topic_lock_the_run_of_their_claim_alone(
         assert await rival.fetch(f"{LOCK_RUNS} skip locked", run_no) == []
     await ledger.connection.execute("update ledger.claim set topic_actor_no = null")
     assert await ask(claim_id.token) == []
+    pulled = "update ledger.claim set partition = -1, allocator_no = $1"
+    await ledger.connection.execute(pulled, ledger.worker_no)
+    assert await ask(claim_id.token) == [run_no]
+    await ledger.connection.execute(pulled, ledger.worker_no + 1)
+    assert await ask(claim_id.token) == []
     await rival.close()

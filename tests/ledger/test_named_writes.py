@@ -186,6 +186,16 @@ async def test_g4_a_write_about_a_claim_changes_no_other(undone_ledger: Ledger, 
     await _check(named, name, CLAIM_WRITES[name], _claim_twins(named))
 
 
+async def test_g4_outcomes_of_a_tenant_start_claims_of_its_items_alone(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    *arguments, _ = TOPIC_WRITES["start_topic_runs"](await _named(ledger, by_topic=True))
+    for tenants, count in ((["other"], 0), (["other", "acme"], 1)):
+        rows = await ledger.connection.fetch(statement("start_topic_runs"), *arguments, tenants)
+        assert len(rows) == count
+
+
 @pytest.mark.parametrize("name", TOPIC_WRITES)
 async def test_g4_a_write_about_a_claim_settled_by_topic_changes_no_other(
     undone_ledger: Ledger, name: str
