@@ -305,6 +305,16 @@ class RateExceeded(RequestRefused):
         self.seconds = seconds
 
 
+class ServiceBusy(RequestRefused):
+    """A request would wait too long for its turn; `seconds` until it is worth trying again."""
+
+    code = "SERVICE_BUSY"
+
+    def __init__(self, message: str, *, seconds: int) -> None:
+        super().__init__(message, seconds=seconds)
+        self.seconds = seconds
+
+
 class RequestTimeout(RequestRefused):
     """The body of a request did not arrive in time."""
 

@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 from dueledger.service.calls import SECURITY_SCHEMES, CallHost
 from dueledger.service.problems import handle_errors
 from dueledger.service.pull_queue import PullQueue
+from dueledger.service.readiness import Readiness
 from dueledger.service.routes import (
     calendars,
     claims,
@@ -55,7 +56,7 @@ ROUTES: Final[Sequence[BaseRoute]] = [
 class ServiceApp(FastAPI):
     """The routes of the service, on the calls of a host and a queue of long polls."""
 
-    def __init__(self, calls: CallHost, pulls: PullQueue) -> None:
+    def __init__(self, calls: CallHost, pulls: PullQueue, readiness: Readiness) -> None:
         super().__init__(
             title="Dueledger",
             version="1",
@@ -66,6 +67,7 @@ class ServiceApp(FastAPI):
         )
         self.state.calls = calls
         self.state.pulls = pulls
+        self.state.readiness = readiness
         handle_errors(self)
 
     def openapi(self) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Final
 from fastapi import Request
 
 from dueledger.ledger.errors import KeyMissing, NotPermitted, TokenInvalid, UntrustedPeer
-from dueledger.ledger.store import Pool
 from dueledger.ledger.store.api_keys import KEY_BEGIN, ApiCaller, Scope, authenticate
+from dueledger.service.admission import ConnectionShares
 from dueledger.service.attempts import FailedAttempts
 from dueledger.service.rates import CallRates
 
@@ -19,8 +19,13 @@ _BEARER: Final = "bearer "
 class Callers:
     """Finds the caller of each request. Without a verifier, by API keys alone."""
 
-    def __init__(self, pool: Pool, rates: CallRates, tokens: "TokenVerifier | None" = None) -> None:
-        self._pool = pool
+    def __init__(
+        self,
+        connections: ConnectionShares,
+        rates: CallRates,
+        tokens: "TokenVerifier | None" = None,
+    ) -> None:
+        self._connections = connections
         self._tokens = tokens
         self._rates = rates
         self._attempts = FailedAttempts()
@@ -54,10 +59,10 @@ class Callers:
         text = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
         if self._tokens is not None and text and not text.startswith(KEY_BEGIN):
             claims = await self._tokens.read(text)
-            async with self._pool.acquire() as connection:
+            async with self._connections.lend() as connection:
                 return await self._tokens.find_caller(connection, claims)
         if text:
-            async with self._pool.acquire() as connection:
+            async with self._connections.lend() as connection:
                 caller = await authenticate(connection, text)
                 if caller is not None:
                     return caller

@@ -21,8 +21,9 @@ from dueledger.ledger.errors import (
     Problem,
     RequestTimeout,
 )
-from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
+from dueledger.service.admission import BodyBudget, ConnectionShares
 from dueledger.service.callers import Callers
 from dueledger.service.idempotency import (
     PARAMETER,
@@ -45,6 +46,10 @@ PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     code: {"model": ProblemDocument, "content": {PROBLEM_TYPE: {}}, "description": "Problem"}
     for code in (422, "default")
 }
+
+BODY_VALUES_MAX: Final = 600_000
+"""A value of JSON takes up to a hundred bytes of memory, and three of a body."""
+_VALUE_BEGINS: Final = (b",", b"[", b"{")
 
 _Answering = TypeVar("_Answering", bound=Callable[..., Coroutine[Any, Any, Response]])
 
@@ -94,18 +99,37 @@ class CallHost:
     """Opens calls on the service's pool."""
 
     def __init__(
-        self, pool: Pool, callers: Callers, *, body_bytes_max: int, body_seconds: float
+        self,
+        connections: ConnectionShares,
+        callers: Callers,
+        *,
+        body_bytes_max: int,
+        body_seconds: float,
     ) -> None:
-        self.pool = pool
         self.callers = callers
+        self._connections = connections
+        self._bodies = BodyBudget(body_bytes_max)
         self._body_bytes_max = body_bytes_max
         self._body_seconds = body_seconds
 
-    async def read_body(self, request: Request) -> ReadBody:
-        """Read the whole body, before a transaction begins.
+    @asynccontextmanager
+    async def body_of(self, request: Request) -> AsyncGenerator[ReadBody]:
+        """Read the whole body and have it for the block, before a transaction begins.
 
-        Raises BodyTooLarge, InvalidBody, or RequestTimeout.
+        That of a GET has no meaning (RFC 9110) and is not read. Raises BodyTooLarge, InvalidBody,
+        RequestTimeout, or ServiceBusy.
         """
+        if request.method == "GET":
+            yield ReadBody(b"", None)
+            return
+        announced = request.headers.get("content-length")
+        size = 0 if announced is None else int(announced)  # the server checks it
+        if announced is None and "transfer-encoding" in request.headers:
+            size = self._body_bytes_max
+        async with self._bodies.reserve(min(size, self._body_bytes_max)):
+            yield await self._read_body(request)
+
+    async def _read_body(self, request: Request) -> ReadBody:
         try:
             async with asyncio.timeout(self._body_seconds):
                 body = b"".join([part async for part in self._bounded(request)])
@@ -113,6 +137,9 @@ class CallHost:
             raise RequestTimeout("The body did not arrive in time. Send it faster.") from None
         if not body:
             return ReadBody(body, None)
+        if sum(map(body.count, _VALUE_BEGINS)) > BODY_VALUES_MAX:
+            message = f"The body has more than {BODY_VALUES_MAX:,} values. Send fewer items."
+            raise BodyTooLarge(message)
         try:
             return ReadBody(body, pydantic_core.from_json(body, allow_inf_nan=False))
         except ValueError as error:
@@ -132,14 +159,14 @@ class CallHost:
     @asynccontextmanager
     async def list_as_worker(self) -> AsyncGenerator[Connection]:
         """Open a transaction that may list what is due, of all tenants, for all who wait."""
-        async with self.pool.acquire() as connection, connection.transaction():
+        async with self._connections.lend() as connection, connection.transaction():
             await assume_role(connection, None, SCOPE_ROLES[Scope.WORK])
             yield connection
 
     @asynccontextmanager
     async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
         """Open a transaction for the block; it has a role when one is assumed."""
-        async with self.pool.acquire() as connection, connection.transaction():
+        async with self._connections.lend(caller.actor_no) as connection, connection.transaction():
             yield ApiCall(connection, caller, body)
 
 
@@ -185,7 +212,13 @@ class CallRoute(APIRoute):
             caller = await host.callers.find(request, self.scope)
             _check_query(request, parameters)
             key = idempotency_key_of(request) if self.takes_idempotency_key else None
-            body = await host.read_body(request)
+            async with host.body_of(request) as body:
+                return await respond(request, caller, key, body)
+
+        async def respond(
+            request: Request, caller: ApiCaller, key: str | None, body: ReadBody
+        ) -> Response:
+            host: CallHost = request.app.state.calls
             if self.waits:
                 request.state.call = WaitingCall(host, request, caller, self.scope, self.role)
                 return await answer(ReadRequest(request, body))

@@ -1,25 +1,35 @@
-"""What each request passes first: its id, and whether its connection may carry a key."""
+"""What each request passes first: its id, their count, and whether a connection may carry a key."""
 
 import re
 import secrets
 from collections.abc import Sequence
+from http import HTTPStatus
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Final
 
+from fastapi import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from dueledger.service.problems import PROBLEM_TYPE, problem_of
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _HEADER: Final = b"x-request-id"
 _ID_BYTES: Final = 8
+_PROBES: Final = "/health/"
+"""They are answered, or a service with many requests would be ended for it."""
 
 
 class RequestEntry:
     """The outermost application. Headers of proxies count only from the networks given."""
 
     def __init__(
-        self, app: ASGIApp, trusted_proxies: Sequence[IPv4Network | IPv6Network] = ()
+        self,
+        app: ASGIApp,
+        trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
+        requests_max: int = 2_000,
     ) -> None:
+        self._requests, self._requests_max = 0, requests_max
         self._trusted = tuple(trusted_proxies)
         self._app = ProxyHeadersMiddleware(app, [str(each) for each in self._trusted])  # pyright: ignore[reportArgumentType] - the same interface, typed twice
 
@@ -40,7 +50,20 @@ class RequestEntry:
                 message["headers"] = [*message["headers"], (_HEADER, request_id)]
             await send(message)
 
-        await self._app(scope, receive, send_with_id)  # pyright: ignore[reportArgumentType] - as above
+        if self._requests >= self._requests_max and not scope["path"].startswith(_PROBES):
+            await self._refuse(scope, receive, send_with_id)
+            return
+        self._requests += 1
+        try:
+            await self._app(scope, receive, send_with_id)  # pyright: ignore[reportArgumentType] - as above
+        finally:
+            self._requests -= 1
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = "The service has too many requests. Wait, and try again."
+        document = problem_of(scope["request_id"], "SERVICE_BUSY", detail)
+        status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "1"}
+        await Response(document, status, headers, PROBLEM_TYPE)(scope, receive, send)
 
     def _is_trusted(self, peer: str) -> bool:
         address = ip_address(peer)

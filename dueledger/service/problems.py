@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from traceback import format_tb
 from typing import Annotated, Any, Final, cast
 
 import orjson
@@ -23,6 +24,7 @@ from dueledger.ledger.errors import (
     NotPermitted,
     Problem,
     RateExceeded,
+    ServiceBusy,
     TooManyAttempts,
 )
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -110,7 +112,7 @@ async def _of_error(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if failure.code == "TOKEN_INVALID":
         headers["WWW-Authenticate"] = 'Bearer error="invalid_token"'
-    if isinstance(error, RateExceeded | TooManyAttempts):
+    if isinstance(error, RateExceeded | ServiceBusy | TooManyAttempts):
         headers["Retry-After"] = str(error.seconds)
     return _answer(request, failure.code, failure.message, errors, headers)
 
@@ -142,13 +144,15 @@ def _methods_of(request: Request) -> list[str]:
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:
-    """Answer what no route expected; the server logs it with its traceback."""
+    """Answer what no route expected, and log it."""
     failure = describe(error) or _INTERNAL
     get_logger("service").error(
         LogEvent.REQUEST_FAILED,
         request_id=request_id_of(request),
         code=failure.code,
         error=type(error).__name__,
+        # Its message is left out: Postgres and its client quote values.
+        traceback="".join(format_tb(error.__traceback__)),
     )
     is_internal = KINDS[failure.code].status == HTTPStatus.INTERNAL_SERVER_ERROR
     return _answer(request, failure.code, _INTERNAL.message if is_internal else failure.message)
@@ -161,22 +165,24 @@ def _answer(
     errors: Sequence[ProblemError] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    kind = KINDS[code]
+    document = problem_of(request_id_of(request), code, detail, errors)
+    return Response(document, KINDS[code].status, dict(headers or {}), PROBLEM_TYPE)
+
+
+def problem_of(
+    request_id: str, code: str, detail: str, errors: Sequence[ProblemError] = ()
+) -> bytes:
+    """Return a problem document as JSON."""
     document = ProblemDocument(
         type=f"/problems#{code}",
-        title=kind.title,
-        status=kind.status,
+        title=KINDS[code].title,
+        status=KINDS[code].status,
         detail=detail,
         code=code,
-        request_id=request_id_of(request),
+        request_id=request_id,
         errors=list(errors),
     )
-    return Response(
-        orjson.dumps(document.model_dump(exclude_none=True)),
-        kind.status,
-        dict(headers or {}),
-        PROBLEM_TYPE,
-    )
+    return orjson.dumps(document.model_dump(exclude_none=True))
 
 
 def _error_of(problem: Problem) -> ProblemError:

@@ -13,17 +13,20 @@ from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.presence import Presence, open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
-from dueledger.ledger.store import has_role, open_pool
+from dueledger.ledger.store import Pool, has_role, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
+from dueledger.service.admission import ConnectionShares
 from dueledger.service.app import ServiceApp
 from dueledger.service.callers import Callers
 from dueledger.service.calls import CallHost
+from dueledger.service.client_connection import ClientConnection
 from dueledger.service.entry import RequestEntry
 from dueledger.service.pull_queue import PullQueue
 from dueledger.service.rates import CallRates
+from dueledger.service.readiness import Readiness
 from dueledger.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
@@ -77,19 +80,21 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 roles=("service",),
                 before_use=lift_sequences,
             ) as pool,
+            open_pool(dsn, application_name=name, size_max=1, roles=("service",)) as aside,
             open_presence(dsn, name, ProcessRole.SERVICE) as presence,
             _token_verifier(settings) as tokens,
             AsyncExitStack() as background,
         ):
             rates = CallRates(settings.service_rate_per_second, settings.service_rate_burst)
+            connections = ConnectionShares(pool, settings.service_connections_max)
             calls = CallHost(
-                pool,
-                Callers(pool, rates, tokens),
+                connections,
+                Callers(connections, rates, tokens),
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
             )
-            pulls = await background.enter_async_context(_background(calls, presence))
-            app = ServiceApp(calls, pulls)
+            pulls = await background.enter_async_context(_background(calls, pool, presence))
+            app = ServiceApp(calls, pulls, Readiness(aside))
             server = _Server(_config(settings, app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             listening = asyncio.create_task(server.listening.wait())
@@ -137,20 +142,20 @@ async def _run(settings: ServiceSettings, stop: Stop) -> None:
 
 
 @asynccontextmanager
-async def _background(calls: CallHost, presence: Presence) -> AsyncGenerator[PullQueue]:
+async def _background(calls: CallHost, pool: Pool, presence: Presence) -> AsyncGenerator[PullQueue]:
     """Serve long polls for the block; and do upkeep, if the login may.
 
     There may be no allocator and no direct worker that does.
     """
     pulls, stop = PullQueue(presence, calls.list_as_worker), Stop()
     upkeep = Upkeep(
-        calls.pool,
+        pool,
         actor_no=presence.process_no,
         seconds=UPKEEP_SECONDS,
         role="service",
         quiet_doublings_max=QUIET_DOUBLINGS_MAX,
     )
-    async with calls.pool.acquire() as connection:
+    async with pool.acquire() as connection:
         does_upkeep = await has_role(connection, "upkeep")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run_service("service.pull", pulls.tick, stop=stop, idle_seconds=0.0))
@@ -169,15 +174,15 @@ async def _background(calls: CallHost, presence: Presence) -> AsyncGenerator[Pul
 
 def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
     config = uvicorn.Config(
-        RequestEntry(app, settings.service_trusted_proxies),
-        http="h11",
+        RequestEntry(app, settings.service_trusted_proxies, settings.service_requests_max),
+        http=ClientConnection,
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="critical",  # an error is logged under its request's id, and without values
         access_log=False,
         proxy_headers=False,  # RequestEntry reads them
         server_header=False,
-        limit_concurrency=settings.service_requests_max,
         timeout_graceful_shutdown=max(1, round(settings.service_drain_seconds)),
         ssl_certfile=settings.service_certificate,
         ssl_keyfile=settings.service_certificate_key,

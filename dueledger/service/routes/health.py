@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from dueledger.failures import KINDS
 from dueledger.ledger.metrics.exposition import MetricsPage
-from dueledger.ledger.store.api_keys import check_readable
-from dueledger.service.calls import PROBLEMS, CallHost
+from dueledger.service.calls import PROBLEMS
+from dueledger.service.readiness import Readiness
 
 _metrics = MetricsPage()
 
@@ -29,8 +29,8 @@ class ProblemKind(BaseModel):
     status: int
 
 
-def _calls_of(request: Request) -> CallHost:
-    return request.app.state.calls
+def _readiness_of(request: Request) -> Readiness:
+    return request.app.state.readiness
 
 
 @routes.get("/health/live", operation_id="getLiveness", summary="Whether the process lives")
@@ -40,10 +40,11 @@ async def get_liveness() -> ServiceHealth:
 
 
 @routes.get("/health/ready", operation_id="getReadiness", summary="Whether it can answer")
-async def get_readiness(calls: Annotated[CallHost, Depends(_calls_of)]) -> ServiceHealth:
+async def get_readiness(
+    readiness: Annotated[Readiness, Depends(_readiness_of)],
+) -> ServiceHealth:
     """Answer if the ledger can be read. If not, send requests to another process."""
-    async with calls.pool.acquire() as connection:
-        await check_readable(connection)
+    await readiness.check()
     return ServiceHealth(status="ready")
 
 

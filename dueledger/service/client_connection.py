@@ -1,0 +1,93 @@
+"""A connection of a client: the time for a request's head and for reading an answer."""
+
+import asyncio
+import secrets
+from typing import Final, final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from dueledger.service.problems import PROBLEM_TYPE, problem_of
+
+HEAD_SECONDS: Final = 10.0
+WRITE_SECONDS: Final = 30.0
+_ID_BYTES: Final = 8
+
+
+@final
+class ClientConnection(H11Protocol):
+    """Closes a connection that sends no whole head within 10 s, or reads nothing for 30 s.
+
+    The server's own timer, of kept connections, ends with the first byte. Without these limits a
+    client that sends nothing would keep its connection for ever.
+    """
+
+    _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timers."""
+        self._stop_head_timer()
+        self._stop_write_timer()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Read what arrived. The head's time is over once a request has begun."""
+        super().handle_events()
+        if self.cycle and not self.cycle.response_complete:
+            self._stop_head_timer()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next head. What remains of the body has this time, too."""
+        self._await_head()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        super().pause_writing()
+        self._stop_write_timer()
+        self._write_timer = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on; the client has read."""
+        self._stop_write_timer()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the server's own words
+        """Answer what is no HTTP, with a problem document as every other error."""
+        request_id = secrets.token_hex(_ID_BYTES)
+        detail = "The connection sent no valid HTTP/1.1 request."
+        document = problem_of(request_id, "REQUEST_INVALID", detail)
+        headers = [
+            ("content-type", PROBLEM_TYPE),
+            ("content-length", str(len(document))),
+            ("connection", "close"),
+            ("x-request-id", request_id),
+        ]
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:  # and not after an answer
+            for part in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=document),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
+
+    def _await_head(self) -> None:
+        self._stop_head_timer()
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _stop_write_timer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
