@@ -1,6 +1,7 @@
 """Real servers for every test: a database from a template, a kind and topic of its own."""
 
 import asyncio
+import gc
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -35,6 +36,25 @@ POLL_SECONDS_MAX = 0.25
 POLL_SHARE = 0.1
 """Part of the time waited so far: longer waits poll less often, with the same relative delay."""
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None]:
+    """Collect without the garbage collector, and leave what was collected out of its passes.
+
+    Nothing of it is garbage before the end, and each process has many objects for each test.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let the interpreter find everything at its end, or DuckDB reports it as leaked."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(trylast=True)  # after they were shuffled
