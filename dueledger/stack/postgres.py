@@ -55,9 +55,9 @@ shared_buffers = '512MB'
 work_mem = '16MB'
 maintenance_work_mem = '256MB'
 wal_buffers = '16MB'
-max_wal_size = '4GB'
-min_wal_size = '512MB'
-wal_compression = on
+max_wal_size = '{wal_max}'
+min_wal_size = '{wal_min}'
+wal_compression = {durable}
 checkpoint_timeout = '15min'
 checkpoint_completion_target = 0.9
 
@@ -258,8 +258,13 @@ class Postgres:
         return free_ports.choose(record, ("sql",), fresh=fresh)["sql"]
 
     def _write_settings(self, port: int) -> None:
+        wal_min, wal_max = ("512MB", "4GB") if self._durable else ("128MB", "512MB")
         text = _SETTINGS.format(
-            host=free_ports.LOOPBACK, port=port, durable="on" if self._durable else "off"
+            host=free_ports.LOOPBACK,
+            port=port,
+            durable="on" if self._durable else "off",
+            wal_min=wal_min,
+            wal_max=wal_max,
         )
         (self._cluster / "postgresql.conf").write_text(text)
 
