@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,7 +12,13 @@ from .servers import Servers, open_servers
 from .site import Site, open_site
 
 
-@pytest.fixture(scope="session")
+def _scope(fixture_name: str, config: pytest.Config) -> Literal["module", "session"]:
+    """Keep servers for all files, unless these are a few of a process that has others to run."""
+    del fixture_name
+    return "module" if hasattr(config, "workerinput") else "session"
+
+
+@pytest.fixture(scope=_scope)
 async def servers() -> AsyncGenerator[Servers]:
     async with open_servers() as servers:
         yield servers
