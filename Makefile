@@ -4,9 +4,9 @@
 VENV   = .venv
 PYTHON =
 ARGS   =
-# Each process of a run has servers of its own; a file's tests stay together. One waits while the others work: a process
-# more than there are cores, from 3 to 5.
-PROCESSES = $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores < 2 ? 3 : cores > 4 ? 5 : cores + 1 )))
+# Each process of a run has servers of its own; a file's tests stay together. Some wait while the others work: two processes
+# more than there are cores, from 3 to 6.
+PROCESSES = $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores > 4 ? 6 : cores + 2 )))
 PYTEST = $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 BIN  = $(VENV)/bin
