@@ -91,8 +91,14 @@ class ComparisonEngine:
         return Compared(tallies, found, unproven)
 
 
+@cache
+def _database() -> duckdb.DuckDBPyConnection:
+    """Return the empty database of this process. Opening one takes as long as a small comparison."""
+    return duckdb.connect(":memory:", config={"memory_limit": MEMORY_MAX})
+
+
 @contextmanager
 def open_engine() -> Generator[ComparisonEngine]:
-    """Open an engine in memory for the length of the block."""
-    with duckdb.connect(":memory:", config={"memory_limit": MEMORY_MAX}) as connection:
+    """Open an engine in memory for the length of the block; its tables are gone after it."""
+    with _database().cursor() as connection:
         yield ComparisonEngine(connection)
