@@ -85,6 +85,7 @@ class Allocator:
             seconds=settings.allocator_reap_seconds,
             role="allocator",
             event_key_days=settings.event_key_days,
+            audit_days=settings.audit_days,
             limit=settings.allocator_reap_runs_max,
         )
         self.gauges = LedgerGauges(pool, holder=f"process:{allocator_no}")

@@ -57,10 +57,11 @@ async def rotate_key(
     expires_at: datetime | None,
     actor_no: int,
     tenants: Sequence[str] | None = None,
-) -> NewApiKey:
+) -> tuple[NewApiKey, Sequence[str] | None]:
     """Make a key with the rights of another one, which expires after `overlap`.
 
-    `tenants` are those of who asks. Raises NotFound if there is no such valid key for these.
+    `tenants` are those of who asks. Returns the key and its tenants. Raises NotFound if there is no
+    such valid key for these.
     """
     rights = await expire_key(connection, prefix, overlap, tenants)
     if rights is None:
@@ -75,15 +76,20 @@ async def rotate_key(
     )
     if made is None:
         raise _no_such_key(prefix)  # its actor's tenants are its own
-    return made
+    return made, rights.tenants
 
 
 async def end_key(
     connection: Connection, prefix: str, *, actor_no: int, tenants: Sequence[str] | None = None
-) -> None:
-    """Revoke a key at once. Raises NotFound if there is no such valid key for these tenants."""
-    if not await revoke_key(connection, prefix, revoked_by=actor_no, tenants=tenants):
+) -> Sequence[str] | None:
+    """Revoke a key at once, and return its tenants.
+
+    Raises NotFound if there is no such valid key for these `tenants`.
+    """
+    revoked = await revoke_key(connection, prefix, revoked_by=actor_no, tenants=tenants)
+    if revoked is None:
         raise _no_such_key(prefix)
+    return revoked.tenants
 
 
 def _check(name: str, scopes: Sequence[str], tenants: Sequence[str] | None) -> None:

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.runtime.settings import EVENT_KEY_DAYS
+from dueledger.ledger.runtime.settings import AUDIT_DAYS, EVENT_KEY_DAYS
 from dueledger.ledger.store import (
     STATEMENT_REFUSED,
     Connection,
@@ -20,6 +20,7 @@ from dueledger.ledger.store import (
     is_lost,
 )
 from dueledger.ledger.store.api_answers import forget_answers
+from dueledger.ledger.store.audit import prune_audit
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
 from dueledger.ledger.store.credits import prune_credits
 from dueledger.ledger.store.events import forget_event_keys
@@ -43,6 +44,7 @@ SPLIT_DOUBLINGS_MAX: Final = 6
 PRUNE_SECONDS: Final = 600.0
 EVENT_KEYS_MAX: Final = 5000
 ANSWERS_MAX: Final = 5000
+AUDIT_MAX: Final = 5000
 ANSWER_HOURS: Final = 24
 """How long a request with an Idempotency-Key may be repeated, and gets its first answer."""
 PROCESSES_MAX: Final = 1000
@@ -74,12 +76,14 @@ class Upkeep:
         seconds: float,
         role: str,
         event_key_days: int = EVENT_KEY_DAYS,
+        audit_days: int = AUDIT_DAYS,
         limit: int = 500,
         quiet_doublings_max: int = 0,
     ) -> None:
         """Run about every `seconds`; `limit` bounds a pass in claims and in runs.
 
-        Keys of events are forgotten after `event_key_days`.
+        Keys of events are forgotten after `event_key_days`, entries of the audit deleted after
+        `audit_days`.
 
         After a pass without work the pause doubles, up to `quiet_doublings_max` times.
         """
@@ -88,12 +92,13 @@ class Upkeep:
         self._actor_no = actor_no
         self._seconds = seconds
         self._event_key_days = event_key_days
+        self._audit_days = audit_days
         self._limit = limit
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet_passes = 0
         self._partitions_at = self._split_at = self._prune_at = float("-inf")
-        self._forget_at = self._answers_at = float("-inf")
+        self._forget_at = self._answers_at = self._audit_at = float("-inf")
         self._split_failures = 0
         self._keys_after: int | None = None
         self._held_after: int | None = None
@@ -116,13 +121,15 @@ class Upkeep:
             "prune": self._prune,
             "forget_event_keys": self._forget_event_keys,
             "forget_answers": self._forget_answers,
+            "prune_audit": self._prune_audit,
         }
 
     async def tick(self) -> Counter[str]:
         """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
         Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed, and
-        event_keys and answers that were forgotten; and what changed: circuits, streaks, pauses.
+        event_keys and answers that were forgotten; entries of the audit that were deleted: audit;
+        and what changed: circuits, streaks, pauses.
         Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()
@@ -204,6 +211,14 @@ class Upkeep:
             counts["answers"] += forgotten
             if forgotten < ANSWERS_MAX:
                 self._answers_at = now + PRUNE_SECONDS
+
+    async def _prune_audit(self, connection: Connection, counts: Counter[str]) -> None:
+        now = monotonic()
+        if now >= self._audit_at:
+            deleted = await prune_audit(connection, self._audit_days, AUDIT_MAX)
+            counts["audit"] += deleted
+            if deleted < AUDIT_MAX:
+                self._audit_at = now + PRUNE_SECONDS
 
     async def _release_dead(self, connection: Connection, _: Counter[str]) -> None:
         """Let the next steps reap the runs and claims of processes that were killed."""

@@ -2503,6 +2503,41 @@ ALTER TABLE ledger.api_key ALTER COLUMN key_no ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE ledger.audit (
+    audit_no bigint NOT NULL,
+    at timestamp with time zone DEFAULT ledger.now() NOT NULL,
+    actor_no bigint NOT NULL,
+    login text DEFAULT SESSION_USER NOT NULL,
+    operation text NOT NULL,
+    target text NOT NULL,
+    tenants text[],
+    reason text,
+    detail jsonb,
+    request_id text,
+    CONSTRAINT audit_tenants_named CHECK ((cardinality(tenants) > 0))
+);
+
+COMMENT ON TABLE ledger.audit IS 'What people, API keys and tokens changed, each entry written in the transaction of its change. Append only; upkeep deletes entries of a certain age.';
+
+COMMENT ON COLUMN ledger.audit.login IS 'The login to Postgres, which nobody but the server names.';
+
+COMMENT ON COLUMN ledger.audit.operation IS 'As in the OpenAPI document; commands name the same.';
+
+COMMENT ON COLUMN ledger.audit.target IS 'What was changed, as a path: definitions/acme/statements.';
+
+COMMENT ON COLUMN ledger.audit.tenants IS 'Those that it concerns; null: all, or none alone.';
+
+COMMENT ON COLUMN ledger.audit.request_id IS 'Of a request by HTTP; null for a command.';
+
+ALTER TABLE ledger.audit ALTER COLUMN audit_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.audit_audit_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 8796093022207
+    CACHE 1
+);
+
 CREATE TABLE ledger.calendar (
     calendar_no bigint NOT NULL,
     tenant text NOT NULL,
@@ -2733,7 +2768,8 @@ CREATE TABLE ledger.event (
     body jsonb NOT NULL,
     traceparent text,
     received_at timestamp with time zone NOT NULL,
-    matched boolean
+    matched boolean,
+    actor_no bigint
 )
 PARTITION BY RANGE (occurred_at);
 
@@ -2746,6 +2782,8 @@ COMMENT ON COLUMN ledger.event.subject IS 'CloudEvents subject.';
 COMMENT ON COLUMN ledger.event.body IS 'The event as it was received.';
 
 COMMENT ON COLUMN ledger.event.matched IS 'Whether an event rule applied to it when it was received.';
+
+COMMENT ON COLUMN ledger.event.actor_no IS 'Who recorded it: an intake, or a key or token by HTTP.';
 
 CREATE TABLE ledger.event_key (
     tenant text NOT NULL,
@@ -3744,6 +3782,9 @@ ALTER TABLE ONLY ledger.api_key
 ALTER TABLE ONLY ledger.api_key
     ADD CONSTRAINT api_key_prefix_key UNIQUE (prefix);
 
+ALTER TABLE ONLY ledger.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (audit_no);
+
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_pkey PRIMARY KEY (calendar_no);
 
@@ -3919,6 +3960,8 @@ CREATE INDEX api_answer_answered_at_idx ON ledger.api_answer USING btree (answer
 
 CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no);
 
+CREATE INDEX audit_at_idx ON ledger.audit USING btree (at, audit_no);
+
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
@@ -4044,6 +4087,9 @@ ALTER TABLE ONLY ledger.api_key
 
 ALTER TABLE ONLY ledger.api_key
     ADD CONSTRAINT api_key_revoked_by_fkey FOREIGN KEY (revoked_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.audit
+    ADD CONSTRAINT audit_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -4400,6 +4446,38 @@ GRANT UPDATE(last_used_at) ON TABLE ledger.api_key TO ledger_service;
 GRANT UPDATE(revoked_at) ON TABLE ledger.api_key TO ledger_key_manager;
 
 GRANT UPDATE(revoked_by) ON TABLE ledger.api_key TO ledger_key_manager;
+
+GRANT SELECT ON TABLE ledger.audit TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.audit TO ledger_operator;
+GRANT SELECT,DELETE ON TABLE ledger.audit TO ledger_upkeep;
+
+GRANT INSERT(actor_no) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(actor_no) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(actor_no) ON TABLE ledger.audit TO ledger_operator;
+
+GRANT INSERT(operation) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(operation) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(operation) ON TABLE ledger.audit TO ledger_operator;
+
+GRANT INSERT(target) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(target) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(target) ON TABLE ledger.audit TO ledger_operator;
+
+GRANT INSERT(tenants) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(tenants) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(tenants) ON TABLE ledger.audit TO ledger_operator;
+
+GRANT INSERT(reason) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(reason) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(reason) ON TABLE ledger.audit TO ledger_operator;
+
+GRANT INSERT(detail) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(detail) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(detail) ON TABLE ledger.audit TO ledger_operator;
+
+GRANT INSERT(request_id) ON TABLE ledger.audit TO ledger_approver;
+GRANT INSERT(request_id) ON TABLE ledger.audit TO ledger_key_manager;
+GRANT INSERT(request_id) ON TABLE ledger.audit TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.calendar TO ledger_intake;

@@ -8,7 +8,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption
 from dueledger.cli.output import print_document, print_fields, print_list, say
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import ledger_connection, persons_change, run
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -66,15 +66,18 @@ async def _create(
 ) -> "NewApiKey":
     from dueledger.api_keys import make_key
 
-    async with ledger_connection(dsn) as connection, connection.transaction():
-        return await make_key(
-            connection,
+    async with persons_change(dsn) as change:
+        made = await make_key(
+            change.connection,
             name,
             scopes=scopes,
             tenants=tenants,
             expires_at=expires_at,
-            actor_no=await register_person(connection),
+            actor_no=change.actor_no,
         )
+        target = f"keys/{made.prefix}"
+        await change.audit("createKey", target, tenants, name=name, scopes=sorted(set(scopes)))
+    return made
 
 
 @keys.command("list")
@@ -119,8 +122,9 @@ def revoke(prefix: PrefixArgument, json_: JsonOption = False, dsn: DsnOption = N
 async def _revoke(dsn: str | None, prefix: str) -> None:
     from dueledger.api_keys import end_key
 
-    async with ledger_connection(dsn) as connection, connection.transaction():
-        await end_key(connection, prefix, actor_no=await register_person(connection))
+    async with persons_change(dsn) as change:
+        tenants = await end_key(change.connection, prefix, actor_no=change.actor_no)
+        await change.audit("revokeKey", f"keys/{prefix}", tenants)
 
 
 @keys.command("rotate")
@@ -145,14 +149,16 @@ async def _rotate(
 ) -> "NewApiKey":
     from dueledger.api_keys import rotate_key
 
-    async with ledger_connection(dsn) as connection, connection.transaction():
-        return await rotate_key(
-            connection,
+    async with persons_change(dsn) as change:
+        made, tenants = await rotate_key(
+            change.connection,
             prefix,
             overlap=overlap,
             expires_at=expires_at,
-            actor_no=await register_person(connection),
+            actor_no=change.actor_no,
         )
+        await change.audit("rotateKey", f"keys/{prefix}", tenants, successor=made.prefix)
+    return made
 
 
 def _show(made: "NewApiKey", *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
 from dueledger.cli.output import print_document, print_fields, print_list, print_rows, say
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import ledger_connection, persons_change, run
 
 if TYPE_CHECKING:
     from dueledger.calendars.diff import CalendarDifference
@@ -132,9 +132,17 @@ async def _import(
     from dueledger.calendars.import_calendar import import_calendar
 
     tenant, name = key
-    async with ledger_connection(dsn) as connection:
-        actor_no = await register_person(connection) if apply else None
-        return await import_calendar(connection, found, tenant=tenant, name=name, actor_no=actor_no)
+    if not apply:
+        async with ledger_connection(dsn) as connection:
+            return await import_calendar(connection, found, tenant=tenant, name=name, actor_no=None)
+    async with persons_change(dsn) as change:
+        imported = await import_calendar(
+            change.connection, found, tenant=tenant, name=name, actor_no=change.actor_no
+        )
+        if imported.applied:
+            target, version = f"calendars/{tenant}/{name}", imported.version
+            await change.audit("putCalendar", target, [tenant], version=version)
+    return imported
 
 
 def _document(imported: "CalendarImport", found: "SourceCalendar") -> dict[str, object]:

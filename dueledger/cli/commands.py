@@ -112,6 +112,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "dueledger.cli.repairs",
             {"repair": "Reconcile and show what repairs change, or execute them."},
         ),
+        **_entries("dueledger.cli.audit", {"audit": "List what people, keys and tokens changed."}),
     },
     "Operations": {
         **_entries(

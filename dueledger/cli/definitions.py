@@ -11,7 +11,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
 from dueledger.cli.output import print_lines, print_list, print_rows, say
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import PersonsChange, ledger_connection, register_person, run
 
 if TYPE_CHECKING:
     from dueledger.definitions.change import DefinitionChange
@@ -174,6 +174,7 @@ async def _define(
             actor_no=await register_person(connection),
             sources=sources,
         )
+        change = PersonsChange(connection, request.actor_no)
         planned = await plan_changes(connection, request)
         show(planned.changes)
         for line in await planned.describe(connection):
@@ -184,7 +185,15 @@ async def _define(
         if accepted is None:
             check_agreement(opinions)
         if not dry_run:
-            await planned.apply(connection, opinions, accepted)
+            async with connection.transaction():
+                await planned.apply(connection, opinions, accepted)
+                for each in planned.changes:
+                    if each.defined.changed:
+                        tenant, version = each.definition.tenant, each.defined.version
+                        target = f"definitions/{tenant}/{each.definition.definition}"
+                        await change.audit(
+                            "putDefinition", target, [tenant], accepted, version=version
+                        )
     return planned.changes
 
 

@@ -17,7 +17,7 @@ from dueledger.cli.output import (
     print_rows,
     print_text,
 )
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import PersonsChange, ledger_connection, persons_change, run
 from dueledger.ledger.finding_types import FindingType, Resolution
 
 app = typer.Typer(rich_markup_mode=None)
@@ -151,11 +151,24 @@ async def _record(
 ) -> dict[UUID, str]:
     from dueledger.ledger.store.findings import resolve_findings
 
-    async with ledger_connection(dsn) as connection:
-        actor_no = await register_person(connection)
-        return await resolve_findings(
-            connection, ids, resolution=resolution, reason=reason, actor_no=actor_no
+    async with persons_change(dsn) as change:
+        results = await resolve_findings(
+            change.connection, ids, resolution=resolution, reason=reason, actor_no=change.actor_no
         )
+        operation = "explainFinding" if resolution is Resolution.EXPLAINED else "acceptFinding"
+        await audit_decided(change, operation, "findings", results, reason)
+    return results
+
+
+async def audit_decided(
+    change: PersonsChange, operation: str, path: str, results: Mapping[UUID, str], reason: str
+) -> None:
+    """Record a decision about findings or repairs, for each that is done."""
+    from dueledger.ledger.store.audit import find_tenants_of_findings
+
+    done = [each for each, result in results.items() if result == "done"]
+    for each, tenant in (await find_tenants_of_findings(change.connection, done)).items():
+        await change.audit(operation, f"{path}/{each}", [tenant], reason)
 
 
 def _refusals(refused: Mapping[UUID, str]) -> Iterable[str]:

@@ -7,7 +7,7 @@ import typer
 
 from dueledger.cli.options import DsnOption, JsonOption, LaneOption, ScopeTenant
 from dueledger.cli.output import print_lines, print_rows
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import persons_change, run
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 
 if TYPE_CHECKING:
@@ -130,12 +130,11 @@ async def _set(
 ) -> list[dict[str, Any]]:
     from dueledger.ledger.store.flows import FlowScope, ensure_flow, set_flow_limits
 
-    async with ledger_connection(dsn) as connection, connection.transaction():
+    scope = FlowScope(tenant, kind, lane)
+    async with persons_change(dsn) as change:
         if lane is not None:
-            await ensure_flow(connection, tenant, kind, lane)
-        return await set_flow_limits(
-            connection,
-            FlowScope(tenant, kind, lane),
-            limits,
-            actor_no=await register_person(connection),
-        )
+            await ensure_flow(change.connection, tenant, kind, lane)
+        rows = await set_flow_limits(change.connection, scope, limits, actor_no=change.actor_no)
+        if rows:
+            await change.audit("setFlowLimits", scope.path, [tenant])
+    return rows

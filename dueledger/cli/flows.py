@@ -35,7 +35,7 @@ from dueledger.cli.output import (
     print_rows,
     say,
 )
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import ledger_connection, persons_change, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.flows import PauseResult, ResumeResult
@@ -241,13 +241,14 @@ async def _pause(
 ) -> "PauseResult":
     from dueledger.ledger.store.flows import FlowScope, pause_flows
 
-    async with ledger_connection(dsn) as connection:
-        return await pause_flows(
-            connection,
-            FlowScope(tenant, kind, lane),
-            reason=reason,
-            actor_no=await register_person(connection),
+    scope = FlowScope(tenant, kind, lane)
+    async with persons_change(dsn) as change:
+        paused = await pause_flows(
+            change.connection, scope, reason=reason, actor_no=change.actor_no
         )
+        if paused.pauses or paused.flows:
+            await change.audit("pauseFlows", scope.path, [tenant], reason)
+    return paused
 
 
 async def _resume(
@@ -255,10 +256,12 @@ async def _resume(
 ) -> "ResumeResult":
     from dueledger.ledger.store.flows import FlowScope, resume_flows
 
-    async with ledger_connection(dsn) as connection:
-        return await resume_flows(
-            connection, FlowScope(tenant, kind, lane), actor_no=await register_person(connection)
-        )
+    scope = FlowScope(tenant, kind, lane)
+    async with persons_change(dsn) as change:
+        resumed = await resume_flows(change.connection, scope, actor_no=change.actor_no)
+        if resumed.pauses or resumed.flows:
+            await change.audit("resumeFlows", scope.path, [tenant])
+    return resumed
 
 
 async def _list(
@@ -284,15 +287,19 @@ async def _trigger(
 
     from dueledger.definitions.trigger import trigger_definition
 
-    async with ledger_connection(dsn) as connection:
+    async with persons_change(dsn) as change:
         triggered = await trigger_definition(
-            connection,
+            change.connection,
             tenant,
             name,
             cycle=cycle,
             reason=reason,
-            actor_no=await register_person(connection),
+            actor_no=change.actor_no,
         )
+        if triggered.created:
+            made = {"cycle": triggered.cycle, "item": triggered.id}
+            target = f"definitions/{tenant}/{name}"
+            await change.audit("triggerDefinition", target, [tenant], reason, **made)
     return asdict(triggered) | {"remedy": triggered.remedy}
 
 

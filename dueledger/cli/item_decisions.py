@@ -22,7 +22,7 @@ from dueledger.cli.options import (
     read_instant,
 )
 from dueledger.cli.output import print_document, print_fields, print_rows, say
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import ledger_connection, persons_change, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.operations import ItemFilter, OperationPreview
@@ -274,10 +274,16 @@ async def _apply(
         selection.lane,
         "--business-key",
     )
-    async with ledger_connection(dsn) as connection:
-        ids = selection.ids or await find_named(connection, known, keyed)
-        actor_no = await register_person(connection)
-        results = await apply_verb(connection, known, ids, reason=reason, actor_no=actor_no)
+    async with persons_change(dsn) as change:
+        ids = selection.ids or await find_named(change.connection, known, keyed)
+        results = await apply_verb(
+            change.connection, known, ids, reason=reason, actor_no=change.actor_no
+        )
+        if accepted := sum(each.is_accepted for each in results):
+            tenant = selection.tenant
+            target = "items" if tenant is None else f"tenants/{tenant}"
+            tenants = None if tenant is None else [tenant]
+            await change.audit("decideItems", target, tenants, reason, verb=known, items=accepted)
     return {one.id: one.result.value for one in results}
 
 
@@ -297,12 +303,17 @@ async def _record(
         show_operation,
     )
 
-    async with ledger_connection(dsn) as connection:
+    async with persons_change(dsn) as change:
         operation_no = await record_operation(
-            connection,
+            change.connection,
             OperationVerb(verb),
             items,
             reason=reason,
-            actor_no=await register_person(connection),
+            actor_no=change.actor_no,
         )
-        return None if operation_no is None else await show_operation(connection, operation_no)
+        if operation_no is None:
+            return None
+        target = f"operations/{operation_no}"
+        tenants = None if items.tenant is None else [items.tenant]
+        await change.audit("createOperation", target, tenants, reason, verb=verb)
+        return await show_operation(change.connection, operation_no)

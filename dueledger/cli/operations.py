@@ -1,6 +1,6 @@
 """Commands for operations: the list, one of them, and its end."""
 
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -8,7 +8,10 @@ from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
-from dueledger.cli.session import ledger_connection, register_person, run
+from dueledger.cli.session import ledger_connection, persons_change, run
+
+if TYPE_CHECKING:
+    from dueledger.ledger.errors import NotFound
 
 app = typer.Typer(rich_markup_mode=None)
 operation = typer.Typer(help="Show operations on many items, and abort one.", rich_markup_mode=None)
@@ -73,22 +76,33 @@ async def _list(limit: int, dsn: str | None) -> list[dict[str, Any]]:
 
 
 async def _show(operation_no: int, dsn: str | None) -> dict[str, Any]:
-    from dueledger.ledger.errors import NotFound
     from dueledger.ledger.store.operations import show_operation
 
     async with ledger_connection(dsn) as connection:
         found = await show_operation(connection, operation_no)
     if found is None:
-        message = f"there is no operation {operation_no}; `dueledger operation list` lists them"
-        raise NotFound(message, operation=operation_no)
+        raise _unknown(operation_no)
     return found
 
 
-async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
-    from dueledger.ledger.store.operations import abort_operation
+def _unknown(operation_no: int) -> "NotFound":
+    from dueledger.ledger.errors import NotFound
 
-    async with ledger_connection(dsn) as connection:
+    message = f"there is no operation {operation_no}; `dueledger operation list` lists them"
+    return NotFound(message, operation=operation_no)
+
+
+async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
+    from dueledger.ledger.store.operations import abort_operation, show_operation
+
+    async with persons_change(dsn) as change:
         is_aborted = await abort_operation(
-            connection, operation_no, reason=reason, actor_no=await register_person(connection)
+            change.connection, operation_no, reason=reason, actor_no=change.actor_no
         )
-    return is_aborted, await _show(operation_no, dsn)
+        found = await show_operation(change.connection, operation_no)
+        if found is None:
+            raise _unknown(operation_no)
+        if is_aborted:
+            tenants = None if found["tenant"] is None else [found["tenant"]]
+            await change.audit("abortOperation", f"operations/{operation_no}", tenants, reason)
+    return is_aborted, found

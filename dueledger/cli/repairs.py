@@ -8,7 +8,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.decisions import print_results
-from dueledger.cli.findings import FindingTypeOption, read_type
+from dueledger.cli.findings import FindingTypeOption, audit_decided, read_type
 from dueledger.cli.options import (
     DsnOption,
     JsonOption,
@@ -28,7 +28,7 @@ from dueledger.cli.reconciliation import (
     print_result,
     read_dates,
 )
-from dueledger.cli.session import ledger_connection, person_name, register_person, run
+from dueledger.cli.session import ledger_connection, person_name, persons_change, run
 
 app = typer.Typer(rich_markup_mode=None)
 repair = typer.Typer(rich_markup_mode=None)
@@ -146,6 +146,9 @@ async def _list(
 async def _approve(repairs: list[UUID], reason: str, dsn: str | None) -> dict[UUID, str]:
     from dueledger.ledger.store.findings import approve_repairs
 
-    async with ledger_connection(dsn) as connection:
-        actor_no = await register_person(connection)
-        return await approve_repairs(connection, repairs, reason=reason, actor_no=actor_no)
+    async with persons_change(dsn) as change:
+        results = await approve_repairs(
+            change.connection, repairs, reason=reason, actor_no=change.actor_no
+        )
+        await audit_decided(change, "approveRepair", "repairs", results, reason)
+    return results

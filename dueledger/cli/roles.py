@@ -6,7 +6,7 @@ import typer
 
 from dueledger.cli.options import DsnOption, JsonOption
 from dueledger.cli.output import print_document, say
-from dueledger.cli.session import ledger_connection, run
+from dueledger.cli.session import PersonsChange, ledger_connection, register_person, run
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -77,6 +77,8 @@ async def _grant(roles: list[str], login: str, tenants: list[str] | None, dsn: s
     async with ledger_connection(dsn) as connection, connection.transaction():
         for role in roles:
             await grant_role(connection, role, login, tenants)
+        change = PersonsChange(connection, await register_person(connection))
+        await change.audit("grantRoles", f"logins/{login}", tenants, roles=roles)
 
 
 async def _revoke(roles: list[str], login: str, dsn: str | None) -> None:
@@ -85,6 +87,8 @@ async def _revoke(roles: list[str], login: str, dsn: str | None) -> None:
     async with ledger_connection(dsn) as connection, connection.transaction():
         for role in roles:
             await revoke_role(connection, role, login)
+        change = PersonsChange(connection, await register_person(connection))
+        await change.audit("revokeRoles", f"logins/{login}", None, roles=roles)
 
 
 def _report(roles: list[str], login: str, done: str, *, as_json: bool) -> None:

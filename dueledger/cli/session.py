@@ -3,10 +3,13 @@
 import os
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dueledger.ledger.store import Connection
 
 DSN_VARIABLE: Final = "DUELEDGER_DSN"
@@ -50,6 +53,35 @@ def _dsn_of_environment() -> str:
         return read_dsn_file(Path(variables[DSN_FILE_VARIABLE]))
     problem = Problem(DSN_VARIABLE, "", "Field required", DSN_ACCEPTED)
     raise InvalidSetting("Settings are missing or wrong:", [problem])
+
+
+@dataclass(frozen=True, slots=True)
+class PersonsChange:
+    """A transaction in which the person at this terminal changes something."""
+
+    connection: "Connection"
+    actor_no: int
+
+    async def audit(
+        self,
+        operation: str,
+        target: str,
+        tenants: "Sequence[str] | None",
+        reason: str | None = None,
+        **detail: object,
+    ) -> None:
+        """Record what is changed; the arguments are those of `AuditTarget` and `record_audit`."""
+        from dueledger.ledger.store.audit import AuditTarget, record_audit
+
+        targets = [AuditTarget(target, tenants, detail or None)]
+        await record_audit(self.connection, self.actor_no, operation, targets, reason=reason)
+
+
+@asynccontextmanager
+async def persons_change(dsn: str | None) -> AsyncGenerator[PersonsChange]:
+    """Open a transaction for a command that changes something, in the person's name."""
+    async with ledger_connection(dsn) as connection, connection.transaction():
+        yield PersonsChange(connection, await register_person(connection))
 
 
 async def register_person(connection: "Connection") -> int:

@@ -426,6 +426,22 @@ def approve_repair(repair: UUID, reason: str) -> ServiceCall[models.RepairApprov
     return ServiceCall("POST", path, models.RepairApproval, body=body)
 
 
+def list_audit(
+    *,
+    tenant: str | None = None,
+    actor: str | None = None,
+    operation: str | None = None,
+    target: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.AuditPage]:
+    """List what people, API keys and tokens changed, the newest first."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/audit", models.AuditPage, query)
+
+
 def _tenant(tenant: str) -> str:
     return f"/v1/tenants/{quote(tenant, safe='')}"
 

@@ -20,6 +20,33 @@ class AbortRequest(BaseModel):
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
+class AuditEntry(BaseModel):
+    """
+    Who changed what, when and why. Null `tenants`: it concerns all, or none alone.
+    """
+
+    at: AwareDatetime
+    actor: str
+    login: Annotated[str, Field(description="to Postgres")]
+    operation: Annotated[str, Field(description="of this document; commands name the same")]
+    target: Annotated[str, Field(description="what was changed")]
+    tenants: list[str] | None
+    reason: str | None
+    detail: dict[str, Any] | None
+    request_id: Annotated[str | None, Field(description="null: a command")]
+
+
+class AuditPage(BaseModel):
+    """
+    A page of the audit, the newest entries first.
+    """
+
+    items: list[AuditEntry]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
 class CalendarDetail(BaseModel):
     """
     A version of a calendar with its days.

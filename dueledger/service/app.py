@@ -12,6 +12,7 @@ from dueledger.service.problems import handle_errors
 from dueledger.service.pull_queue import PullQueue
 from dueledger.service.readiness import Readiness
 from dueledger.service.routes import (
+    audit,
     calendars,
     claims,
     definitions,
@@ -49,6 +50,7 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *flows.operate.routes,
     *findings.audit.routes,
     *findings.approve.routes,
+    *audit.audit.routes,
 ]
 """All, in the order of the OpenAPI document."""
 

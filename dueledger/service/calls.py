@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
 import pydantic_core
@@ -24,6 +24,7 @@ from dueledger.ledger.errors import (
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
 from dueledger.service.admission import BodyBudget, ConnectionShares
+from dueledger.service.auditing import AuditedRequest, AuditNote, audit_call
 from dueledger.service.callers import Callers
 from dueledger.service.idempotency import (
     PARAMETER,
@@ -31,7 +32,7 @@ from dueledger.service.idempotency import (
     digest_of,
     idempotency_key_of,
 )
-from dueledger.service.problems import PROBLEM_TYPE, ProblemDocument
+from dueledger.service.problems import PROBLEM_TYPE, ProblemDocument, request_id_of
 
 _KEY_SCHEME: Final = "key"
 SECURITY_SCHEMES: Final = {
@@ -61,10 +62,27 @@ class ApiCall:
     connection: Connection
     caller: ApiCaller
     body: bytes
+    note: AuditNote = field(default_factory=AuditNote)
 
     def may_reach(self, tenant: str) -> bool:
         """Return whether the call may reach a tenant."""
         return self.tenants is None or tenant in self.tenants
+
+    def note_change(
+        self,
+        *,
+        target: str | None = None,
+        tenants: Sequence[str] | None = None,
+        is_changed: bool = True,
+        **detail: object,
+    ) -> None:
+        """Add to what the audit will have of this call: whatever its path does not say.
+
+        `tenants` are those that the change concerns; without them, that of the path, or those of
+        the caller. A call that changed nothing leaves no entry.
+        """
+        self.note.target, self.note.tenants, self.note.is_changed = target, tenants, is_changed
+        self.note.detail.update(detail)
 
     @property
     def tenants(self) -> Sequence[str] | None:
@@ -200,6 +218,7 @@ class CallRoute(APIRoute):
     scope: ClassVar[Scope]
     role: ClassVar[str]
     takes_idempotency_key: ClassVar[bool]
+    is_audited: ClassVar[bool]
     waits: ClassVar[bool] = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -225,16 +244,30 @@ class CallRoute(APIRoute):
             async with host.open(caller, body.raw) as call:
                 _check_tenant(request, call)
                 request.state.call = call
-                connection, again = call.connection, ReadRequest(request, body)
-                if key is not None:
-                    digested = (key, digest_of(request, body.raw))
-                    return await answer_under_key(
-                        connection, caller, self.role, digested, lambda: answer(again)
-                    )
-                await assume_role(connection, caller, self.role)
-                return await answer(again)
+
+                async def run() -> Response:
+                    await assume_role(call.connection, caller, self.role)
+                    response = await answer(ReadRequest(request, body))
+                    if self.is_audited:
+                        await self._audit(request, call, body)
+                    return response
+
+                if key is None:
+                    return await run()
+                digested = (key, digest_of(request, body.raw))
+                return await answer_under_key(call.connection, caller, digested, run)
 
         return handle
+
+    async def _audit(self, request: Request, call: ApiCall, body: ReadBody) -> None:
+        audited = AuditedRequest(
+            self.operation_id or "",
+            self.path,
+            request.path_params,
+            body.value,
+            request_id_of(request),
+        )
+        await audit_call(call.connection, call.caller, audited, call.note)
 
 
 def _check_tenant(request: Request, call: ApiCall) -> None:
@@ -274,22 +307,7 @@ class ScopedRoutes:
         `HeldCall`, which has no connection yet.
         """
         self._security = {"security": [{_KEY_SCHEME: [scope.value]}]}
-        self._route_classes = {
-            takes_key: cast(
-                "type[CallRoute]",
-                type(
-                    "ScopedRoute",
-                    (CallRoute,),
-                    {
-                        "scope": scope,
-                        "role": role or SCOPE_ROLES[scope],
-                        "takes_idempotency_key": takes_key,
-                        "waits": waits,
-                    },
-                ),
-            )
-            for takes_key in (False, True)
-        }
+        self._members = {"scope": scope, "role": role or SCOPE_ROLES[scope], "waits": waits}
         self._router = APIRouter(tags=[tag], responses=PROBLEMS)
 
     @property
@@ -306,13 +324,21 @@ class ScopedRoutes:
         *,
         status: int = 200,
         takes_idempotency_key: bool = False,
+        is_audited: bool | None = None,
     ) -> Callable[[_Answering], _Answering]:
         """Make a route of a function; its first sentence is the summary.
 
         `operation_id` is what generated clients call it, for ever. `model` describes the answer,
         and `status` is that of its success. A route that would have another effect if it were
-        repeated takes an Idempotency-Key.
+        repeated takes an Idempotency-Key. Routes that change something are audited, unless
+        `is_audited` is False: if each row that they write names the actor, or if they only compute.
         """
+        members = {
+            **self._members,
+            "takes_idempotency_key": takes_idempotency_key,
+            "is_audited": method != "GET" if is_audited is None else is_audited,
+        }
+        route_class = cast("type[CallRoute]", type("ScopedRoute", (CallRoute,), members))
         parameters = {"parameters": [PARAMETER]} if takes_idempotency_key else {}
 
         def decorate(function: _Answering) -> _Answering:
@@ -325,7 +351,7 @@ class ScopedRoutes:
                 status_code=status,
                 response_model=model,
                 openapi_extra={**self._security, **parameters},
-                route_class_override=self._route_classes[takes_idempotency_key],
+                route_class_override=route_class,
             )
             return function
 

@@ -44,13 +44,13 @@ def idempotency_key_of(request: Request) -> str | None:
 async def answer_under_key(
     connection: Connection,
     caller: ApiCaller,
-    role: str,
     digested: tuple[str, bytes],
     answering: Callable[[], Coroutine[Any, Any, Response]],
 ) -> Response:
     """Answer a request under its key once, within a transaction; answer a repetition alike.
 
-    `digested` is the key, and the digest of the request (`digest_of`). Raises IdempotencyKeyReused.
+    `answering` may assume the role of its route. `digested` is the key, and the digest of the
+    request (`digest_of`). Raises IdempotencyKeyReused.
     """
     key, digest = digested
     begun = await begin_answer(connection, caller.actor_no, key, digest)
@@ -59,7 +59,6 @@ async def answer_under_key(
         raise IdempotencyKeyReused(message)
     if begun.status is not None:
         return Response(begun.body, begun.status, dict(REPLAYED), "application/json")
-    await assume_role(connection, caller, role)
     response = await answering()
     await assume_role(connection, caller, SERVICE_ROLE)
     body = bytes(response.body).decode()

@@ -93,7 +93,9 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
             )
-            pulls = await background.enter_async_context(_background(calls, pool, presence))
+            pulls = await background.enter_async_context(
+                _background(settings, calls, pool, presence)
+            )
             app = ServiceApp(calls, pulls, Readiness(aside))
             server = _Server(_config(settings, app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -142,7 +144,9 @@ async def _run(settings: ServiceSettings, stop: Stop) -> None:
 
 
 @asynccontextmanager
-async def _background(calls: CallHost, pool: Pool, presence: Presence) -> AsyncGenerator[PullQueue]:
+async def _background(
+    settings: ServiceSettings, calls: CallHost, pool: Pool, presence: Presence
+) -> AsyncGenerator[PullQueue]:
     """Serve long polls for the block; and do upkeep, if the login may.
 
     There may be no allocator and no direct worker that does.
@@ -153,6 +157,8 @@ async def _background(calls: CallHost, pool: Pool, presence: Presence) -> AsyncG
         actor_no=presence.process_no,
         seconds=UPKEEP_SECONDS,
         role="service",
+        event_key_days=settings.event_key_days,
+        audit_days=settings.audit_days,
         quiet_doublings_max=QUIET_DOUBLINGS_MAX,
     )
     async with pool.acquire() as connection:

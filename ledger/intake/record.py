@@ -92,7 +92,9 @@ async def record_batch(
     keys = _keys(reads)
     await lock_business_keys(connection, _buckets(reads, keys))
     known = await _known_events(connection, rules, keys)
-    recorded = await record_events(connection, [_inbox_event(read) for read in reads])
+    recorded = await record_events(
+        connection, [_inbox_event(read) for read in reads], actor_no=actor_no
+    )
     fresh = [
         ReceivedEvent(read, result.event_no, result.received_at, is_new=True, was_matched=True)
         for read, result in zip(reads, recorded, strict=True)

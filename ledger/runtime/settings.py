@@ -10,6 +10,7 @@ from dueledger.ledger.runtime.dsn_file import read_dsn_file
 from dueledger.ledger.runtime.kafka_settings import PORT_MAX, KafkaSettings, variable_of
 
 EVENT_KEY_DAYS: Final = 400
+AUDIT_DAYS: Final = 1_100
 
 
 class Settings(KafkaSettings):
@@ -24,6 +25,12 @@ class Settings(KafkaSettings):
         ge=1,
         le=36_500,
         description="days after its receipt until a copy of a domain event is a new event",
+    )
+    audit_days: int = Field(
+        default=AUDIT_DAYS,
+        ge=1,
+        le=36_500,
+        description="days after which an entry of the audit is deleted",
     )
 
     metrics_port: int | None = Field(

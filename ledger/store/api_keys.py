@@ -79,6 +79,13 @@ class InheritedRights(NamedTuple):
     tenants: Sequence[str] | None
 
 
+class RevokedApiKey(NamedTuple):
+    """A key that was revoked, and the tenants for which it was; None: all."""
+
+    prefix: str
+    tenants: Sequence[str] | None
+
+
 async def create_key(
     connection: Connection,
     name: str,
@@ -119,10 +126,11 @@ async def list_keys(
 
 async def revoke_key(
     connection: Connection, prefix: str, *, revoked_by: int, tenants: Sequence[str] | None = None
-) -> bool:
-    """Revoke a key; False if there is none of this prefix, or it was revoked before."""
+) -> RevokedApiKey | None:
+    """Revoke a key; None if there is none of this prefix, or it was revoked before."""
     values = prefix, revoked_by, tenants
-    return await connection.fetchval(statement("revoke_key"), *values) is not None
+    row = await connection.fetchrow(statement("revoke_key"), *values)
+    return None if row is None else RevokedApiKey(**row)
 
 
 async def expire_key(

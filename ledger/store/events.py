@@ -64,9 +64,9 @@ class KeyEvent:
 
 
 async def record_events(
-    connection: Connection, events: Sequence[InboxEvent]
+    connection: Connection, events: Sequence[InboxEvent], *, actor_no: int
 ) -> list[RecordedEvent]:
-    """Record events; return results in input order.
+    """Record events in the name of an actor; return results in input order.
 
     An event with the tenant, source and id of a recorded one is a duplicate, whatever it contains.
     """
@@ -83,6 +83,7 @@ async def record_events(
             [event.body for event in events],
             [event.traceparent for event in events],
             [event.matched for event in events],
+            actor_no,
         )
     return [RecordedEvent(**row) for row in rows]
 

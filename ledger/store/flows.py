@@ -26,6 +26,12 @@ class FlowScope:
     kind: str | None = None
     lane: str | None = None
 
+    @property
+    def path(self) -> str:
+        """Return the scope as the audit names it; the default lane as an empty last segment."""
+        parts = ("flows", self.tenant, self.kind, self.lane)
+        return "/".join(each for each in parts if each is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:

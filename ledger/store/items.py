@@ -56,6 +56,11 @@ class ItemRequestResult:
     id: UUID
     result: RequestResult
 
+    @property
+    def is_accepted(self) -> bool:
+        """Return whether the item is changed, or will be."""
+        return self.result in {RequestResult.DONE, RequestResult.REQUESTED}
+
 
 @dataclass(frozen=True, slots=True)
 class OpenItem:

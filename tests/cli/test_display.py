@@ -61,6 +61,9 @@ where p.item_no = i.item_no and i.business_key = {hostile} || 3;
 insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, detail)
 select now(), actor_no, {hostile}, {long}, jsonb_build_object({hostile}, {long})
 from ledger.actor where name = {actor};
+insert into ledger.audit (actor_no, operation, target, tenants, reason, detail)
+select actor_no, {hostile}, {long}, array[{hostile}], {long}, jsonb_build_object({hostile}, {long})
+from ledger.actor where name = {actor};
 insert into ledger.failure_streak (flow_no, business_key, failures, first_at, last_at, reason)
 select flow_no, {hostile}, 9, now(), now(), {long} from ledger.flow;
 insert into ledger.reconciliation (started_at, as_of, actor_no, scope)
@@ -100,6 +103,7 @@ from ledger.actor where name = {actor};
 
 ONE: Final = f"{HOSTILE}1"
 SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("audit",): (),
     ("calendar", "import"): (
         "us",
         "days.csv",
@@ -172,7 +176,7 @@ SHOWS_NO_DATA: Final = frozenset(
 """Long-running ones: their lines are log lines, and views that have tests of their own."""
 
 SHOWS_HOSTILE: Final = (
-    *("items", "findings", "reviews", "rejected", "failing", "show", "why", "definitions"),
+    *("audit", "items", "findings", "reviews", "rejected", "failing", "show", "why", "definitions"),
     *(
         "flow list",
         "flow pauses",

@@ -93,6 +93,12 @@ async def test_g11_a_finding_is_resolved_by_a_named_person_once_and_never_by_who
     assert [row["id"] for row in await findings.list_findings(connection)] == [OPEN[3]]
     assert dueledger_on("finding", "show", UNKNOWN, "--json").code == 2
     assert "A letter is missing." in dueledger_on("finding", "show", fourth).out
+    audited = [
+        (each["actor"], each["operation"], each["target"])
+        for each in dueledger_on("audit", "--tenant", "acme", "--json").lines
+    ]
+    assert audited[0] == ("person:bob", "acceptFinding", f"findings/{first}")
+    assert {each[2] for each in audited[1:]} == {f"findings/{second}", f"findings/{third}"}
 
 
 @pytest.mark.usefixtures("proposed")

@@ -98,3 +98,21 @@ async def test_upkeep_forgets_answers_to_requests_of_the_day_before(
         assert (await upkeep.tick())["answers"] == 2
     left = await ledger.connection.fetchval("select idempotency_key from ledger.api_answer")
     assert left == "23"
+
+
+async def test_upkeep_deletes_entries_of_the_audit_that_are_older_than_the_setting_in_batches(
+    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ledger.connection.execute(
+        "insert into ledger.audit (actor_no, operation, target, at)"
+        " select $1, 'pauseFlows', n::text, ledger.now() - make_interval(days => 30 + n)"
+        " from generate_series(-1, 2) n where n <> 0",
+        ledger.worker_no,
+    )
+    monkeypatch.setattr("dueledger.ledger.upkeep.AUDIT_MAX", 1)
+    async with open_pool(database, application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test", audit_days=30)
+        assert [(await upkeep.tick())["audit"] for _ in range(3)] == [1, 1, 0]
+    assert (
+        await ledger.connection.fetchval("select string_agg(target, '') from ledger.audit") == "-1"
+    )

@@ -226,6 +226,7 @@ def land(frozen: Connection) -> Callable[..., Awaitable[None]]:
                 )
                 for number, body in enumerate(bodies)
             ],
+            actor_no=await register_actor(frozen, "intake:test", ActorKind.INTAKE),
         )
 
     return landed

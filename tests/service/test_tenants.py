@@ -9,6 +9,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
 from dueledger.ledger.store.statements import parse_statement, statement_paths
@@ -89,6 +90,8 @@ UNBOUND = {
     "settle_runs": "of runs that find_outcome_targets found, or that were claimed, for the tenants",
     "spend_tokens": "of flows whose items were claimed for the tenants",
     "start_runs": "of claims that record_claims recorded",
+    "record_audit": "of what the route has changed for the tenants",
+    "find_tenants_of_findings": "of findings and repairs that were decided for the tenants",
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""
@@ -223,10 +226,14 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "acceptFinding": _reason,
     "listRepairs": _of_tenant,
     "approveRepair": _reason,
+    "listAudit": _of_tenant,
 }
 """A request of each route that succeeds for a key of its tenant."""
 
-LISTS = {"listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"}
+LISTS = {
+    *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
+    "listAudit",
+}
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""
 
@@ -259,6 +266,8 @@ async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
         actor_no=api.person_no,
     )
     assert operation_no is not None
+    changed = [AuditTarget("P-secret", [tenant])]
+    await record_audit(api.owner, api.person_no, "pauseFlows", changed)
     prefix, revocable = prefixes
     found = (str(explained), str(accepted), str(repair))
     return Place(tenant, str(item), prefix, revocable, operation_no, *found)

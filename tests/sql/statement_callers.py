@@ -83,6 +83,7 @@ def statements_by_role() -> dict[str, frozenset[str]]:
         for role, starts in PROCESSES.items()
     }
     probed = _reached(_all([PROBES]))
+    found["service"] -= {"record_audit"}  # `CallRoute` runs it under the role of the route
     for role in PROCESSES.keys() - {
         "alerter",
         "emitter",
@@ -111,16 +112,23 @@ def statements_by_role() -> dict[str, frozenset[str]]:
     return {role: frozenset(statements) for role, statements in found.items()}
 
 
+def statements_of_commands() -> dict[str, frozenset[str]]:
+    """Return the statements that each command reaches, by its module and name."""
+    return {_short(command): _reached([command]) for command in _commands(frozenset())}
+
+
 def statements_of_routes() -> Iterator[tuple[CallRoute, frozenset[str]]]:
     """Yield each route that needs a key, and the statements that its function reaches.
 
-    What is run before, to check the key, is the service's own.
+    What is run before, to check the key, is the service's own. `CallRoute` audits under the role of
+    the route.
     """
     for route in ROUTES:
         if isinstance(route, CallRoute):
             function = route.endpoint
             start = Definition(function.__module__, function.__name__)
-            yield route, _reached([start], frozenset({CallRoute.__module__}))
+            audited = {"record_audit"} if route.is_audited else set[str]()
+            yield route, _reached([start], frozenset({CallRoute.__module__})) | audited
 
 
 class _Module:

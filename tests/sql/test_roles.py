@@ -26,8 +26,8 @@ WITHOUT_STATEMENTS = {
     "simulator": set[Privilege](),
 }
 """Roles of programs that are not Dueledger's: what they call and read is public."""
-BY_COLUMN = {("select", "ledger.claim")}
-"""A claim's token is a secret: a login that reads it can end the claim's items."""
+BY_COLUMN = {("select", "ledger.claim"), ("insert", "ledger.audit")}
+"""A claim's token is a secret; the server alone names the time and the login of an audit entry."""
 
 GRANTED = """
 select a.grantee::regrole::text as role, lower(a.privilege_type) as verb,
@@ -190,6 +190,8 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "actor": {"insert": {"key_manager"}, "update": {"key_manager"}},
     "api_key": {"insert": {"key_manager"}, "update": {"key_manager", "service"}},
     "api_answer": {"insert": {"service"}, "update": {"service", "upkeep"}, "delete": {"upkeep"}},
+    # Append only: who changed what.
+    "audit": {"insert": {"approver", "key_manager", "operator"}, "delete": {"upkeep"}},
     # Who lives.
     "process": {
         "insert": PROCESSES,

@@ -92,6 +92,7 @@ class DirectSource(WorkSource):
             seconds=settings.direct_upkeep_seconds,
             role="worker",
             event_key_days=settings.event_key_days,
+            audit_days=settings.audit_days,
             quiet_doublings_max=QUIET_DOUBLINGS_MAX,
         )
         self._gauges = LedgerGauges(self._pool, holder=f"process:{self._worker_no}")

@@ -162,6 +162,7 @@ async def put_calendar(
     )
     if put.version not in {version, (version or 0) + 1}:
         raise PreconditionFailed("Somebody changed it at the same time. Read it again.")
+    call.note_change(is_changed=put.changed, version=put.version)
     return answer_version(
         {
             "tenant": tenant,

@@ -106,7 +106,7 @@ def _pulls_of(request: Request) -> Pulls:
     return request.app.state.pulls
 
 
-@work.add("POST", "/v1/claims", "claimItems", PullResponse)
+@work.add("POST", "/v1/claims", "claimItems", PullResponse, is_audited=False)
 async def claim_items(
     call: HeldCall, asked: PullRequest, pulls: Annotated[Pulls, Depends(_pulls_of)]
 ) -> Response:

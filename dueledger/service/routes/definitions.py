@@ -179,10 +179,18 @@ async def put_definition(
     opinions = await planned.ask_witness()
     notes = await planned.describe(call.connection) + doubts(opinions)
     await planned.apply(call.connection, opinions, accept_disagreement)
+    defined = change.defined
+    call.note_change(is_changed=defined.changed, version=defined.version)
     return answer_version({**change.document(), "notes": notes}, change.defined.version)
 
 
-@operate.add("POST", f"{_PATH}/preview", "previewDefinition", DefinitionChangeDocument)
+@operate.add(
+    "POST",
+    f"{_PATH}/preview",
+    "previewDefinition",
+    DefinitionChangeDocument,
+    is_audited=False,
+)
 async def preview_definition_change(
     call: CurrentCall,
     tenant: TenantPath,
@@ -209,6 +217,7 @@ async def pause_definition(
     paused = await pause_flows(
         call.connection, scope, reason=asked.reason, actor_no=call.caller.actor_no
     )
+    call.note_change(is_changed=bool(paused.pauses or paused.flows))
     return answer({"pauses": paused.pauses, "flows": paused.flows})
 
 
@@ -217,6 +226,7 @@ async def resume_definition(call: CurrentCall, tenant: TenantPath, name: NamePat
     """End the pause of the definition's kind, and those of its lanes."""
     scope = await _scope(call.connection, tenant, name)
     resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
+    call.note_change(is_changed=bool(resumed.pauses or resumed.flows))
     flows = [
         {"tenant": each.tenant, "kind": each.kind, "lane": each.lane, "reason": each.pause_reason}
         for each in resumed.flows
@@ -239,6 +249,7 @@ async def trigger(
         reason=asked.reason,
         actor_no=call.caller.actor_no,
     )
+    call.note_change(is_changed=made.created, cycle=made.cycle, item=made.id)
     return answer(
         {"id": made.id, "created": made.created, "cycle": made.cycle, "state": made.state}
     )

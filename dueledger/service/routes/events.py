@@ -75,7 +75,7 @@ def _rules_of(request: Request) -> EventRules:
     return state.event_rules
 
 
-@emit.add("POST", "/v1/events", "recordEvent", EventResult)
+@emit.add("POST", "/v1/events", "recordEvent", EventResult, is_audited=False)
 async def record(
     call: CurrentCall,
     rules: Annotated[EventRules, Depends(_rules_of)],

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.audit import find_tenants_of_findings
 from dueledger.ledger.store.findings import (
     PageAfter,
     approve_repairs,
@@ -215,6 +216,7 @@ async def approve_one(call: CurrentCall, repair: UUID, decision: PersonsReason) 
         raise NotFound(f"There is no repair {repair}. GET /v1/repairs lists them.")
     if result != "done":
         raise Conflict(f"The repair {repair} {_REPAIR_REFUSALS[result]}.", result=result)
+    await _note_tenant(call, repair)
     return answer({"id": repair, "result": result})
 
 
@@ -238,7 +240,13 @@ async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason:
         raise _unknown(finding)
     if result != "done":
         raise Conflict(f"The finding {finding} is {result} already.", result=result)
+    await _note_tenant(call, finding)
     return answer({"id": finding, "resolution": resolution})
+
+
+async def _note_tenant(call: ApiCall, decided: UUID) -> None:
+    found = await find_tenants_of_findings(call.connection, [decided])
+    call.note_change(tenants=[found[decided]])
 
 
 def _unknown(finding: UUID) -> NotFound:

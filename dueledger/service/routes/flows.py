@@ -184,6 +184,7 @@ async def change_limits(
     rows = await set_flow_limits(call.connection, scope, limits, actor_no=call.caller.actor_no)
     if not rows:
         raise _unknown(tenant, kind, change.lane)
+    call.note_change(target=scope.path)
     return answer({"flows": [members_of(FlowLimitsDocument, row) for row in rows]})
 
 
@@ -205,21 +206,20 @@ async def list_in_force(
 @operate.add("POST", "/v1/tenants/{tenant}/pause", "pauseFlows", PauseChange)
 async def pause(call: CurrentCall, tenant: TenantPath, asked: FlowsPauseRequest) -> Response:
     """Stop claims of a tenant, a kind or a lane. Items already claimed go on."""
+    scope = FlowScope(tenant, asked.kind, asked.lane)
     paused = await pause_flows(
-        call.connection,
-        FlowScope(tenant, asked.kind, asked.lane),
-        reason=asked.reason,
-        actor_no=call.caller.actor_no,
+        call.connection, scope, reason=asked.reason, actor_no=call.caller.actor_no
     )
+    call.note_change(target=scope.path, is_changed=bool(paused.pauses or paused.flows))
     return answer({"pauses": paused.pauses, "flows": paused.flows})
 
 
 @operate.add("POST", "/v1/tenants/{tenant}/resume", "resumeFlows", PauseChange)
 async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> Response:
     """End a pause, and all narrower ones in it. A wider one goes on: its flows have its reason."""
-    resumed = await resume_flows(
-        call.connection, FlowScope(tenant, asked.kind, asked.lane), actor_no=call.caller.actor_no
-    )
+    scope = FlowScope(tenant, asked.kind, asked.lane)
+    resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
+    call.note_change(target=scope.path, is_changed=bool(resumed.pauses or resumed.flows))
     flows = [
         {"tenant": each.tenant, "kind": each.kind, "lane": each.lane, "reason": each.pause_reason}
         for each in resumed.flows

@@ -205,7 +205,7 @@ class WhyDocument(BaseModel):
     remedy: str | None
 
 
-@emit.add("POST", "/v1/items", "emitItems", EmissionResult)
+@emit.add("POST", "/v1/items", "emitItems", EmissionResult, is_audited=False)
 async def emit_items(call: CurrentCall, emission: Emission) -> Response:
     """Emit up to 10,000 items, all or none."""
     others = [

@@ -123,13 +123,15 @@ async def create(call: CurrentCall, asked: KeyRequest) -> Response:
         expires_at=asked.expires_at,
         actor_no=call.caller.actor_no,
     )
+    target = f"keys/{made.prefix}"
+    call.note_change(target=target, tenants=asked.tenants, name=asked.name, scopes=asked.scopes)
     return _answer(made)
 
 
 @admin.add("POST", "/v1/keys/{prefix}/rotate", "rotateKey", NewKeyDocument, status=201)
 async def rotate(call: CurrentCall, prefix: PrefixPath, asked: SuccessorRequest) -> Response:
     """Make a key with the rights of another one, which expires soon."""
-    made = await rotate_key(
+    made, tenants = await rotate_key(
         call.connection,
         prefix,
         overlap=timedelta(hours=asked.overlap_hours),
@@ -137,13 +139,17 @@ async def rotate(call: CurrentCall, prefix: PrefixPath, asked: SuccessorRequest)
         actor_no=call.caller.actor_no,
         tenants=call.tenants,
     )
+    call.note_change(tenants=tenants, successor=made.prefix)
     return _answer(made)
 
 
 @admin.add("POST", "/v1/keys/{prefix}/revoke", "revokeKey", RevokedKey)
 async def revoke(call: CurrentCall, prefix: PrefixPath) -> Response:
     """Revoke a key at once."""
-    await end_key(call.connection, prefix, actor_no=call.caller.actor_no, tenants=call.tenants)
+    tenants = await end_key(
+        call.connection, prefix, actor_no=call.caller.actor_no, tenants=call.tenants
+    )
+    call.note_change(tenants=tenants)
     return answer({"prefix": prefix})
 
 

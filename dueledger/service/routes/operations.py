@@ -81,10 +81,18 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
         reason=decision.reason,
         actor_no=call.caller.actor_no,
     )
+    accepted = sum(each.is_accepted for each in results)
+    call.note_change(is_changed=accepted > 0, verb=decision.verb, items=accepted)
     return answer({"items": [asdict(each) for each in results]})
 
 
-@operate.add("POST", "/v1/tenants/{tenant}/operations/preview", "previewOperation", OperationCount)
+@operate.add(
+    "POST",
+    "/v1/tenants/{tenant}/operations/preview",
+    "previewOperation",
+    OperationCount,
+    is_audited=False,
+)
 async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter) -> Response:
     """Count the items of a tenant that an operation would move now. It changes nothing."""
     found = await preview_operation(call.connection, asked.verb, _filter(tenant, asked))
@@ -111,6 +119,7 @@ async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest)
     )
     if operation_no is None:
         raise NotFound("No item matches; no operation was recorded.", tenant=tenant)
+    call.note_change(target=f"operations/{operation_no}", verb=asked.verb)
     location = {"Location": f"/v1/operations/{operation_no}"}
     return answer(await _document(call, operation_no), 202, location)
 
@@ -148,6 +157,8 @@ async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest
         tenants=call.tenants,
     )
     found = await _document(call, operation)
+    tenants = None if found["tenant"] is None else [str(found["tenant"])]
+    call.note_change(tenants=tenants, is_changed=is_aborted)
     if not is_aborted and found["aborted_by"] is None:
         raise Conflict("The operation had ended before; nothing was changed.", operation=operation)
     return answer(found)

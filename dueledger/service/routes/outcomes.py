@@ -103,7 +103,7 @@ class OutcomeVerdicts(BaseModel):
     outcomes: list[OutcomeVerdict]
 
 
-@work.add("POST", "/v1/outcomes", "reportOutcomes", OutcomeVerdicts)
+@work.add("POST", "/v1/outcomes", "reportOutcomes", OutcomeVerdicts, is_audited=False)
 async def report_outcomes(call: CurrentCall, reports: OutcomeReports) -> Response:
     """Report up to 1,000 outcomes of items that were claimed, or came by a work topic."""
     return answer({"outcomes": await _record(call, _read(call, reports))})

@@ -3,7 +3,7 @@ select ledger.make_role('ledger_auditor');
 
 grant usage on schema ledger to ledger_auditor;
 grant usage on schema ledger_migration to ledger_auditor;
-grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
+grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.credit, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key,
   ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.operation, ledger.operation_state, ledger.partition_span, ledger.pause,

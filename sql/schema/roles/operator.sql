@@ -3,7 +3,7 @@ select ledger.make_role('ledger_operator');
 
 grant usage on schema ledger to ledger_operator;
 grant usage on schema ledger_migration to ledger_operator;
-grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.credit, ledger.definition,
+grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use, ledger.credit, ledger.definition,
   ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak, ledger.finding,
   ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item, ledger.operation, ledger.operation_state,
   ledger.partition_span, ledger.pause, ledger.pending, ledger.process_status, ledger.rejected_write, ledger.repair, ledger.retired_key,
@@ -16,6 +16,7 @@ grant insert on ledger.calendar, ledger.definition, ledger.expedited, ledger.flo
   ledger.materialised, ledger.operation, ledger.pause, ledger.pending, ledger.rejected_write, ledger.review,
   ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.withdrawal,
   ledger.witnessed to ledger_operator;
+grant insert (actor_no, detail, operation, reason, request_id, target, tenants) on ledger.audit to ledger_operator;
 grant update (flow_no) on ledger.claim to ledger_operator;
 grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, circuit_rest_seconds,
   circuit_run_no, circuit_window_seconds, concurrency_max, pause_reason, paused_at, paused_by,

@@ -28,6 +28,7 @@ create table ledger.event (
   traceparent text,
   received_at timestamptz not null,
   matched boolean,
+  actor_no bigint,
   primary key (event_no, occurred_at)
 ) partition by range (occurred_at);
 
@@ -37,6 +38,7 @@ comment on column ledger.event.source is 'CloudEvents source; with tenant and id
 comment on column ledger.event.subject is 'CloudEvents subject.';
 comment on column ledger.event.body is 'The event as it was received.';
 comment on column ledger.event.matched is 'Whether an event rule applied to it when it was received.';
+comment on column ledger.event.actor_no is 'Who recorded it: an intake, or a key or token by HTTP.';
 
 create table ledger.event_other_key (
   tenant text not null,

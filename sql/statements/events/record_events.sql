@@ -11,6 +11,7 @@
 -- $8 bodies text[]
 -- $9 traceparents text[]
 -- $10 matched boolean[]
+-- $11 actor_no bigint
 -- index: event_key_pkey, event_pkey
 -- locks: none
 with input as materialized (
@@ -34,9 +35,9 @@ landed as (
 ),
 recorded as (
   insert into ledger.event (
-    event_no, tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at, matched)
+    event_no, tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at, matched, actor_no)
   select l.event_no, n.tenant, n.source, n.id, n.type, n.occurred_at, n.subject, n.business_key, n.body::jsonb,
-    ledger.usable_traceparent(n.traceparent), l.received_at, n.matched
+    ledger.usable_traceparent(n.traceparent), l.received_at, n.matched, $11::bigint
   from landed l
   join input n on n.tenant = l.tenant and n.source = l.source and n.id = l.id and n.copy = 1
 )

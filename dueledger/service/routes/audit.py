@@ -1,0 +1,80 @@
+"""The route of the audit: what people, API keys and tokens changed."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Response
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
+from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.pages import CurrentPage, Page
+from dueledger.service.routes.fields import Text, written
+
+audit = ScopedRoutes(Scope.AUDIT, "audit")
+
+
+class AuditEntry(BaseModel):
+    """Who changed what, when and why. Null `tenants`: it concerns all, or none alone."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "at": "2027-03-01T09:00:00Z",
+                    "actor": "key:jane",
+                    "login": "due_service",
+                    "operation": "pauseFlows",
+                    "target": "flows/acme/PolicyRenewalDue",
+                    "tenants": ["acme"],
+                    "reason": "INC-1234: the archive is down",
+                    "detail": None,
+                    "request_id": "5e1f0c52b8f94f3d",
+                }
+            ]
+        }
+    )
+
+    at: datetime
+    actor: str
+    login: Annotated[str, Field(description="to Postgres")]
+    operation: Annotated[str, Field(description="of this document; commands name the same")]
+    target: Annotated[str, Field(description="what was changed")]
+    tenants: list[str] | None
+    reason: str | None
+    detail: dict[str, Any] | None
+    request_id: Annotated[str | None, Field(description="null: a command")]
+
+
+class AuditPage(Page[AuditEntry]):
+    """A page of the audit, the newest entries first."""
+
+
+@audit.add("GET", "/v1/audit", "listAudit", AuditPage)
+async def list_changes(
+    call: CurrentCall,
+    page: CurrentPage,
+    *,
+    tenant: Annotated[str | None, Text] = None,
+    actor: Annotated[str | None, Text] = None,
+    operation: Annotated[str | None, Text] = None,
+    target: Annotated[str | None, Text] = None,
+    since: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+    until: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+) -> Response:
+    """List what people, API keys and tokens changed, the newest first, before the instant `until`.
+
+    Emissions, events, claims and outcomes are in the history of their items.
+    """
+    wanted = AuditFilter(
+        tenant=tenant, actor=actor, operation=operation, target=target, since=since, until=until
+    )
+    rows = await list_audit(
+        call.connection,
+        wanted,
+        page.rows_max,
+        tenants=call.tenants,
+        after=page.place(AuditPlace, datetime, int),
+    )
+    return page.answer_rows(AuditEntry, rows, "at", "audit_no")

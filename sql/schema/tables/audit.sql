@@ -1,0 +1,24 @@
+create table ledger.audit (
+  audit_no bigint generated always as identity primary key,
+  at timestamptz not null default ledger.now(),
+  actor_no bigint not null references ledger.actor,
+  login text not null default session_user,
+  operation text not null,
+  target text not null,
+  tenants text[],
+  reason text,
+  detail jsonb,
+  request_id text,
+  constraint audit_tenants_named check (cardinality(tenants) > 0)
+);
+
+comment on table ledger.audit is
+  'What people, API keys and tokens changed, each entry written in the transaction of its change. Append only; '
+  'upkeep deletes entries of a certain age.';
+comment on column ledger.audit.login is 'The login to Postgres, which nobody but the server names.';
+comment on column ledger.audit.operation is 'As in the OpenAPI document; commands name the same.';
+comment on column ledger.audit.target is 'What was changed, as a path: definitions/acme/statements.';
+comment on column ledger.audit.tenants is 'Those that it concerns; null: all, or none alone.';
+comment on column ledger.audit.request_id is 'Of a request by HTTP; null for a command.';
+
+create index audit_at_idx on ledger.audit (at, audit_no);

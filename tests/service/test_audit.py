@@ -1,0 +1,224 @@
+"""Who changed what: a route that changes something leaves an entry, or rows that name who did."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api
+from tests.service.test_requests import problem
+
+JOURNALS = {
+    "emitItems": "select actor_no from ledger.due_item where business_key like 'P-%'",
+    "recordEvent": "select actor_no from ledger.event",
+    "claimItems": "select worker_no from ledger.run",
+    "reportOutcomes": "select actor_no from ledger.transition where event = 5",
+}
+"""Operations whose own rows name the actor, and a query of it."""
+COMPUTED = {"previewDefinition", "previewOperation"}
+"""Operations that change nothing, although their requests have a body."""
+REASON = {"reason": "INC-1"}
+DEFINITION = "/v1/definitions/acme/statements"
+TENANT = "/v1/tenants/acme"
+
+
+class Recorder:
+    """Asks with one key of all scopes, and keeps what the audit should have."""
+
+    def __init__(self, api: Api, key: NewApiKey) -> None:
+        self.api, self.key = api, key
+        self.expected: list[dict[str, Any]] = []
+        self.asked: set[str] = set()
+
+    async def ask(self, operation: str, request: str, body: object = None) -> Answer:
+        """Send a request, which succeeds."""
+        method, path = request.split(" ")
+        headers = {"Idempotency-Key": f"{operation} {len(self.expected)}"}
+        if operation in self.asked:
+            headers["If-Match"] = "*"
+        answer = await self.api.ask(method, path, key=self.key, body=body, headers=headers)
+        assert answer.status < 300, (operation, answer.text)
+        self.asked.add(operation)
+        return answer
+
+    async def change(
+        self,
+        operation: str,
+        request: str,
+        body: Mapping[str, object] | None = None,
+        *,
+        target: str,
+        **detail: object,
+    ) -> Answer:
+        """Send a request that changes the target."""
+        answer = await self.ask(operation, request, body)
+        members = answer.document
+        entry = {
+            "actor": "key:everything",
+            "login": "test_service",
+            "operation": operation,
+            "target": target.format(**members),
+            "tenants": ["acme"],
+            "reason": (body or {}).get("reason"),
+            "detail": {
+                name: members[value] if name in {"cycle", "item", "successor"} else value
+                for name, value in detail.items()
+            }
+            or None,
+            "request_id": answer.headers["X-Request-Id"],
+        }
+        self.expected.insert(0, entry)
+        return answer
+
+    async def read(self) -> list[dict[str, Any]]:
+        """Return the entries of the key, without their times."""
+        answer = await self.api.ask("GET", "/v1/audit?limit=100&actor=key:everything", key=self.key)
+        assert answer.status == 200, answer.text
+        entries: list[dict[str, Any]] = answer.document["items"]
+        return [{name: each[name] for name in each if name != "at"} for each in entries]
+
+
+@pytest.fixture(scope="module")
+async def recorder(api: Api) -> Recorder:
+    return Recorder(api, await api.make_key("everything", *Scope))
+
+
+async def _change_definitions(recorder: Recorder) -> None:
+    ask, change, statements = recorder.ask, recorder.change, "definitions/acme/statements"
+    calendar, calendars = "calendars/acme/statements", "PUT /v1/calendars/acme/statements"
+    await change("putDefinition", f"PUT {DEFINITION}", SCHEDULE, target=statements, version=1)
+    await change("putCalendar", calendars, CALENDAR, target=calendar, version=1)
+    await change("pauseDefinition", f"POST {DEFINITION}/pause", REASON, target=statements)
+    again = await ask("putDefinition", f"PUT {DEFINITION}", SCHEDULE)
+    assert again.document["changed"] is False
+    await ask("putCalendar", calendars, CALENDAR)
+    await ask("pauseDefinition", f"POST {DEFINITION}/pause", REASON)
+    await change("resumeDefinition", f"POST {DEFINITION}/resume", target=statements)
+    await ask("resumeDefinition", f"POST {DEFINITION}/resume")
+    await ask("previewDefinition", f"POST {DEFINITION}/preview", {**SCHEDULE, "kind": "Other"})
+    trigger, body = f"POST {DEFINITION}/trigger", {"cycle": "rerun", **REASON}
+    await change("triggerDefinition", trigger, body, target=statements, cycle="cycle", item="id")
+    await ask("triggerDefinition", trigger, body)
+
+
+async def _change_items_and_flows(recorder: Recorder, item: str) -> None:
+    ask, change, flow = recorder.ask, recorder.change, "flows/acme/PolicyRenewalDue"
+    flow_limits = "PATCH /v1/flows/acme/PolicyRenewalDue"
+    await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow)
+    scope = {"kind": "PolicyRenewalDue", "lane": "x"}
+    await change("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON}, target=f"{flow}/x")
+    await ask("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON})
+    await change("resumeFlows", f"POST {TENANT}/resume", scope, target=f"{flow}/x")
+    await ask("resumeFlows", f"POST {TENANT}/resume", scope)
+    decided = {"verb": "cancel", "ids": [item], **REASON}
+    decide = f"POST {TENANT}/decisions"
+    await change("decideItems", decide, decided, target="tenants/acme", verb="cancel", items=1)
+    await ask("decideItems", decide, decided)
+    await ask("previewOperation", f"POST {TENANT}/operations/preview", {"verb": "cancel"})
+    made = await change(
+        "createOperation",
+        f"POST {TENANT}/operations",
+        {"verb": "cancel", **REASON},
+        target="operations/{operation_no}",
+        verb="cancel",
+    )
+    operation = f"operations/{made.document['operation_no']}"
+    abort = f"POST /v1/{operation}/abort"
+    await change("abortOperation", abort, REASON, target=operation)
+    await ask("abortOperation", abort, REASON)
+
+
+async def _change_keys_and_findings(recorder: Recorder) -> None:
+    change, api = recorder.change, recorder.api
+    new = {"name": "hired", "scopes": ["read"], "tenants": ["acme"]}
+    named = {"name": "hired", "scopes": ["read"]}
+    made = await change("createKey", "POST /v1/keys", new, target="keys/{prefix}", **named)
+    path = f"keys/{made.document['prefix']}"
+    await change("rotateKey", f"POST /v1/{path}/rotate", {}, target=path, successor="prefix")
+    await change("revokeKey", f"POST /v1/{path}/revoke", target=path)
+    explained, accepted, repaired = await api.find("acme", 3)
+    repair = await api.propose(repaired, api.person_no)
+    for operation, path in {
+        "explainFinding": f"findings/{explained}",
+        "acceptFinding": f"findings/{accepted}",
+        "approveRepair": f"repairs/{repair}",
+    }.items():
+        verb = operation.partition("F")[0].partition("R")[0]
+        await change(operation, f"POST /v1/{path}/{verb}", REASON, target=path)
+
+
+async def test_each_change_by_http_names_its_actor_and_a_request_without_effect_none(
+    api: Api, recorder: Recorder
+) -> None:
+    actor_no = await api.owner.fetchval(
+        "select actor_no from ledger.actor where name = 'key:everything'"
+    )
+    items = [api.item("P-1"), api.item("P-2"), api.item("P-3", kind="Pulled")]
+    emitted = await recorder.ask("emitItems", "POST /v1/items", {"items": items})
+    await recorder.ask("recordEvent", "POST /v1/events", EVENT)
+    pulled = await recorder.ask("claimItems", "POST /v1/claims", {"kinds": ["Pulled"]})
+    [item] = pulled.document["items"]
+    outcome = {name: item[name] for name in ("item", "fence", "token", "position")}
+    outcomes = {"outcomes": [outcome | {"verdict": "completed"}]}
+    await recorder.ask("reportOutcomes", "POST /v1/outcomes", outcomes)
+    for operation, query in JOURNALS.items():
+        actors = {row[0] for row in await api.owner.fetch(query)}
+        assert actors == {actor_no}, operation
+
+    await _change_definitions(recorder)
+    await _change_items_and_flows(recorder, emitted.document["items"][0]["id"])
+    await _change_keys_and_findings(recorder)
+    assert await recorder.read() == recorder.expected
+
+    document = (await api.ask("GET", "/openapi.json")).document
+    changing = {
+        operation["operationId"]
+        for methods in document["paths"].values()
+        for method, operation in methods.items()
+        if method != "get"
+    }
+    audited = {each["operation"] for each in recorder.expected}
+    assert (recorder.asked, audited) == (changing, changing - JOURNALS.keys() - COMPUTED)
+    statuses = [
+        (await api.ask("POST", path, key=recorder.key, body=REASON)).status
+        for path in ("/v1/operations/999/abort", "/v1/definitions/acme/unknown/pause")
+    ]
+    assert statuses == [404, 404]
+    assert await recorder.read() == recorder.expected
+
+
+async def test_entries_are_filtered_paged_and_those_of_the_caller_s_tenants(
+    api: Api, recorder: Recorder
+) -> None:
+    boss = await api.make_key("boss", Scope.OPERATE, Scope.AUDIT, tenants=None)
+    umbra = await api.make_key("umbra", Scope.AUDIT, tenants=["umbra"])
+    for tenant in ("acme", "umbra", "acme"):
+        body = {"kind": "K", "lane": tenant, "reason": "INC-2"}
+        done = await api.ask("POST", f"/v1/tenants/{tenant}/pause", key=boss, body=body)
+        assert done.status == 200, done.text
+        body = {"kind": "K", "lane": tenant}
+        await api.ask("POST", f"/v1/tenants/{tenant}/resume", key=boss, body=body)
+
+    async def targets(key: NewApiKey, filters: str) -> list[str]:
+        answer = await api.ask("GET", f"/v1/audit?{filters}", key=key)
+        assert answer.status == 200, answer.text
+        return [each["target"] for each in answer.document["items"]]
+
+    acme, other = "flows/acme/K/acme", "flows/umbra/K/umbra"
+    paused = "actor=key:boss&operation=pauseFlows"
+    assert await targets(boss, paused) == [acme, other, acme]
+    assert await targets(boss, f"{paused}&tenant=umbra") == [other]
+    assert await targets(boss, f"target={other}") == [other, other]
+    assert await targets(umbra, "") == [other, other]
+    assert await targets(recorder.key, paused) == [acme, acme]
+    assert await targets(recorder.key, "tenant=umbra") == []
+    assert await targets(umbra, "operation=createKey") == []
+
+    first = await api.ask("GET", f"/v1/audit?{paused}&limit=2", key=boss)
+    cursor = first.document["next_cursor"]
+    assert await targets(boss, f"{paused}&limit=2&cursor={cursor}") == [acme]
+    newest = first.document["items"][0]["at"]
+    assert await targets(boss, f"{paused}&until={newest}") == [other, acme]
+    assert await targets(boss, f"{paused}&since={newest}") == [acme]
+    problem(await api.ask("GET", f"/v1/audit?{paused}&since=1", key=boss), 422, "INVALID_INPUT")
