@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from math import ceil
 
 from dueledger.ledger.errors import Conflict, InvalidInput, NotFound, Problem
 from dueledger.ledger.identity import TENANT_SHAPE
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import (
     NAME_SHAPE,
+    CallRate,
     NewApiKey,
     Scope,
     create_key,
@@ -17,6 +19,9 @@ from dueledger.ledger.store.api_keys import (
 
 PREFIX: str = "key:"
 """Of an actor that is a key."""
+RATE_MAX = 100_000
+BURST_MAX = 1_000_000
+_BURST_SECONDS = 5
 _SHAPE = "1 to 100 of A-Z a-z 0-9 . _ -"
 
 
@@ -28,13 +33,14 @@ async def make_key(
     tenants: Sequence[str] | None,
     expires_at: datetime | None,
     actor_no: int,
+    rate: CallRate | None = None,
 ) -> NewApiKey:
-    """Make a key of a name. Without `tenants` it is for all.
+    """Make a key of a name. Without `tenants` it is for all; without a `rate` settings have it.
 
-    Raises InvalidInput with what can be no name, scope or tenant; Conflict if the name's keys are
-    for other tenants.
+    Raises InvalidInput with what can be no name, scope, tenant or rate; Conflict if the name's keys
+    are for other tenants.
     """
-    _check(name, scopes, tenants)
+    _check(name, scopes, tenants, rate)
     made = await create_key(
         connection,
         f"{PREFIX}{name}",
@@ -42,6 +48,7 @@ async def make_key(
         tenants=None if tenants is None else sorted(set(tenants)),
         expires_at=expires_at,
         created_by=actor_no,
+        rate=rate,
     )
     if made is None:
         message = f"Keys named {name} are for other tenants. Choose another name."
@@ -73,6 +80,7 @@ async def rotate_key(
         tenants=rights.tenants,
         expires_at=expires_at,
         created_by=actor_no,
+        rate=rights.rate,
     )
     if made is None:
         raise _no_such_key(prefix)  # its actor's tenants are its own
@@ -92,7 +100,24 @@ async def end_key(
     return revoked.tenants
 
 
-def _check(name: str, scopes: Sequence[str], tenants: Sequence[str] | None) -> None:
+def read_rate(per_second: float | None, burst: int | None) -> CallRate | None:
+    """Return a rate of two options; without a burst, that of five seconds. None without both.
+
+    Raises InvalidInput for a burst alone.
+    """
+    if per_second is None:
+        if burst is None:
+            return None
+        problem = Problem("rate_burst", str(burst), "it needs a rate", "also rate_per_second")
+        raise InvalidInput("The key cannot be made:", [problem])
+    if burst is None:
+        burst = ceil(min(max(0.0, per_second), RATE_MAX) * _BURST_SECONDS)
+    return CallRate(per_second, max(1, burst))
+
+
+def _check(
+    name: str, scopes: Sequence[str], tenants: Sequence[str] | None, rate: CallRate | None
+) -> None:
     known = [each.value for each in Scope]
     problems: list[Problem] = []
     if not NAME_SHAPE.fullmatch(name):
@@ -109,6 +134,13 @@ def _check(name: str, scopes: Sequence[str], tenants: Sequence[str] | None) -> N
     ]
     if tenants is not None and not tenants:
         problems.append(Problem("tenant", "", "there is none", "the tenants of the key, or all"))
+    if rate is not None and not 0 < rate.per_second <= RATE_MAX:
+        bounds = f"more than 0, at most {RATE_MAX:,}"
+        problems.append(Problem("rate_per_second", f"{rate.per_second:g}", "out of range", bounds))
+    if rate is not None and not 1 <= rate.burst <= BURST_MAX:
+        problems.append(
+            Problem("rate_burst", str(rate.burst), "out of range", f"1 to {BURST_MAX:,}")
+        )
     if problems:
         raise InvalidInput("The key cannot be made:", problems)
 

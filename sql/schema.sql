@@ -2480,6 +2480,9 @@ CREATE TABLE ledger.api_key (
     last_used_at timestamp with time zone,
     revoked_at timestamp with time zone,
     revoked_by bigint,
+    rate_per_second double precision,
+    rate_burst integer,
+    CONSTRAINT api_key_rate_range CHECK ((((rate_per_second IS NULL) = (rate_burst IS NULL)) AND (rate_per_second > (0)::double precision) AND (rate_per_second <= (100000)::double precision) AND ((rate_burst >= 1) AND (rate_burst <= 1000000)))),
     CONSTRAINT api_key_scopes_known CHECK (((cardinality(scopes) > 0) AND (scopes <@ ARRAY['read'::text, 'emit'::text, 'work'::text, 'operate'::text, 'approve'::text, 'audit'::text, 'admin'::text]))),
     CONSTRAINT api_key_secret_is_digest CHECK ((octet_length(secret_digest) = 32))
 );
@@ -2493,6 +2496,8 @@ COMMENT ON COLUMN ledger.api_key.secret_digest IS 'SHA-256 of the whole key, whi
 COMMENT ON COLUMN ledger.api_key.actor_no IS 'Who writes with it; the actor has its name and its tenants.';
 
 COMMENT ON COLUMN ledger.api_key.last_used_at IS 'When it was last used, to the minute.';
+
+COMMENT ON COLUMN ledger.api_key.rate_per_second IS 'Requests a second that a process takes, after a burst of rate_burst; null: as its settings say.';
 
 ALTER TABLE ledger.api_key ALTER COLUMN key_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.api_key_key_no_seq

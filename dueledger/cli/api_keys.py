@@ -1,7 +1,7 @@
 """Commands that make, list, revoke and rotate keys of the REST interface."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -45,6 +45,14 @@ def create(
         bool, typer.Option("--all-tenants", help="For every tenant, also later ones.")
     ] = False,
     expires: ExpiresOption = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", help="Requests a second in each process; default is its setting."),
+    ] = None,
+    burst: Annotated[
+        int | None,
+        typer.Option("--burst", help="Requests at once before; default is five seconds' worth."),
+    ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
@@ -53,30 +61,37 @@ def create(
         message = "name its tenants, or give --all-tenants"
         raise typer.BadParameter(message, param_hint="--tenant")
     expires_at = None if expires is None else options.read_due_instant(expires, "--expires")
-    made = run(_create(dsn, name, scope, tenant or None, expires_at))
+    asked = NewKey(name, scope, tenant or None, expires_at, rate, burst)
+    made = run(_create(dsn, asked))
     _show(made, as_json=json_)
 
 
-async def _create(
-    dsn: str | None,
-    name: str,
-    scopes: list[str],
-    tenants: list[str] | None,
-    expires_at: "datetime | None",
-) -> "NewApiKey":
-    from dueledger.api_keys import make_key
+class NewKey(NamedTuple):
+    """A key to make, as the options of the command describe it."""
+
+    name: str
+    scopes: list[str]
+    tenants: list[str] | None
+    expires_at: "datetime | None"
+    rate_per_second: float | None
+    rate_burst: int | None
+
+
+async def _create(dsn: str | None, asked: NewKey) -> "NewApiKey":
+    from dueledger.api_keys import make_key, read_rate
 
     async with persons_change(dsn) as change:
         made = await make_key(
             change.connection,
-            name,
-            scopes=scopes,
-            tenants=tenants,
-            expires_at=expires_at,
+            asked.name,
+            scopes=asked.scopes,
+            tenants=asked.tenants,
+            expires_at=asked.expires_at,
             actor_no=change.actor_no,
+            rate=read_rate(asked.rate_per_second, asked.rate_burst),
         )
-        target = f"keys/{made.prefix}"
-        await change.audit("createKey", target, tenants, name=name, scopes=sorted(set(scopes)))
+        rights = {"name": asked.name, "scopes": sorted(set(asked.scopes))}
+        await change.audit("createKey", f"keys/{made.prefix}", asked.tenants, **rights)
     return made
 
 
@@ -90,7 +105,7 @@ def list_(
     """List keys without their secrets, the newest first."""
     columns = (
         *("prefix", "name", "scopes", "tenants", "is_valid", "expires_at", "last_used_at"),
-        *("created_at", "created_by", "revoked_at", "revoked_by"),
+        *("created_at", "created_by", "revoked_at", "revoked_by", "rate_per_second", "rate_burst"),
     )
     print_list(
         run(_list(dsn, name, limit + 1)),

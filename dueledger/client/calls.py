@@ -249,9 +249,11 @@ def create_key(
     tenants: Sequence[str] | None,
     *,
     expires_at: datetime | None = None,
+    rate_per_second: float | None = None,
+    rate_burst: int | None = None,
 ) -> ServiceCall[models.NewKeyDocument]:
     """Make an API key; its answer alone has the secret. Without `tenants` it is for all."""
-    asked = {"name": name, "scopes": scopes, "tenants": tenants, "expires_at": expires_at}
+    asked = dict(locals())
     return ServiceCall("POST", "/v1/keys", models.NewKeyDocument, body=_body(asked))
 
 

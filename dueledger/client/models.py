@@ -589,6 +589,22 @@ Tenants = TypeAliasType(
 )
 
 
+RatePerSecond = TypeAliasType(
+    "RatePerSecond",
+    Annotated[
+        float,
+        Field(
+            description="requests in each process; null: as its settings say", gt=0.0, le=100000.0
+        ),
+    ],
+)
+
+
+RateBurst = TypeAliasType(
+    "RateBurst", Annotated[int, Field(description="null: those of 5 seconds", ge=1, le=1000000)]
+)
+
+
 class MatchedItems(BaseModel):
     """
     Items of one flow and state that a filter matches now.
@@ -1276,6 +1292,8 @@ class KeyDocument(BaseModel):
     last_used_at: AwareDatetime | None
     revoked_at: AwareDatetime | None
     revoked_by: str | None
+    rate_per_second: Annotated[float | None, Field(description="null: as the settings say")]
+    rate_burst: int | None
 
 
 class KeyPage(BaseModel):
@@ -1301,6 +1319,11 @@ class KeyRequest(BaseModel):
     scopes: Annotated[list[Scope], Field(max_length=7, min_length=1)]
     tenants: Annotated[Tenants | None, Field(description="null: all, also later ones")]
     expires_at: AwareDatetime | None = None
+    rate_per_second: Annotated[
+        RatePerSecond | None,
+        Field(description="requests in each process; null: as its settings say"),
+    ] = None
+    rate_burst: Annotated[RateBurst | None, Field(description="null: those of 5 seconds")] = None
 
 
 class Occurrences(BaseModel):

@@ -48,7 +48,7 @@ class Callers:
             if given:
                 self._attempts.count(address)
             raise
-        self._rates.take(caller.actor_no)
+        self._rates.take(caller.actor_no, caller.rate)
         if scope not in caller.scopes:
             what = "token" if caller.is_token else "key"
             message = f"The {what} lacks the scope `{scope}`. Use one that has it."

@@ -15,6 +15,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import Pool, has_role, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation
+from dueledger.ledger.store.api_keys import CallRate
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
@@ -85,11 +86,11 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
             _token_verifier(settings) as tokens,
             AsyncExitStack() as background,
         ):
-            rates = CallRates(settings.service_rate_per_second, settings.service_rate_burst)
+            rate = CallRate(settings.service_rate_per_second, settings.service_rate_burst)
             connections = ConnectionShares(pool, settings.service_connections_max)
             calls = CallHost(
                 connections,
-                Callers(connections, rates, tokens),
+                Callers(connections, CallRates(rate), tokens),
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
             )

@@ -7,33 +7,32 @@ from time import monotonic
 from typing import Final
 
 from dueledger.ledger.errors import RateExceeded
+from dueledger.ledger.store.api_keys import CallRate
 
 CALLERS_MAX: Final = 10_000
 
 
 class CallRates:
-    """Refuses callers that make more requests than `per_second`, after a burst.
+    """Refuses callers that make more requests than a rate: that of their key, or else `default`.
 
     It forgets those that asked least recently if there are too many; they begin with a full bucket.
     """
 
-    def __init__(
-        self, per_second: float, burst: int, clock: Callable[[], float] = monotonic
-    ) -> None:
-        self._per_second = per_second
-        self._burst = burst
+    def __init__(self, default: CallRate, clock: Callable[[], float] = monotonic) -> None:
+        self._default = default
         self._clock = clock
         self._buckets: OrderedDict[int, tuple[float, float]] = OrderedDict()
 
-    def take(self, actor_no: int) -> None:
+    def take(self, actor_no: int, rate: CallRate | None = None) -> None:
         """Count a request of a caller. Raises RateExceeded, and then counts none."""
+        per_second, burst = rate or self._default
         now = self._clock()
-        requests, since = self._buckets.pop(actor_no, (float(self._burst), now))
-        requests = min(self._burst, requests + (now - since) * self._per_second)
+        requests, since = self._buckets.pop(actor_no, (float(burst), now))
+        requests = min(burst, requests + (now - since) * per_second)
         is_refused = requests < 1
         self._buckets[actor_no] = (requests if is_refused else requests - 1), now
         if len(self._buckets) > CALLERS_MAX:
             self._buckets.popitem(last=False)
         if is_refused:
             message = "Too many requests in the name of this caller. Wait, and try again."
-            raise RateExceeded(message, seconds=ceil((1 - requests) / self._per_second))
+            raise RateExceeded(message, seconds=ceil((1 - requests) / per_second))

@@ -46,7 +46,10 @@ class ServiceSettings(Settings):
         description="requests at a time, long polls among them; others get 503",
     )
     service_rate_per_second: float = Field(
-        default=200.0, gt=0, le=100_000, description="requests a second of one key name or subject"
+        default=200.0,
+        gt=0,
+        le=100_000,
+        description="requests a second of one key name or subject, unless its key has a rate",
     )
     service_rate_burst: int = Field(
         default=1_000, ge=1, le=1_000_000, description="requests that one may make at once before"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
 KEY_BEGIN: Final = "due_"
@@ -52,6 +52,13 @@ SERVICE_ROLE: Final = "service"
 """That of the service itself."""
 
 
+class CallRate(NamedTuple):
+    """How many requests a process takes: so many a second, after a burst."""
+
+    per_second: float
+    burst: int
+
+
 class NewApiKey(NamedTuple):
     """A key that was made. `text` is shown once and is kept nowhere."""
 
@@ -67,6 +74,7 @@ class ApiCaller:
     actor_no: int
     tenants: Sequence[str] | None
     scopes: frozenset[Scope]
+    rate: CallRate | None = None
     is_token: bool = False
     """The database knows the tenants of a key; those of a token are named to it."""
 
@@ -77,6 +85,7 @@ class InheritedRights(NamedTuple):
     name: str
     scopes: Sequence[str]
     tenants: Sequence[str] | None
+    rate: CallRate | None
 
 
 class RevokedApiKey(NamedTuple):
@@ -94,8 +103,12 @@ async def create_key(
     tenants: Sequence[str] | None,
     expires_at: datetime | None,
     created_by: int,
+    rate: CallRate | None = None,
 ) -> NewApiKey | None:
-    """Make a key of the actor `key:NAME`; None if that name has keys for other tenants."""
+    """Make a key of the actor `key:NAME`; None if that name has keys for other tenants.
+
+    Without a `rate`, the settings of the service have it.
+    """
     prefix = secrets.token_hex(_PREFIX_BYTES)
     key = f"{KEY_BEGIN}{prefix}_{secrets.token_urlsafe(_SECRET_BYTES)}"
     made = await connection.fetchval(
@@ -107,6 +120,7 @@ async def create_key(
         tenants,
         expires_at,
         created_by,
+        *(rate or (None, None)),
     )
     return None if made is None else NewApiKey(key, prefix)
 
@@ -142,7 +156,9 @@ async def expire_key(
     """Let a key expire after `overlap`; None if there is none of this prefix that is valid."""
     values = prefix, overlap.total_seconds(), tenants
     row = await connection.fetchrow(statement("expire_key"), *values)
-    return None if row is None else InheritedRights(**row)
+    if row is None:
+        return None
+    return InheritedRights(row["name"], row["scopes"], row["tenants"], _rate(row))
 
 
 async def authenticate(connection: Connection, text: str) -> ApiCaller | None:
@@ -159,7 +175,7 @@ async def authenticate(connection: Connection, text: str) -> ApiCaller | None:
     if row["is_use_due"]:
         await connection.execute(statement("mark_key_used"), row["key_no"])
     scopes = frozenset(Scope(each) for each in row["scopes"])
-    return ApiCaller(row["name"], row["actor_no"], row["tenants"], scopes)
+    return ApiCaller(row["name"], row["actor_no"], row["tenants"], scopes, _rate(row))
 
 
 async def find_actor(connection: Connection, name: str) -> tuple[int | None, datetime]:
@@ -181,6 +197,11 @@ async def assume_role(connection: Connection, caller: ApiCaller | None, role: st
     if caller is not None and caller.is_token:
         tenants = [EVERY_TENANT] if caller.tenants is None else caller.tenants
     await connection.execute(statement("assume_role"), role, name, tenants)
+
+
+def _rate(row: Record) -> CallRate | None:
+    per_second = row["rate_per_second"]
+    return None if per_second is None else CallRate(per_second, row["rate_burst"])
 
 
 def _digest(key: str) -> bytes:

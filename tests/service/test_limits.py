@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 
 from dueledger.ledger.errors import RateExceeded
-from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.api_keys import CallRate, Scope
 from dueledger.service.rates import CALLERS_MAX, CallRates
 from tests.databases import MakeDatabase
 from tests.security.certificates import Authority
-from tests.service.conftest import Api, open_api
+from tests.service.conftest import Answer, Api, open_api
 from tests.service.test_requests import NO_ITEM, problem
 
 BURST = 3
@@ -89,9 +89,32 @@ async def test_a_caller_that_is_too_fast_waits_and_another_does_not(secured: Sec
     problem(await secured.api.ask("GET", NO_ITEM, key=other), 404, "NOT_FOUND")
 
 
+async def test_a_key_has_the_rate_that_it_was_made_with_and_its_successor_the_same(
+    secured: Secured,
+) -> None:
+    admin = await secured.api.make_key("admin", Scope.ADMIN)
+    asked = {"name": "metered", "scopes": ["read"], "tenants": ["acme"]}
+
+    async def make(**rate: object) -> Answer:
+        return await secured.api.ask("POST", "/v1/keys", key=admin, body=asked | rate)
+
+    made = await make(rate_per_second=NEVER, rate_burst=BURST + 2)
+    assert made.status == 201, made.text
+    rotate = f"/v1/keys/{made.document['prefix']}/rotate"
+    second = await secured.api.ask("POST", rotate, key=admin, body={})
+    keys = [each.document["key"] for each in (made, second)]
+    for number in range(BURST + 2):  # more than the setting's; keys of one name are one caller
+        answer = await secured.api.ask("GET", NO_ITEM, key=keys[number % 2])
+        problem(answer, 404, "NOT_FOUND")
+    for each in keys:
+        problem(await secured.api.ask("GET", NO_ITEM, key=each), 429, "RATE_EXCEEDED")
+    found = problem(await make(rate_burst=5), 422, "INVALID_INPUT")
+    assert [each.pointer for each in found.errors] == ["rate_burst"]
+
+
 def test_a_bucket_fills_at_its_rate_up_to_the_burst_and_their_count_is_bounded() -> None:
     now = 0.0
-    rates = CallRates(2.0, BURST, lambda: now)
+    rates = CallRates(CallRate(2.0, BURST), lambda: now)
     for at in (0.0, 100.0):
         now = at
         for _ in range(BURST):

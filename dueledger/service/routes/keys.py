@@ -6,7 +6,15 @@ from typing import Annotated
 from fastapi import Path, Response
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-from dueledger.api_keys import PREFIX, end_key, make_key, rotate_key
+from dueledger.api_keys import (
+    BURST_MAX,
+    PREFIX,
+    RATE_MAX,
+    end_key,
+    make_key,
+    read_rate,
+    rotate_key,
+)
 from dueledger.ledger.errors import NotPermitted, Problem
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, list_keys
 from dueledger.service.calls import CurrentCall, ScopedRoutes
@@ -37,6 +45,8 @@ class KeyDocument(BaseModel):
     last_used_at: datetime | None
     revoked_at: datetime | None
     revoked_by: str | None
+    rate_per_second: Annotated[float | None, Field(description="null: as the settings say")]
+    rate_burst: int | None
 
 
 class KeyPage(Page[KeyDocument]):
@@ -60,6 +70,13 @@ class KeyRequest(BaseModel):
         Field(min_length=1, max_length=TENANTS_MAX, description="null: all, also later ones"),
     ]
     expires_at: Instant = None
+    rate_per_second: Annotated[
+        float | None,
+        Field(gt=0, le=RATE_MAX, description="requests in each process; null: as its settings say"),
+    ] = None
+    rate_burst: Annotated[
+        int | None, Field(ge=1, le=BURST_MAX, description="null: those of 5 seconds")
+    ] = None
 
 
 class SuccessorRequest(BaseModel):
@@ -122,6 +139,7 @@ async def create(call: CurrentCall, asked: KeyRequest) -> Response:
         tenants=asked.tenants,
         expires_at=asked.expires_at,
         actor_no=call.caller.actor_no,
+        rate=read_rate(asked.rate_per_second, asked.rate_burst),
     )
     target = f"keys/{made.prefix}"
     call.note_change(target=target, tenants=asked.tenants, name=asked.name, scopes=asked.scopes)

@@ -8,6 +8,8 @@
 -- $5 tenants text[]
 -- $6 expires_at timestamptz
 -- $7 created_by bigint
+-- $8 rate_per_second double precision
+-- $9 rate_burst integer
 -- index: none
 -- locks: actor row (for update)
 with actor as (
@@ -16,7 +18,7 @@ with actor as (
   where a.tenants is not distinct from excluded.tenants
   returning a.actor_no
 )
-insert into ledger.api_key (prefix, secret_digest, actor_no, scopes, expires_at, created_by)
-select $2::text, $3::bytea, a.actor_no, $4::text[], $6::timestamptz, $7::bigint
+insert into ledger.api_key (prefix, secret_digest, actor_no, scopes, expires_at, created_by, rate_per_second, rate_burst)
+select $2::text, $3::bytea, a.actor_no, $4::text[], $6::timestamptz, $7::bigint, $8::double precision, $9::integer
 from actor a
 returning key_no

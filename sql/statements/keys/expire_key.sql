@@ -12,4 +12,4 @@ from ledger.actor a
 where k.prefix = $1::text and a.actor_no = k.actor_no
   and ($3::text[] is null or a.tenants <@ $3::text[])
   and k.revoked_at is null and coalesce(k.expires_at > ledger.machine_now(), true)
-returning a.name, k.scopes, a.tenants
+returning a.name, k.scopes, a.tenants, k.rate_per_second, k.rate_burst

@@ -8,7 +8,7 @@
 -- index: api_key_pkey
 -- locks: none
 select k.key_no, k.prefix, a.name, k.scopes, a.tenants, k.created_at, c.name as created_by, k.expires_at, k.last_used_at, k.revoked_at,
-  r.name as revoked_by, k.revoked_at is null and coalesce(k.expires_at > ledger.machine_now(), true) as is_valid
+  k.rate_per_second, k.rate_burst, r.name as revoked_by, k.revoked_at is null and coalesce(k.expires_at > ledger.machine_now(), true) as is_valid
 from ledger.api_key k
 join ledger.actor a on a.actor_no = k.actor_no
 join ledger.actor c on c.actor_no = k.created_by
