@@ -116,6 +116,25 @@ async def test_a_list_goes_on_where_too_few_of_the_items_examined_match(
     assert await listed(api, lister, by_key) == [KEYS[0]]
 
 
+@pytest.mark.parametrize("query", ["open=true", "state=Running"])
+async def test_items_in_flight_are_listed_however_many_others_have(
+    api: Api, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    monkeypatch.setattr("dueledger.service.routes.items._READ_MAX", 3)
+    kind = f"Flies{query[:4]}"
+    scopes = (Scope.READ, Scope.EMIT, Scope.WORK)
+    for tenant, count in (("crowd", 4), ("few", 2)):
+        key = await api.make_key(f"{tenant}-{kind}", *scopes, tenants=[tenant])
+        names = [f"{tenant}-{number}" for number in range(count)]
+        await api.emit(key, *(api.item(name, tenant=tenant, kind=kind) for name in names))
+        body = {"kinds": [kind], "items_max": count}
+        await api.ask("POST", "/v1/claims", key=key, body=body)
+        answer = await api.ask("GET", f"/v1/items?{query}&kind={kind}&limit=3", key=key)
+        shown = {each["business_key"] for each in answer.document["items"]}
+        assert (len(shown), answer.document["is_cut"]) == (min(count, 3), count > 3)
+        assert shown <= set(names)
+
+
 async def test_a_cursor_of_other_filters_is_a_problem(api: Api, lister: NewApiKey) -> None:
     first = await api.ask("GET", f"/v1/items?kind={KIND}&limit=1", key=lister)
     cursor = first.document["next_cursor"]

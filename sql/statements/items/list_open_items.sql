@@ -52,8 +52,17 @@ read_items as materialized (
      where r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
   union all
+  -- Items in flight are few, and no index has those of a flow: all are asked for theirs.
   (select null::integer, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5
-   from ledger.open_item o limit $14::integer)
+   from ledger.open_item o
+   cross join lateral (
+     select i.flow_no, i.due_at from ledger.due_item i
+     where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0
+   ) i
+   where o.state = coalesce((select n.state from ledger.state n where n.name = $6::text), o.state)
+     and (i.flow_no in (select s.flow_no from scope s)) is true  -- hashed once, and not joined
+     and ($11::timestamptz is null or (i.due_at, o.item_no) > ($11::timestamptz, $12::bigint))
+   order by i.due_at, o.item_no limit $14::integer)
 ),
 found as (
   select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, n.name as state, r.attempt,
@@ -86,7 +95,7 @@ from (
     where r.available_at is null or r.available_at = 'infinity'
       or r.available_at <= greatest(
         ledger.now(), coalesce($10::timestamptz, case when not $13::boolean then 'infinity'::timestamptz end))
-    group by r.flow_no, r.source having count(*) >= (select m.items from flow_max m))
+    group by r.flow_no, r.source having count(*) >= case when r.flow_no is null then $14::integer else (select m.items from flow_max m) end)
     or (select count(*) from read_items) > $15::integer as is_cut
 ) c
 left join found f on true
