@@ -90,8 +90,8 @@ async def _create(dsn: str | None, asked: NewKey) -> "NewApiKey":
             actor_no=change.actor_no,
             rate=read_rate(asked.rate_per_second, asked.rate_burst),
         )
-        rights = {"name": asked.name, "scopes": sorted(set(asked.scopes))}
-        await change.audit("createKey", f"keys/{made.prefix}", asked.tenants, **rights)
+        scopes, target = sorted(set(asked.scopes)), f"keys/{made.prefix}"
+        await change.audit("createKey", target, asked.tenants, name=asked.name, scopes=scopes)
     return made
 
 

@@ -93,7 +93,7 @@ class ComparisonEngine:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """Return the empty database of this process. Opening one takes as long as a small comparison."""
+    """Return the process's empty database. Opening one takes as long as a small comparison."""
     return duckdb.connect(":memory:", config={"memory_limit": MEMORY_MAX})
 
 

@@ -48,6 +48,7 @@ OPERATIONS = {
     ("/v1/operations", "get"): "listOperations",
     ("/v1/operations/{operation}", "get"): "getOperation",
     ("/v1/operations/{operation}/abort", "post"): "abortOperation",
+    ("/v1/audit", "get"): "listAudit",
     ("/v1/flows", "get"): "listFlows",
     ("/v1/flows/{tenant}/{kind}", "get"): "getFlow",
     ("/v1/flows/{tenant}/{kind}", "patch"): "setFlowLimits",
