@@ -22,6 +22,8 @@ from bench.service import ServiceOptions, bench_service
 from bench.soak import SoakOptions, bench_soak
 from bench.workers import WorkersOptions, bench_workers
 
+pytestmark = pytest.mark.long
+
 Take = Callable[..., Awaitable[dict[str, Any]]]
 
 ITEMS = 2000

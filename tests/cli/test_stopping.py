@@ -14,6 +14,8 @@ from dueledger.stack import Endpoints
 from tests.forks import ForkedProcess, ForkServer
 from tests.wire import Wire, wire_to
 
+pytestmark = pytest.mark.long
+
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 Start = Callable[..., Awaitable[ForkedProcess]]
 

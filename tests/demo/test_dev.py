@@ -8,6 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.long
+
 
 def hold_until_seeded(folder: Path, *options: str) -> tuple[int, str]:
     """Start it, stop it once its banner is printed, and return how it ended."""

@@ -9,6 +9,8 @@ from .recovery import Lengths, Way, recover
 from .site import Site
 from .storm import Storm
 
+pytestmark = pytest.mark.long
+
 STORM = Lengths(calm=10, storm=60, window=30, patience=90)
 SHORT = Lengths(calm=2, storm=3, window=4, patience=60)
 SHORT_SEED = 16362

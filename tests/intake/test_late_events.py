@@ -19,6 +19,8 @@ from tests.published_records import nothing_published
 
 from .conftest import Take, renewal
 
+pytestmark = pytest.mark.long
+
 SetRule = Callable[..., Awaitable[int]]
 Ends = Callable[[], Awaitable[dict[str, str]]]
 

@@ -29,6 +29,8 @@ from .damage.clean_ledger import connected
 from .damage.documents import ACME, NOW
 from .damage.small_ledger import KIND, build_small_ledger
 
+pytestmark = pytest.mark.long
+
 TABLES: Final = (
     "claim",
     "definition",

@@ -26,6 +26,8 @@ from dueledger.reconciler import (
 from dueledger.reconciler.columns import engine
 from dueledger.reconciler.columns.engine import comparison_statement
 
+pytestmark = pytest.mark.long
+
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 MONTHS = [date(2027, month, 10) for month in range(2, 8)]
 STEPS = 30

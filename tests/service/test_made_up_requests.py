@@ -16,6 +16,8 @@ from schemathesis import checks as made_checks
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from tests.service.conftest import SCHEDULE, Api
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = 3
 """Right ones of each operation and wrong ones, in the sample."""
 FULL_SECONDS = 600.0
