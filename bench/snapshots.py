@@ -10,7 +10,7 @@ from typing import Final
 from bench.measurements import read_snapshot_age
 from dueledger.ledger.store import connect
 
-POLL_SECONDS: Final = 0.02
+POLL_SECONDS: Final = 0.1
 
 
 @dataclass(slots=True)

@@ -16,7 +16,12 @@ from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.window_findings import WindowFindings
 from dueledger.reconciler.partition_cache import CachedWindow, ExpectedDigest, PartitionCache
 from dueledger.reconciler.pass_result import PassResult
-from dueledger.reconciler.read.day_digests import DayMarks, LedgerDays, RowsDigest
+from dueledger.reconciler.read.day_digests import (
+    DayMarks,
+    KnownDays,
+    LedgerDays,
+    RowsDigest,
+)
 from dueledger.reconciler.read.item_columns import CopiedWindow, columns_of, copy_window
 from dueledger.reconciler.read.open_places import read_places
 from dueledger.reconciler.read_ahead import read_ahead, run_beside
@@ -24,6 +29,13 @@ from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, plan_windows
 
 _FROM_DAY: Final = attrgetter("from_day")
+
+
+class ComparedDates(NamedTuple):
+    """What a later pass may take: results of windows, and the digests of all days."""
+
+    results: dict[DateRange, CachedWindow]
+    days: KnownDays
 
 
 class _Planned(NamedTuple):
@@ -56,21 +68,22 @@ class LedgerComparison:
         self._cache = cache
         self._facts = facts
         self._places: Mapping[int, RowsDigest] = {}
+        self._days: KnownDays = {}
 
     async def run(
         self, connection: Connection, reader: Connection, scope: DateRange, days: LedgerDays
-    ) -> dict[DateRange, CachedWindow]:
-        """Compare a range of dates; return the results that a later pass may take.
+    ) -> ComparedDates:
+        """Compare a range of dates; return what a later pass may take.
 
         `reader` reads the items of the next window while one is compared. `days` was read before
         any of their rows.
         """
         places = await read_places(connection)  # before any item
         self._comparer.begin(places)
-        self._places = places.digests()
+        self._places, self._days = places.digests(), days.rows
         result, expectation, cache = self._result, self._expectation, self._cache
         cached: dict[DateRange, CachedWindow] = {}
-        if cache is not None and days.items:
+        if cache is not None and days.rows:
             cached = cache.valid_results(
                 days.marks(self._places),
                 days.partitions,
@@ -97,7 +110,7 @@ class LedgerComparison:
                     results[window] = found
         for window in reversed(waiting):
             self._add_cached(window, cached[window])
-        return results
+        return ComparedDates(results, self._days)
 
     def _plan(
         self, scope: DateRange, days: LedgerDays, cached: Mapping[DateRange, CachedWindow]
@@ -152,9 +165,10 @@ class LedgerComparison:
         omitted = self._result.omitted.total()
         says_payloads = self._expectation.says_payloads
         columns = await run_beside(partial(columns_of, copied, says_payloads=says_payloads))
+        days = columns.day_rows
+        self._days = {day: each for day, each in self._days.items() if not window.has(day)} | days
         if is_kept:
-            digests = columns.item_digests, columns.journal_digests
-            found.mark = DayMarks.joined(*digests, self._places).of(window)
+            found.mark = DayMarks.joined(days, self._places).of(window)
             found.owed = ExpectedDigest.of(self._expectation, window)
         compared, found.expected_count = await self._comparer.compare(connection, window, columns)
         self._result.expected_count += found.expected_count

@@ -17,16 +17,19 @@ from typing import Final
 
 import numpy as np
 
+from dueledger.ledger.store.reconciled_rows import VersionKey, VersionSource
 from dueledger.reconciler.columns.expected_columns import ABSENT
 from dueledger.reconciler.columns.plain_rows import KeptRows
 from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
 from dueledger.reconciler.compared_items import ID, SUBJECT, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.read.day_digests import DayMarks
+from dueledger.reconciler.read.day_digests import DayMarks, DayRows, KnownDays
 from dueledger.reconciler.tallies import KindTally, no_tallies
 from dueledger.reconciler.windows import DateRange
 
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
+_KEY_AGE_MAX: Final = timedelta(days=1)
+_TRANSACTIONS_MAX: Final = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +110,43 @@ class PartitionCache:
     """Results of the last pass of this process, for windows that do not overlap.
 
     Only a pass that ended writes to it. `full_pass_seconds` is how old the last pass that read
-    everything may be, in machine time. `rows` has what was expected.
+    everything may be, in machine time. `rows` has what was expected, and `days` the digests of the
+    dates of all windows, also of those that cannot be kept.
     """
 
     full_pass_seconds: float = 3_600.0
     results: dict[DateRange, CachedWindow] = field(default_factory=dict[DateRange, CachedWindow])
     rows: KeptRows = field(default_factory=KeptRows)
+    days: KnownDays = field(default_factory=dict[int, DayRows])
+    source: VersionSource | None = None
+    keyed_at: datetime = _NEVER
     full_pass_at: datetime = _NEVER
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
     expedited: set[int] = field(default_factory=set[int])
+
+    def take_key(self, now: VersionSource, started_at: datetime) -> VersionKey:
+        """Return the key for versions of rows. With a new one, nothing is known any more.
+
+        It is a new one each day; where a partition is gone, because another, filled before, may
+        have its rows; and while numbers of transactions may be those of earlier ones.
+        """
+        known = self.source
+        if (
+            known is None
+            or known.key.key != now.key.key
+            or now.key.since - known.key.since > _TRANSACTIONS_MAX
+            or not known.partitions <= now.partitions
+            or not timedelta() <= started_at - self.keyed_at < _KEY_AGE_MAX
+        ):
+            known, self.keyed_at = now, started_at
+            self.results, self.days = {}, {}
+        self.source = known._replace(partitions=now.partitions)
+        return known.key
+
+    def known_days(self, started_at: datetime) -> KnownDays | None:
+        """Return the digests of dates; None if everything is to be read again."""
+        return self.days if self._is_usable(started_at) else None
 
     def valid_results(
         self,
@@ -141,18 +171,20 @@ class PartitionCache:
     def replace(
         self,
         results: Mapping[DateRange, CachedWindow],
+        days: KnownDays,
         expectation: Expectation,
         *,
         full_pass_at: datetime,
     ) -> None:
         """Keep the results of a pass that ended; the last one to read everything began then."""
         self.results = {window: each for window, each in results.items() if each.is_settled}
+        self.days = days
         self.chained, self.triggered = expectation.chained, expectation.triggered
         self.expedited = expectation.expedited
         self.full_pass_at = full_pass_at
         self.rows.keep(expectation.plain.units)
 
-    def is_usable(self, started_at: datetime) -> bool:
+    def _is_usable(self, started_at: datetime) -> bool:
         """Return whether results may be valid; otherwise everything is to be read again."""
         age = started_at - self.full_pass_at
         is_recent = timedelta() <= age < timedelta(seconds=self.full_pass_seconds)

@@ -87,13 +87,14 @@ class ReconciliationPass:
             crash_point("reconcile.begun")
             # Before the inbox: what is read into it meanwhile may not be in what this pass reads.
             backlog = await self._kafka.events.read_backlog() if self._kafka else None
-            key = await reconciled_rows.read_version_key(connection)
-            is_digested = self._cache is not None and self._cache.is_usable(opened.started_at)
+            source = await reconciled_rows.read_version_key(connection)
+            key, known = source.key, None
+            if self._cache is not None:
+                key = self._cache.take_key(source, opened.started_at)
+                known = self._cache.known_days(opened.started_at)
             scope = self._scope.window
             async with (
-                reading_beside(
-                    read_ledger_days(counter, scope, key, is_digested=is_digested)
-                ) as days,
+                reading_beside(read_ledger_days(counter, scope, key, known=known)) as days,
                 build_expectation(
                     connection,
                     self._sources.populations,
@@ -168,7 +169,7 @@ class ReconciliationPass:
                     if result.cached_windows:
                         result.everything_read_at = self._cache.full_pass_at
                     self._cache.replace(
-                        compared, expectation, full_pass_at=result.everything_read_at
+                        *compared, expectation, full_pass_at=result.everything_read_at
                     )
         return result
 

@@ -35,6 +35,10 @@ class DateRange:
         """Return whether all dates of another range lie inside."""
         return self.from_day <= other.from_day and other.to_day <= self.to_day
 
+    def has(self, day: int) -> bool:
+        """Return whether a date lies inside."""
+        return self.from_day <= day < self.to_day
+
     @property
     def from_date(self) -> date:
         """Return the first date inside."""

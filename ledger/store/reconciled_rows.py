@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, date, datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection, Record
@@ -15,31 +15,60 @@ INBOX_PAGE_NUMBERS: Final = 65_536
 INBOX_PAGES_A_READ: Final = 16
 PLACES_PAGE: Final = 100_000
 _BEFORE_ALL: Final = -(2**63)
+_TRANSACTIONS: Final = 2**32
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-async def read_version_key(connection: Connection) -> int:
-    """Return the key for versions of rows: of this process, the server's start, and the columns.
+class VersionKey(NamedTuple):
+    """What versions of rows are hashed with: comparable as long as it is the same.
 
-    Versions are comparable as long as it is the same.
+    `key`: of this process, the server's start, and the columns. Rows that were written before the
+    transaction `since` are counted, not hashed; all transactions before it had ended when it was
+    read, so whatever was written later shows.
     """
+
+    key: int
+    since: int
+
+    @property
+    def arguments(self) -> tuple[int, int]:
+        """Return it as statements take it: a transaction has 32 bits there."""
+        return self.key, self.since % _TRANSACTIONS
+
+
+NO_VERSIONS: Final = VersionKey(0, 0)
+"""A key under which all rows are hashed."""
+
+
+class VersionSource(NamedTuple):
+    """The key for versions of rows now, and the table partitions (oids) that have the rows."""
+
+    key: VersionKey
+    partitions: frozenset[int]
+
+
+async def read_version_key(connection: Connection) -> VersionSource:
+    """Return the key for versions of rows that are read from now on."""
     row = await connection.fetchrow(statement("read_version_key"))
     assert row is not None  # noqa: S101 - an aggregate gives one row
-    return hash((row["started_at"], *row["columns"]))
+    key = VersionKey(hash((row["started_at"], *row["columns"])), row["oldest_running"])
+    return VersionSource(key, frozenset(row["partitions"]))
 
 
 async def copy_item_columns(
-    connection: Connection, from_date: date, to_date: date, key: int
+    connection: Connection, from_date: date, to_date: date, key: VersionKey
 ) -> bytes:
     """Copy the items of a range of effective dates in binary form, with their rows' versions."""
-    return await _copied(connection, statement("copy_item_columns"), from_date, to_date, key)
+    query = statement("copy_item_columns")
+    return await _copied(connection, query, from_date, to_date, *key.arguments)
 
 
 async def copy_journal_columns(
-    connection: Connection, from_date: date, to_date: date, key: int
+    connection: Connection, from_date: date, to_date: date, key: VersionKey
 ) -> bytes:
     """Copy the journal of a range of effective dates in binary form, with its rows' versions."""
-    return await _copied(connection, statement("copy_journal_columns"), from_date, to_date, key)
+    query = statement("copy_journal_columns")
+    return await _copied(connection, query, from_date, to_date, *key.arguments)
 
 
 async def list_run_items(
@@ -63,7 +92,9 @@ async def copy_inbox_events(connection: Connection, types: Sequence[str], page: 
     return await _copied(connection, statement("copy_inbox_events"), types, *bounds)
 
 
-async def digest_inbox(connection: Connection, types: Sequence[str], key: int) -> dict[int, str]:
+async def digest_inbox(
+    connection: Connection, types: Sequence[str], key: VersionKey
+) -> dict[int, str]:
     """Digest the versions of recorded domain events of these types, by page of numbers.
 
     Some pages are read in one snapshot.
@@ -72,7 +103,7 @@ async def digest_inbox(connection: Connection, types: Sequence[str], key: int) -
     from_page = 0
     while True:
         rows = await connection.fetch(
-            statement("digest_inbox"), types, from_page, INBOX_PAGES_A_READ, key
+            statement("digest_inbox"), types, from_page, INBOX_PAGES_A_READ, *key.arguments
         )
         digests.update((row["page"], row["digest"]) for row in rows if row["digest"])
         if len(rows) < INBOX_PAGES_A_READ:
@@ -114,10 +145,20 @@ async def list_item_partitions(connection: Connection) -> list[tuple[date, date,
 
 
 async def digest_days(
-    connection: Connection, from_date: date, to_date: date, key: int
+    connection: Connection, from_date: date, to_date: date, key: VersionKey
 ) -> list[Record]:
     """Count and digest the versions of items and journal of each effective date of a range."""
-    return await connection.fetch(statement("digest_days"), from_date, to_date, key)
+    return await connection.fetch(statement("digest_days"), from_date, to_date, *key.arguments)
+
+
+async def digest_dates(
+    connection: Connection, from_date: date, to_date: date, key: VersionKey
+) -> Record:
+    """Count and digest the versions of items and journal of a range of effective dates."""
+    query = statement("digest_dates")
+    row = await connection.fetchrow(query, from_date, to_date, *key.arguments)
+    assert row is not None  # noqa: S101 - an aggregate gives one row
+    return row
 
 
 async def find_effect_items(

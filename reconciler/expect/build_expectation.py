@@ -47,7 +47,7 @@ async def build_expectation(
     *,
     reader: "Connection | None" = None,
     kept: KeptRows | None = None,
-    version_key: int = 0,
+    version_key: reconciled_rows.VersionKey = reconciled_rows.NO_VERSIONS,
 ) -> AsyncGenerator[Expectation]:
     """Read every source once and spool what it expects; a source that fails is marked.
 
@@ -171,7 +171,9 @@ class _EventRules(NamedTuple):
         return cls(rules, PlainRules(rules.by_type))
 
 
-async def _digest_events(reader: Connection, plain: PlainRules, key: int) -> dict[int, str]:
+async def _digest_events(
+    reader: Connection, plain: PlainRules, key: reconciled_rows.VersionKey
+) -> dict[int, str]:
     """Digest the events of plain rules, by page of the inbox."""
     types = sorted(plain.types)
     return await reconciled_rows.digest_inbox(reader, types, key) if types else {}
@@ -221,7 +223,8 @@ async def _put_plain_events(
     """
     (rules, plain), rows = event_rules, expectation.plain
     known = hash(tuple(version.fingerprint for version in rules.versions))
-    names = {page: ("events", known, page, digest) for page, digest in digests.items()}
+    key = expectation.version_key
+    names = {page: ("events", key, known, page, digest) for page, digest in digests.items()}
     units = {page: rows.take(name) for page, name in names.items()}
     unread = [page for page, unit in units.items() if unit is None]
     pages = read_ahead(unread, partial(read_inbox_page, reader, sorted(plain.types)))

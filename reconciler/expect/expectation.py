@@ -88,7 +88,7 @@ class Expectation:
     missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
     says_payloads: bool = False
-    version_key: int = 0
+    version_key: reconciled_rows.VersionKey = reconciled_rows.NO_VERSIONS
     _names: dict[int, str] = field(init=False)
     _keys: dict[int, KindKey] = field(init=False)
 

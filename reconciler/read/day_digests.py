@@ -1,17 +1,18 @@
 """What the ledger says of each effective date, as a digest: the marks of the cache.
 
 A digest is of which versions of rows a date has, whatever they say: every write makes another.
+The dates of a range are digested together first, and each of them only where that shows a change.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final, NamedTuple
 
 import numpy as np
 
-from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.columns.expected_columns import EPOCH_DAY
 from dueledger.reconciler.columns.fixed_width import Column
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, cut_by_bytes, disjoint
@@ -33,26 +34,61 @@ class RowsDigest(NamedTuple):
         """Return the digest of rows whose hashes have that sum, signed and of any length."""
         return cls(rows, total % _MODULUS)
 
+    @classmethod
+    def sum(cls, parts: Iterable["RowsDigest"]) -> "RowsDigest":
+        """Return the digest of the rows of all parts."""
+        rows, totals = [*zip(*parts, strict=True)] or ((), ())
+        return cls.of(sum(rows), sum(totals))
+
 
 NO_ROWS: Final = RowsDigest()
 
 
-class DayDigest(NamedTuple):
-    """The digests of a date's items, of its journal, and of where its open items are."""
+class DayRows(NamedTuple):
+    """The digests of a date's items and of its journal."""
 
-    items: RowsDigest
-    journal: RowsDigest
+    items: RowsDigest = NO_ROWS
+    journal: RowsDigest = NO_ROWS
+
+    @classmethod
+    def of(cls, row: Record) -> "DayRows":
+        """Return the digests that a statement gives of a date, or of a range of dates."""
+        return cls(
+            RowsDigest.of(row["items"], int(row["item_versions"])),
+            RowsDigest.of(row["transitions"], int(row["transition_versions"])),
+        )
+
+    @property
+    def count(self) -> int:
+        """The number of items, or of the rows of the journal where those are more."""
+        return max(self.items.rows, self.journal.rows)
+
+
+_EMPTY: Final = DayRows()
+KnownDays = Mapping[int, DayRows]
+"""Digests by day, as a proleptic ordinal."""
+
+
+class DayDigest(NamedTuple):
+    """The digests of a date's rows, and of where its open items are."""
+
+    rows: DayRows
     places: RowsDigest
 
 
 def digests_by_day(days: Column, hashes: Column) -> dict[int, RowsDigest]:
     """Return the digest of the rows of each day, by proleptic ordinal; `days` are since 2000."""
-    found, places = np.unique(days, return_inverse=True)
-    totals = np.zeros(len(found), dtype=np.uint64)
-    np.add.at(totals, places, hashes.view(np.uint64))
-    counts = np.bincount(places, minlength=len(found))
-    columns = zip(found.tolist(), counts.tolist(), totals.tolist(), strict=True)
-    return {day + EPOCH_DAY: RowsDigest(count, total) for day, count, total in columns}
+    if not len(days):
+        return {}
+    first = int(days.min())
+    places = days - first
+    counts = np.bincount(places)
+    totals = np.zeros(len(counts), dtype=np.uint64)
+    hashed = np.flatnonzero(hashes)
+    np.add.at(totals, places[hashed], hashes[hashed].view(np.uint64))
+    found = np.flatnonzero(counts)
+    columns = zip(found.tolist(), counts[found].tolist(), totals[found].tolist(), strict=True)
+    return {first + day + EPOCH_DAY: RowsDigest(count, total) for day, count, total in columns}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +102,13 @@ class DayMarks:
     counts: DayCounts
 
     @classmethod
-    def joined(
-        cls,
-        items: Mapping[int, RowsDigest],
-        journal: Mapping[int, RowsDigest],
-        places: Mapping[int, RowsDigest],
-    ) -> "DayMarks":
+    def joined(cls, rows: "KnownDays", places: Mapping[int, RowsDigest]) -> "DayMarks":
         """Return the marks of the days that any of these have."""
         digests = {
-            day: DayDigest(*(each.get(day, NO_ROWS) for each in (items, journal, places)))
-            for day in {*items, *journal, *places}
+            day: DayDigest(rows.get(day, _EMPTY), places.get(day, NO_ROWS))
+            for day in {*rows, *places}
         }
-        counts = {day: max(each.items.rows, each.journal.rows) for day, each in digests.items()}
-        return cls(digests, DayCounts(counts))
+        return cls(digests, DayCounts({day: each.rows.count for day, each in digests.items()}))
 
     def of(self, window: DateRange) -> str:
         """Return the mark of a window."""
@@ -96,41 +126,56 @@ class LedgerDays:
 
     partitions: tuple[DateRange, ...]
     counts: DayCounts
-    items: Mapping[int, RowsDigest]
-    journal: Mapping[int, RowsDigest]
+    rows: KnownDays
 
     def marks(self, places: Mapping[int, RowsDigest]) -> DayMarks:
         """Return the marks of all partitions; `places` are the digests of where open items are."""
-        return DayMarks.joined(self.items, self.journal, places)
+        return DayMarks.joined(self.rows, places)
 
 
 async def read_ledger_days(
-    connection: Connection, scope: DateRange, key: int, *, is_digested: bool
+    connection: Connection,
+    scope: DateRange,
+    key: reconciled_rows.VersionKey,
+    *,
+    known: KnownDays | None,
 ) -> LedgerDays:
     """Read the days of a scope, in a snapshot for some ranges of dates each.
 
+    `known` are the digests that days had before; None: nothing is digested, and rows are counted.
     Digests are of the whole ledger. Two equal marks of a window mean that its items and their
     journal are as they were, and where those are that have not ended. A change that is committed
     after a digest was read shows in a later one.
     """
     partitions = await list_partitions(connection)
     own = tuple(disjoint(partitions))
-    counts: Counter[int] = Counter()
-    items: dict[int, RowsDigest] = {}
-    journal: dict[int, RowsDigest] = {}
-    digested = own if is_digested else ()
+    rows: dict[int, DayRows] = {}
+    digested = () if known is None else own
     for dates in _parts(DateRange.around(digested), partitions):
-        rows = await reconciled_rows.digest_days(connection, dates.from_date, dates.to_date, key)
-        for row in rows:
-            day = row["effective_date"].toordinal()
-            items[day] = RowsDigest.of(row["items"], int(row["item_versions"]))
-            journal[day] = RowsDigest.of(row["transitions"], int(row["transition_versions"]))
-            counts[day] = max(items[day].rows, journal[day].rows)
+        rows |= await _digest_days(connection, dates, key, known or {})
+    counts = Counter({day: each.count for day, each in rows.items()})
     for span in compose(scope, digested):
         if span not in digested:
             for dates in _parts(span, partitions):
                 counts.update(await _count_rows(connection, dates))
-    return LedgerDays(own, DayCounts(counts), items, journal)
+    return LedgerDays(own, DayCounts(counts), rows)
+
+
+async def _digest_days(
+    connection: Connection,
+    dates: DateRange,
+    key: reconciled_rows.VersionKey,
+    known: KnownDays,
+) -> dict[int, DayRows]:
+    """Return the digests of a range's days: those that are known, if they still have its rows."""
+    within = {day: each for day, each in known.items() if dates.has(day)}
+    bounds = dates.from_date, dates.to_date
+    if within:
+        found = DayRows.of(await reconciled_rows.digest_dates(connection, *bounds, key))
+        if found == DayRows(*map(RowsDigest.sum, zip(*within.values(), strict=True))):
+            return within
+    rows = await reconciled_rows.digest_days(connection, *bounds, key)
+    return {row["effective_date"].toordinal(): DayRows.of(row) for row in rows}
 
 
 def _parts(whole: DateRange, partitions: Mapping[DateRange, int]) -> Iterator[DateRange]:

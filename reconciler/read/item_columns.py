@@ -12,7 +12,7 @@ from dueledger.reconciler.columns.fixed_width import Columns, RowLayout, array_e
 from dueledger.reconciler.columns.terms import all_mixed, payload_digest, payload_of_terms
 from dueledger.reconciler.compared_items import NOT_SAID
 from dueledger.reconciler.expect.item_terms import instant_at, postgres_microseconds
-from dueledger.reconciler.read.day_digests import RowsDigest, digests_by_day
+from dueledger.reconciler.read.day_digests import NO_ROWS, DayRows, digests_by_day
 from dueledger.reconciler.windows import DateRange
 
 _ITEM: Final = RowLayout(
@@ -58,17 +58,18 @@ class CopiedWindow(NamedTuple):
 
 
 class WindowColumns(NamedTuple):
-    """Items, endings, journal and what runs held, and by day the digests of items and journal."""
+    """Items, endings, journal and what runs held, and the digests of their days."""
 
     items: Columns
     endings: Columns
     journal: Columns
     held: Columns
-    item_digests: dict[int, RowsDigest]
-    journal_digests: dict[int, RowsDigest]
+    day_rows: dict[int, DayRows]
 
 
-async def copy_window(connection: Connection, window: DateRange, *, key: int) -> CopiedWindow:
+async def copy_window(
+    connection: Connection, window: DateRange, *, key: reconciled_rows.VersionKey
+) -> CopiedWindow:
     """Copy a window. An item that ends in between seems to have no state: it is read again."""
     dates = (window.from_date, window.to_date)
     items = await reconciled_rows.copy_item_columns(connection, *dates, key)
@@ -117,13 +118,16 @@ def columns_of(copied: CopiedWindow, *, says_payloads: bool) -> WindowColumns:
     `says_payloads`: a source says payloads alone, so they are digested alone, too.
     """
     items, terms = _ITEM.read_texts(copied.items)
-    digests = np.array(list(map(hash, terms)), dtype=np.int64)
-    items["terms"] = all_mixed(digests, items["start_by"], items["complete_by"], items.pop("smear"))
+    hashes = np.array(list(map(hash, terms)), dtype=np.int64)
+    items["terms"] = all_mixed(hashes, items["start_by"], items["complete_by"], items.pop("smear"))
     items["payload"] = np.full(len(terms), NOT_SAID, dtype=np.int64)
     if says_payloads:
         items["payload"][:] = [payload_digest(payload_of_terms(text)) for text in terms]
     journal = copied.journal
-    by_day = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
+    digests = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
+    day_rows = {
+        day: DayRows(*(each.get(day, NO_ROWS) for each in digests)) for day in set().union(*digests)
+    }
     is_ending = np.isin(journal["event"], _ENDING_EVENTS)
     endings = {name: column[is_ending] for name, column in journal.items()}
-    return WindowColumns(items, endings, journal, held_columns(copied.runs), *by_day)
+    return WindowColumns(items, endings, journal, held_columns(copied.runs), day_rows)

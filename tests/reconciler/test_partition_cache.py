@@ -13,6 +13,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Pool, clock, connect
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.reconciled_rows import VersionKey, VersionSource
 from dueledger.reconciler import (
     PassLimits,
     PassResult,
@@ -22,10 +23,12 @@ from dueledger.reconciler import (
     ReconciliationReport,
     SqlPopulation,
 )
-from dueledger.reconciler.partition_cache import PartitionCache
+from dueledger.reconciler.partition_cache import CachedWindow, PartitionCache
+from dueledger.reconciler.read.day_digests import DayRows
 from dueledger.reconciler.report.html_page import render_page
 from dueledger.reconciler.report.model import OldestUnread
 from dueledger.reconciler.sources import EvidenceQuery, ListedEffect, PopulationBounds
+from dueledger.reconciler.windows import DateRange
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
@@ -130,6 +133,30 @@ CHANGES = {
     "payload": "update ledger.due_item set payload = '{\"edited\": 1}' where effective_date = $1",
     "as it was": "update ledger.due_item set tzdata = tzdata where effective_date = $1",
 }
+
+
+KNOWN = VersionSource(VersionKey(7, 1_000), frozenset({1, 2}))
+LATER_SOURCES = {
+    "later": (KNOWN._replace(key=VersionKey(7, 9_000)), HOUR, True),
+    "another partition": (KNOWN._replace(partitions=frozenset({1, 2, 3})), HOUR, True),
+    "a partition less": (KNOWN._replace(partitions=frozenset({2, 3})), HOUR, False),
+    "other columns": (KNOWN._replace(key=VersionKey(8, 9_000)), HOUR, False),
+    "a day later": (KNOWN._replace(key=VersionKey(7, 9_000)), 24 * HOUR, False),
+    "the clock set back": (KNOWN._replace(key=VersionKey(7, 9_000)), -HOUR, False),
+    "too many transactions": (KNOWN._replace(key=VersionKey(7, 2**30 + 1_001)), HOUR, False),
+}
+
+
+@pytest.mark.parametrize(("source", "after", "is_kept"), LATER_SOURCES.values(), ids=LATER_SOURCES)
+def test_g11_what_a_pass_knows_ends_with_the_key_for_versions_of_rows(
+    source: VersionSource, after: timedelta, *, is_kept: bool
+) -> None:
+    cache, window = PartitionCache(), DateRange.of(APRIL, MAY)
+    assert cache.take_key(KNOWN, NOON) == KNOWN.key
+    cache.results, cache.days = {window: CachedWindow("", NOON, NOON)}, {window.from_day: DayRows()}
+
+    assert cache.take_key(source, NOON + after) == (KNOWN.key if is_kept else source.key)
+    assert bool(cache.results) == bool(cache.days) == is_kept
 
 
 @pytest.mark.damages

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.items import read_accounting as read_at_once
 from dueledger.ledger.store.partitions import make_event_months
+from dueledger.ledger.store.reconciled_rows import VersionKey
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read import accounting, day_digests, open_places
 from dueledger.reconciler.read.accounting import read_accounting
@@ -25,12 +26,26 @@ from .conftest import NOON
 Drafts = Callable[..., list[ItemDraft]]
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
 ITEMS_IN_A_CLAIM = 4
-KEY = 7
+KEY = reconciled_rows.VersionKey(7, 0)
 IN_TWO_PLACES = """
 insert into ledger.review (
   item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
 select item_no, effective_date, flow_no, ledger.now(), 0, 0, 'edited', 1 from ledger.due_item
 """
+EDITS_OF_MAY = (
+    "update ledger.due_item set tzdata = tzdata where effective_date = $1",
+    (
+        "delete from ledger.due_item i where i.effective_date = $1 and i.item_no = ("
+        "select min(item_no) from ledger.due_item where effective_date = $1)"
+    ),
+    (
+        "insert into ledger.transition (effective_date, event, attempt, item_no, actor_no, at) select"
+        " effective_date, 6, 1, item_no, actor_no, ledger.now() from ledger.due_item"
+        " where effective_date = $1"
+    ),
+    "delete from ledger.due_item where effective_date = $1",
+    "delete from ledger.transition where effective_date = $1",
+)
 OF_PAGES = """
 insert into ledger.event (event_no, tenant, source, id, type, occurred_at, body, received_at)
 select (page << 16) + n, 'acme', '/policies', page || '-' || n,
@@ -145,28 +160,60 @@ async def test_g11_days_are_the_same_read_by_ranges_and_as_the_windows_that_are_
     frozen: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = PassScope().window
-    whole = await read_ledger_days(frozen, scope, KEY, is_digested=True)
+    whole = await read_ledger_days(frozen, scope, KEY, known={})
     counts = whole.counts.within(scope)
     assert sorted(counts.values()) == [5, 5, 8]
-    assert sum(digest.rows for digest in whole.journal.values()) == ITEMS_IN_A_CLAIM
+    assert sum(digest.journal.rows for digest in whole.rows.values()) == ITEMS_IN_A_CLAIM
     columns = columns_of(await copy_window(frozen, scope, key=KEY), says_payloads=False)
-    assert whole.marks({}).of(scope) == (
-        DayMarks.joined(columns.item_digests, columns.journal_digests, {}).of(scope)
-    )
+    assert whole.marks({}).of(scope) == (DayMarks.joined(columns.day_rows, {}).of(scope))
 
     monkeypatch.setattr(day_digests, "DIGEST_BYTES_MAX", 8192)
-    assert (await read_ledger_days(frozen, scope, KEY, is_digested=True)).items == whole.items
-    counted = await read_ledger_days(frozen, scope, KEY, is_digested=False)
-    assert (counted.counts.within(scope), counted.items) == (counts, {})
+    assert (await read_ledger_days(frozen, scope, KEY, known={})).rows == whole.rows
+    counted = await read_ledger_days(frozen, scope, KEY, known=None)
+    assert (counted.counts.within(scope), counted.rows) == (counts, {})
+
+
+@pytest.mark.damages
+@pytest.mark.usefixtures("open_items")
+async def test_g11_days_that_have_the_rows_that_are_known_are_digested_together(
+    frozen: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digested: list[date] = []
+    of_days = reconciled_rows.digest_days
+
+    async def digest_days(
+        connection: Connection, from_date: date, to_date: date, key: VersionKey
+    ) -> list[Record]:
+        rows = await of_days(connection, from_date, to_date, key)
+        digested.extend(row["effective_date"] for row in rows)
+        return rows
+
+    monkeypatch.setattr(reconciled_rows, "digest_days", digest_days)
+    monkeypatch.setattr(day_digests, "DIGEST_BYTES_MAX", 8192)
+    scope = PassScope().window
+    key = (await reconciled_rows.read_version_key(frozen)).key
+    known = (await read_ledger_days(frozen, scope, key, known={})).rows
+    assert {each.items.total for each in known.values()} == {0}  # written before the key was read
+    assert len(digested) == 3
+    for edit in EDITS_OF_MAY:
+        digested.clear()
+        assert (await read_ledger_days(frozen, scope, key, known=known)).rows == known
+        assert digested == []
+
+        await frozen.execute(edit, MAY)
+        changed = (await read_ledger_days(frozen, scope, key, known=known)).rows
+        assert digested == [MAY] * (MAY.toordinal() in changed)
+        assert {day for day in known if changed.get(day) != known[day]} == {MAY.toordinal()}
+        known = changed
 
 
 async def test_g11_a_column_that_changes_what_all_rows_say_makes_their_versions_others(
     frozen: Connection,
 ) -> None:
-    key = await reconciled_rows.read_version_key(frozen)
-    assert await reconciled_rows.read_version_key(frozen) == key
+    key = (await reconciled_rows.read_version_key(frozen)).key.key
+    assert (await reconciled_rows.read_version_key(frozen)).key.key == key
     await frozen.execute("alter table ledger.due_item add column edited text default 'all rows'")
-    assert await reconciled_rows.read_version_key(frozen) != key
+    assert (await reconciled_rows.read_version_key(frozen)).key.key != key
 
 
 async def test_g11_digests_of_the_inbox_are_the_same_read_by_some_pages_at_a_time(

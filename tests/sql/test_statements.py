@@ -50,6 +50,7 @@ READS_ALL = {
     "list_contradicted_endings": "the reconciler, of items in a window of dates",
     "list_run_items": "the reconciler, of the runs of a window of dates",
     "list_handed_out_orphans": "a repair of missing items: claims since then, journal of the dates",
+    "digest_dates": "the reconciler, of a range of dates",
     "digest_days": "the reconciler, of a range of dates",
     "list_work_topics": "the reconciler, once a pass: the topics of the last weeks' claims",
     "load_endings": "benchmarks",

@@ -4,6 +4,7 @@
 -- $1 from_date date
 -- $2 to_date date
 -- $3 key bigint
+-- $4 since xid
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
@@ -11,7 +12,7 @@ select i.effective_date, i.item_no, i.id, i.flow_no, i.due_at, coalesce(i.start_
   coalesce(i.complete_by, '-infinity') as complete_by, i.emitted_at,
   coalesce(i.definition_no, -1) as definition_no, coalesce(i.event_no, -1) as event_no,
   hashtextextended(i.business_key, i.flow_no) as key_hash, coalesce(i.smear_seconds, -1) as smear_seconds,
-  ledger.row_version($3::bigint, i.tableoid, i.ctid, i.xmin) as version,
+  case when age(i.xmin) <= age($4::xid) then ledger.row_version($3::bigint, i.tableoid, i.ctid, i.xmin) else 0 end as version,
   -- Of an item that a source names, the terms have key and cycle; of another, the id is computed again.
   k.name is not null and (coalesce(i.definition_no, i.event_no) is not null
     or i.id = ledger.item_id(k.tenant, k.name, i.business_key, i.cycle, i.effective_date)) as is_named,
