@@ -1,6 +1,6 @@
 """The metrics of the whole ledger, which one process at a time reads."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final, final
 
@@ -9,9 +9,8 @@ from dueledger.ledger.store import Pool
 from dueledger.ledger.store.gauges import measure_gauges, take_lead
 
 READ_SECONDS: Final = 15.0
-SHOWN_SECONDS: Final = 3 * READ_SECONDS
-"""Older readings are not shown: Postgres is away, or another process reads them."""
 LEAD_SECONDS: Final = 2 * READ_SECONDS
+"""A reading is shown for as long: then Postgres is away, or another process may show its own."""
 TASK: Final = "metrics"
 
 
@@ -19,21 +18,23 @@ TASK: Final = "metrics"
 class LedgerGauges:
     """Reads the metrics of the ledger while this process leads."""
 
-    def __init__(self, pool: Pool, *, holder: str) -> None:
+    def __init__(self, pool: Pool, *, holder: str, clock: Callable[[], float] = monotonic) -> None:
         self._pool = pool
         self._holder = holder
+        self._clock = clock
         self._read: tuple[float, Sequence[Sample]] = float("-inf"), ()
 
     async def tick(self) -> dict[str, int]:
         """Read them, unless another process does."""
         async with self._pool.acquire() as connection:
-            if await take_lead(connection, TASK, self._holder, LEAD_SECONDS):
-                self._read = monotonic(), await measure_gauges(connection)
-            else:
+            asked_at = self._clock()
+            if await take_lead(connection, TASK, self._holder, LEAD_SECONDS) is None:
                 self._read = float("-inf"), ()
+            else:
+                self._read = asked_at, await measure_gauges(connection)
         return {}
 
     def samples(self) -> Sequence[Sample]:
         """Return the last reading, in any thread."""
         read_at, samples = self._read
-        return samples if monotonic() - read_at < SHOWN_SECONDS else ()
+        return samples if self._clock() - read_at < LEAD_SECONDS else ()

@@ -2308,20 +2308,24 @@ CREATE FUNCTION ledger.skip_detail(reason text) RETURNS jsonb
 
 COMMENT ON FUNCTION ledger.skip_detail(reason text) IS 'The journal''s detail of a skipped occurrence; empty without a reason. `merged 2027-03-14T03:30` names the cycle of the item that is owed in its place, which becomes `into`.';
 
-CREATE FUNCTION ledger.take_lead(task text, holder text, seconds double precision) RETURNS boolean
+CREATE FUNCTION ledger.take_lead(task text, holder text, seconds double precision) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  held_term bigint;
 begin
   insert into ledger.leader as l (task, holder, held_until)
   values (take_lead.task, take_lead.holder, ledger.machine_now() + make_interval(secs => least(take_lead.seconds, 300)))
   on conflict on constraint leader_pkey do update
-  set holder = excluded.holder, held_until = excluded.held_until
-  where l.held_until <= ledger.machine_now() or l.holder = excluded.holder;
-  return found;
+  set holder = excluded.holder, held_until = excluded.held_until,
+    term = l.term + (l.holder <> excluded.holder)::integer
+  where l.held_until <= ledger.machine_now() or l.holder = excluded.holder
+  returning l.term into held_term;
+  return held_term;
 end $$;
 
-COMMENT ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) IS 'Take or keep a task for so many seconds, 300 at most; false while another process has it.';
+COMMENT ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) IS 'Take or keep a task for so many seconds, 300 at most; returns the term of the lead, null while another process has it.';
 
 CREATE FUNCTION ledger.token_has_tenant(tenant text) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -2437,7 +2441,8 @@ CREATE TABLE ledger.alert (
     value double precision NOT NULL,
     since timestamp with time zone NOT NULL,
     ended_at timestamp with time zone,
-    sent_to jsonb NOT NULL
+    sent_to jsonb NOT NULL,
+    end_sent_to jsonb DEFAULT '[]'::jsonb NOT NULL
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
@@ -2449,7 +2454,9 @@ COMMENT ON COLUMN ledger.alert.since IS 'When it was found first; by the machine
 
 COMMENT ON COLUMN ledger.alert.ended_at IS 'When it was not found any more.';
 
-COMMENT ON COLUMN ledger.alert.sent_to IS 'Channels that have it and not its end, as an array of names.';
+COMMENT ON COLUMN ledger.alert.sent_to IS 'Channels that have it, as an array of names.';
+
+COMMENT ON COLUMN ledger.alert.end_sent_to IS 'Channels that have its end. Once each of sent_to is among them, the row is deleted.';
 
 CREATE TABLE ledger.api_answer (
     actor_no bigint NOT NULL,
@@ -3038,15 +3045,18 @@ ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
 CREATE TABLE ledger.leader (
     task text NOT NULL,
     holder text NOT NULL,
-    held_until timestamp with time zone NOT NULL
+    held_until timestamp with time zone NOT NULL,
+    term bigint DEFAULT 1 NOT NULL
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE ledger.leader IS 'Tasks that one process does at a time, by a lease. Two may do one for a moment, so that it must be harmless to do it twice.';
+COMMENT ON TABLE ledger.leader IS 'Tasks that one process does at a time, by a lease. Two may do one for a moment, so that it must be harmless to do it twice, or each write name the term.';
 
 COMMENT ON COLUMN ledger.leader.holder IS 'The process, by a name of its own.';
 
 COMMENT ON COLUMN ledger.leader.held_until IS 'Until then no other process takes the task; by the machine clock.';
+
+COMMENT ON COLUMN ledger.leader.term IS 'Grows each time that another process takes the task.';
 
 CREATE TABLE ledger.lock_row (
     subject text NOT NULL,
@@ -4432,6 +4442,8 @@ GRANT UPDATE(since) ON TABLE ledger.alert TO ledger_alerter;
 GRANT UPDATE(ended_at) ON TABLE ledger.alert TO ledger_alerter;
 
 GRANT UPDATE(sent_to) ON TABLE ledger.alert TO ledger_alerter;
+
+GRANT UPDATE(end_sent_to) ON TABLE ledger.alert TO ledger_alerter;
 
 GRANT SELECT,INSERT ON TABLE ledger.api_answer TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.api_answer TO ledger_upkeep;

@@ -44,8 +44,8 @@ async def open_channels(settings: AlertSettings) -> AsyncGenerator[Mapping[str, 
         channels: dict[str, AlertChannel] = {}
         if settings.alert_webhook_url is not None:
             channels["webhook"] = await stack.enter_async_context(_open_webhook(settings))
-        if settings.alert_apprise_urls:
-            channels["apprise"] = _AppriseChannel(settings)
+        for number, url in enumerate(settings.alert_apprise_urls, 1):
+            channels[f"apprise-{number}"] = _AppriseChannel(url.get_secret_value(), number)
         if settings.alert_topic is not None:
             channels["kafka"] = _KafkaChannel(settings, settings.alert_topic)
         yield channels
@@ -70,34 +70,44 @@ class _Apprise(Protocol):
     async def async_notify(self, *, body: str, title: str, notify_type: str) -> bool: ...
 
 
-class _AppriseChannel:
-    """Chats and mailboxes. If one does not take a notice, it is sent to all of them again."""
+_NOTIFY_TYPES: Final = {"firing": "failure", "resolved": "success", "test": "info"}
 
-    def __init__(self, settings: AlertSettings) -> None:
+
+class _AppriseChannel:
+    """A chat or a mailbox."""
+
+    def __init__(self, url: str, number: int) -> None:
+        """Read a URL, which may be a secret; `number` is its place in the setting."""
         try:
             import apprise  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             message = f"{error.name} is not installed. Install dueledger[alert]."
             raise MissingExtra(message, extra="alert") from None
         self._apprise = cast("_Apprise", apprise.Apprise())
-        for number, url in enumerate(settings.alert_apprise_urls, 1):
-            if not self._apprise.add(url.get_secret_value()):
-                problem = Problem(
-                    "DUELEDGER_ALERT_APPRISE_URLS",
-                    "",
-                    f"apprise cannot read the URL of place {number}",
-                    "mailtos://user:password@example.com",
-                )
-                raise InvalidSetting("Settings are missing or wrong:", [problem])
+        if not self._apprise.add(url):
+            problem = Problem(
+                "DUELEDGER_ALERT_APPRISE_URLS",
+                "",
+                f"apprise cannot read the URL of place {number}",
+                "mailtos://user:password@example.com",
+            )
+            raise InvalidSetting("Settings are missing or wrong:", [problem])
 
     async def send(self, notice: Notice, at: int) -> None:
         """Send it as a title and a text."""
         del at
         document = notice.document()
         body = f"{document['summary']}\nsince {document['since']}\n{document['runbook']}"
-        kind = "success" if notice.row.ended_at else "failure"
-        if not await self._apprise.async_notify(body=body, title=notice.title, notify_type=kind):
-            raise NotSent("apprise did not reach all that it sends to")
+        kind = _NOTIFY_TYPES[notice.status]
+        try:
+            async with asyncio.timeout(SEND_SECONDS):
+                is_sent = await self._apprise.async_notify(
+                    body=body, title=notice.title, notify_type=kind
+                )
+        except TimeoutError:
+            raise NotSent(f"apprise had no answer within {SEND_SECONDS:.0f} s") from None
+        if not is_sent:
+            raise NotSent("apprise did not reach it")
 
 
 class _KafkaChannel:

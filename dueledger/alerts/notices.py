@@ -1,16 +1,24 @@
 """What is sent of an alert: that it stands, once to each channel, and that it ended. Pure."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from dueledger.alerts.rules import RULES, AlertKey, AlertRule, Alerts, without_inhibited
+from dueledger.ledger.metrics import Metric
 from dueledger.ledger.store.alerts import AlertRow
 
 ENDED_SECONDS: Final = 30.0
 """An alert ended if it was not found for so long."""
+SENDS_MAX: Final = 50
+"""Notices of one pass to one channel; the others are sent in the next ones."""
+TEST: Final = "Test"
 _RULES: Final = {rule.name: rule for rule in RULES}
+_TEST_RULE: Final = AlertRule(
+    TEST, Metric.PROCESS_INFO, "nothing", "this is a test, sent by `dueledger alert --test`"
+)
 
 AlertRows = dict[AlertKey, AlertRow]
 
@@ -24,7 +32,14 @@ class Notice(NamedTuple):
     @property
     def rule(self) -> AlertRule:
         """The rule of its alert."""
-        return _RULES[self.row.name]
+        return _TEST_RULE if self.row.name == TEST else _RULES[self.row.name]
+
+    @property
+    def status(self) -> str:
+        """Whether the alert stands or has ended, by Alertmanager's words; or `test`."""
+        if self.row.name == TEST:
+            return "test"
+        return "resolved" if self.row.ended_at else "firing"
 
     @property
     def id(self) -> str:
@@ -36,7 +51,8 @@ class Notice(NamedTuple):
     @property
     def title(self) -> str:
         """One line that says what it is about."""
-        state = "Ended" if self.row.ended_at else self.rule.severity.upper()
+        states = {"resolved": "Ended", "test": "TEST"}
+        state = states.get(self.status, self.rule.severity.upper())
         labels = dict(zip(self.rule.labels, self.row.labels, strict=True))
         return f"{state}: {self.rule.summary.format(**labels)}"
 
@@ -46,19 +62,29 @@ class Notice(NamedTuple):
         return {
             "id": self.id,
             "alert": row.name,
-            "status": "resolved" if row.ended_at else "firing",
+            "status": self.status,
             "severity": str(rule.severity),
             "labels": dict(zip(rule.labels, row.labels, strict=True)),
             "summary": self.title.partition(": ")[2],
             "value": row.value,
             "since": row.since.isoformat(),
             "ended_at": row.ended_at.isoformat() if row.ended_at else None,
-            "runbook": f"docs/{rule.anchor}",
+            "runbook": "docs/alerts.md" if row.name == TEST else f"docs/{rule.anchor}",
         }
 
 
+def is_known(row: AlertRow) -> bool:
+    """Return whether there is still a rule for an alert, with these labels."""
+    rule = _RULES.get(row.name)
+    return rule is not None and len(rule.labels) == len(row.labels)
+
+
 def update_rows(rows: Mapping[AlertKey, AlertRow], alerts: Alerts, now: datetime) -> AlertRows:
-    """Return the rows as they are now, those that ended included."""
+    """Return the rows as they are now, those that ended included.
+
+    An alert that is found again goes on if nobody has its end yet; otherwise it begins anew, and a
+    channel that did not take the end gets it no more.
+    """
     updated = {
         key: row if row.ended_at else row._replace(ended_at=now)
         for key, row in rows.items()
@@ -66,27 +92,44 @@ def update_rows(rows: Mapping[AlertKey, AlertRow], alerts: Alerts, now: datetime
     }
     for key, value in alerts.items():
         before = rows.get(key)
-        since = before.since if before is not None else now
-        sent_to = before.sent_to if before is not None else frozenset[str]()
-        updated[key] = AlertRow(key.name, key.labels, value, since, None, sent_to)
+        if before is None or before.end_sent_to:
+            updated[key] = AlertRow(key.name, key.labels, value, now)
+        else:
+            updated[key] = before._replace(value=value, ended_at=None)
     return updated
 
 
-def due_notices(rows: AlertRows, channels: Collection[str], now: datetime) -> list[Notice]:
-    """Return what is to be sent now: alerts that nothing inhibits, and ends of those sent."""
+def due_notices(
+    rows: AlertRows,
+    channels: Collection[str],
+    now: datetime,
+    *,
+    per_channel_max: int = SENDS_MAX,
+) -> list[Notice]:
+    """Return what is to be sent now: alerts that nothing inhibits, and ends of those sent.
+
+    The oldest first, and of each channel `per_channel_max` at most.
+    """
     open_ = {key: row.value for key, row in rows.items() if row.ended_at is None}
     sendable = without_inhibited(open_)
     notices: list[Notice] = []
-    for key, row in rows.items():
+    counts: Counter[str] = Counter()
+    for key, row in sorted(rows.items(), key=lambda each: (each[1].since, each[0])):
+        waiting: Collection[str] = ()
         if row.ended_at is not None:
             if (now - row.ended_at).total_seconds() >= ENDED_SECONDS:
-                notices += [Notice(row, channel) for channel in sorted(row.sent_to)]
+                waiting = sorted(row.sent_to - row.end_sent_to)
         elif key in sendable and (now - row.since).total_seconds() >= _RULES[row.name].for_seconds:
-            notices += [Notice(row, channel) for channel in channels if channel not in row.sent_to]
+            waiting = [channel for channel in channels if channel not in row.sent_to]
+        for channel in waiting:
+            if counts[channel] < per_channel_max:
+                counts[channel] += 1
+                notices.append(Notice(row, channel))
     return notices
 
 
 def after_sending(row: AlertRow, channel: str) -> AlertRow:
     """Return the row after a channel has taken a notice of it."""
-    sent_to = row.sent_to - {channel} if row.ended_at else row.sent_to | {channel}
-    return row._replace(sent_to=sent_to)
+    if row.ended_at is not None:
+        return row._replace(end_sent_to=row.end_sent_to | {channel})
+    return row._replace(sent_to=row.sent_to | {channel})

@@ -13,6 +13,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from dueledger.ledger.metrics import Metric, Sample
 
+DATABASE_BYTES_MAX: Final = 500e9
+"""Size of the database above which DatabaseLarge stands, unless a setting says otherwise."""
+
 
 class AlertSeverity(StrEnum):
     """Whether somebody is called at night."""
@@ -76,8 +79,8 @@ RULES: Final = (
     AlertRule(
         "PostgresUnreachable",
         Metric.SERVER_UNREACHABLE,
-        "Postgres is down, or cut off",
-        "{service} does not reach Postgres",
+        "Postgres is down, cut off, or refuses to be written",
+        "{service} cannot use Postgres",
         labels=("service",),
         where=(("server", "postgres"),),
         inhibits=(
@@ -214,8 +217,8 @@ RULES: Final = (
         "DatabaseLarge",
         Metric.DATABASE_BYTES,
         "the disk of Postgres fills",
-        "the database has more than 500 GB: set the bound to what its disk has",
-        above=500e9,
+        "the database is larger than the bound that is set for its disk",
+        above=DATABASE_BYTES_MAX,
         severity=AlertSeverity.TICKET,
     ),
 )
@@ -232,8 +235,11 @@ class AlertKey(NamedTuple):
 Alerts: TypeAlias = Mapping[AlertKey, float]
 
 
-def evaluate(samples: Iterable[Sample]) -> dict[AlertKey, float]:
+def evaluate(
+    samples: Iterable[Sample], *, database_bytes_max: float = DATABASE_BYTES_MAX
+) -> dict[AlertKey, float]:
     """Return the alerts whose number is above its bound, with the number."""
+    bounds = {Metric.DATABASE_BYTES: database_bytes_max}
     by_metric: dict[Metric, list[Sample]] = {}
     for sample in samples:
         by_metric.setdefault(sample.metric, []).append(sample)
@@ -241,6 +247,7 @@ def evaluate(samples: Iterable[Sample]) -> dict[AlertKey, float]:
         AlertKey(rule.name, labels): value
         for rule in RULES
         for labels, value in _numbers(rule, by_metric.get(rule.metric, []))
+        if value > bounds.get(rule.metric, rule.above)
     }
 
 
@@ -257,8 +264,7 @@ def _numbers(rule: AlertRule, samples: Iterable[Sample]) -> list[tuple[tuple[str
         return [] if found else [((), 1.0)]
     reduce_ = max if rule.aggregation is Aggregation.MAX else sum
     grouped = groupby(sorted(found), key=lambda each: each[0])
-    reduced = [(labels, float(reduce_(value for _, value in each))) for labels, each in grouped]
-    return [(labels, value) for labels, value in reduced if value > rule.above]
+    return [(labels, float(reduce_(value for _, value in each))) for labels, each in grouped]
 
 
 def without_inhibited(alerts: Alerts) -> dict[AlertKey, float]:

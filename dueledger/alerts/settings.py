@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, SecretStr, StringConstraints, model
 from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode
 
+from dueledger.alerts.rules import DATABASE_BYTES_MAX
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.workers.http.addresses import Network
 from dueledger.workers.http.settings import read_networks
@@ -43,6 +44,12 @@ class AlertSettings(Settings):
 
     alert_interval_seconds: float = Field(
         default=15.0, ge=1, le=60, description="pause between two evaluations of the rules"
+    )
+    alert_database_bytes_max: float = Field(
+        default=DATABASE_BYTES_MAX,
+        gt=0,
+        le=1e18,
+        description="size of the database above which DatabaseLarge stands; 4/5 of its disk",
     )
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from dueledger.cli import options
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, OnceOption
 from dueledger.cli.output import print_document, print_text
 
@@ -254,7 +255,8 @@ def relay(
 @app.command()
 def alert(
     test: Annotated[
-        bool, typer.Option("--test", help="Send a test to each channel, and end.")
+        bool,
+        typer.Option("--test", help="Send a test to each channel, and end: with 1 if one failed."),
     ] = False,
     once: OnceOption = False,
     json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
@@ -262,7 +264,7 @@ def alert(
     bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Send alerts by webhook, chat, mail and Kafka. Any number may run; one sends at a time."""
-    from dueledger.alerts.process import open_alerter, run_alerter
+    from dueledger.alerts.process import SENT, open_alerter, run_alerter
     from dueledger.alerts.settings import AlertSettings
     from dueledger.cli.service_session import run_process
     from dueledger.ledger.runtime.setting_problems import read_settings
@@ -277,11 +279,13 @@ def alert(
         )
         return
 
-    async def send_test() -> None:
+    async def send_test() -> bool:
         async with open_alerter(settings) as alerter:
-            print_document(await alerter.send_test())
+            results = await alerter.send_test()
+        print_document(results)
+        return all(result == SENT for result in results.values())
 
-    run_process(send_test())
+    options.exit_with(ExitCode.DONE if run_process(send_test()) else ExitCode.FAILED)
 
 
 @app.command()

@@ -5,8 +5,11 @@ from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 
-async def take_lead(connection: Connection, task: str, holder: str, seconds: float) -> bool:
-    """Take or keep a task that one process does at a time; return whether `holder` has it."""
+async def take_lead(connection: Connection, task: str, holder: str, seconds: float) -> int | None:
+    """Take or keep a task that one process does at a time; return the term of the lead.
+
+    None if another process has it. The term is the same until another process takes the task.
+    """
     return await connection.fetchval(statement("take_lead"), task, holder, seconds)
 
 

@@ -55,13 +55,16 @@ ledger: while none does, it has `AllocatorMissing`, and evaluates no other alert
 
 Without Prometheus, `dueledger alert` evaluates the same rules on the same numbers each
 `DUELEDGER_ALERT_INTERVAL_SECONDS` (15) and sends what stands, once to each channel, and its end
-when it has been over for 30 seconds. Channels are a webhook (`DUELEDGER_ALERT_WEBHOOK_URL`,
-signed with `…_SECRET` as items sent by [HTTP](http-dispatch.md) are; a private address must lie
-in `…_NETWORKS`), chats and mailboxes (`DUELEDGER_ALERT_APPRISE_URLS`, with the extra
-`dueledger[alert]`), and a topic of Kafka (`DUELEDGER_ALERT_TOPIC`). A channel that fails gets it
-again in the next pass, with the same `id`. Any number of these processes may run: one sends.
-While Postgres is away, the one that sent last says so by itself. `dueledger alert --test` sends a
-test to each channel. Its login has the role `alerter`.
+when it has been over for 30 seconds. One that comes again after that has another `id`. Channels are
+a webhook (`DUELEDGER_ALERT_WEBHOOK_URL`, signed with `…_SECRET` as items sent by
+[HTTP](http-dispatch.md) are; a private address must lie in `…_NETWORKS`), chats and mailboxes
+(`DUELEDGER_ALERT_APPRISE_URLS`, with the extra `dueledger[alert]`; each address is a channel), and
+a topic of Kafka (`DUELEDGER_ALERT_TOPIC`). A channel that fails gets it again in the next pass,
+with the same `id`. Any number of these processes may run: one sends, and one that loses the lead
+while it sends stops. While Postgres is away or refuses to be written, the one that sent last says
+so by itself. `dueledger alert --test` sends a test to each channel, with the status `test`, and
+fails if one does not take it. Its login has the role `alerter`.
+`DUELEDGER_ALERT_DATABASE_BYTES_MAX` is the bound of `DatabaseLarge`.
 
 An alert is not sent while one stands that inhibits it, for the same tenant, kind and topic where
 both name them. `page` calls somebody, `ticket` waits for the day.

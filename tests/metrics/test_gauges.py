@@ -66,14 +66,21 @@ async def test_gauges_count_what_waits_is_late_and_is_not_served(
 async def test_one_process_reads_the_gauges_and_another_takes_over(
     pool: Pool, connection: Connection
 ) -> None:
-    first, second = (LedgerGauges(pool, holder=f"process:{number}") for number in (1, 2))
+    passed = [0.0]
+    first, second = (
+        LedgerGauges(pool, holder=f"process:{number}", clock=lambda: passed[0]) for number in (1, 2)
+    )
     for gauges in (first, second, first):
         await gauges.tick()
     assert first.samples()
     assert not second.samples()
+    passed[0] += LEAD_SECONDS - 1
+    assert first.samples()
+    passed[0] += 1  # from now on another one may show its own
+    assert not first.samples()
     now = await connection.fetchval("select ledger.machine_now()")
     await set_machine_clock(connection, now + timedelta(seconds=LEAD_SECONDS + 1), 1.0)
-    assert await take_lead(connection, "metrics", "process:2", LEAD_SECONDS)
+    assert await take_lead(connection, "metrics", "process:2", LEAD_SECONDS) == 2
     await first.tick()
     assert not first.samples()
     await second.tick()

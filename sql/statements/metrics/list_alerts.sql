@@ -3,7 +3,7 @@
 -- roles: alerter
 -- index: none
 -- locks: none
-select a.name, a.labels, a.value, a.since, a.ended_at, a.sent_to
+select a.name, a.labels, a.value, a.since, a.ended_at, a.sent_to, a.end_sent_to
 from ledger.alert a
 order by a.name, a.labels
 limit 1000

@@ -1,4 +1,4 @@
--- Take or keep a task that one process does at a time.
+-- Take or keep a task that one process does at a time; null while another process has it.
 -- returns: one
 -- roles: alerter, upkeep
 -- $1 task text
@@ -6,4 +6,4 @@
 -- $3 seconds double precision
 -- index: none
 -- locks: leader row (for update)
-select ledger.take_lead($1::text, $2::text, $3::double precision) as leads
+select ledger.take_lead($1::text, $2::text, $3::double precision) as term
