@@ -39,8 +39,8 @@ EDITS_OF_MAY = (
         "select min(item_no) from ledger.due_item where effective_date = $1)"
     ),
     (
-        "insert into ledger.transition (effective_date, event, attempt, item_no, actor_no, at) select"
-        " effective_date, 6, 1, item_no, actor_no, ledger.now() from ledger.due_item"
+        "insert into ledger.transition (effective_date, event, attempt, item_no, actor_no, at)"
+        " select effective_date, 6, 1, item_no, actor_no, ledger.now() from ledger.due_item"
         " where effective_date = $1"
     ),
     "delete from ledger.due_item where effective_date = $1",
