@@ -1,8 +1,8 @@
 """Records batches of domain events: by the rules in force, each batch in one transaction."""
 
 from collections.abc import Sequence
-from datetime import date
-from typing import NamedTuple, final
+from datetime import date, datetime, timedelta
+from typing import Final, NamedTuple, final
 
 import orjson
 
@@ -17,12 +17,17 @@ from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
+from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import list_event_rules, read_rules_version
 from dueledger.ledger.store.partitions import (
+    has_event_month,
     list_unmade_item_months,
     make_event_months,
     make_item_months,
 )
+
+PAST_MAX: Final = timedelta(days=5 * 366)
+AHEAD_MAX: Final = timedelta(days=62)
 
 
 class EventRecord(NamedTuple):
@@ -65,12 +70,25 @@ async def record_event(
     """Record one event in the caller's transaction, and what it implies.
 
     An event of the same source and id changes nothing. Items of a month without a partition go to
-    the default one. Raises InvalidEvent if it lacks what a rule reads.
+    the default one. Raises InvalidEvent if it lacks what a rule reads, or if its month has no
+    partition and is not near: each partition costs every transaction that reads events, of all
+    tenants.
     """
-    await make_event_months(connection, [event.time.date()])
+    if not await has_event_month(connection, event.time.date()):
+        _check_near(event.time, await read_now(connection))
+        await make_event_months(connection, [event.time.date()])
     in_force = await rules.in_force(connection)
     read = interpret_event(in_force, event, body_of(event))
     return await record_batch(connection, in_force, [read], actor_no=actor_no)
+
+
+def _check_near(at: datetime, now: datetime) -> None:
+    if not now - PAST_MAX <= at <= now + AHEAD_MAX:
+        reason = "no event was recorded in its month, which is not near"
+        accepted = f"a time from {PAST_MAX.days} days ago to {AHEAD_MAX.days} days ahead"
+        raise InvalidEvent(
+            "The event cannot be recorded.", [Problem("time", at.isoformat(), reason, accepted)]
+        )
 
 
 def body_of(event: DomainEvent) -> str:

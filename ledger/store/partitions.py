@@ -72,6 +72,11 @@ async def make_event_months(connection: Connection, days: Iterable[date]) -> Non
     await _make_months(connection, "event", days)
 
 
+async def has_event_month(connection: Connection, day: date) -> bool:
+    """Return whether there is a partition for events of a date."""
+    return not await _list_unmade(connection, "event", [day])
+
+
 async def split_default_partition(connection: Connection) -> tuple[int, int]:
     """Make the partitions of months that have items in the default partition.
 

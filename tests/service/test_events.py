@@ -59,6 +59,8 @@ async def test_an_event_that_no_rule_reads_is_kept(api: Api, key: NewApiKey) -> 
         ({"duetenant": None, "source": "policies"}, "/duetenant"),
         ({"data": {"policy": "a\u0000"}}, "/value"),
         ({"data": {"renews_on": "2027-03-01"}}, "/data"),
+        ({"time": "1970-01-01T00:00:00Z"}, "/time"),  # its month would need a partition
+        ({"time": "2199-12-31T23:59:59Z"}, "/time"),
     ],
 )
 async def test_a_wrong_member_of_an_event_is_pointed_at_and_nothing_is_kept(
