@@ -21,6 +21,8 @@ from dueledger.ledger.schedule.when import DUE_END, OCCURRENCES_MAX, expand_in_s
 
 _FIRST_SPAN: Final = timedelta(hours=1)
 _INSTANT: Final = timedelta(microseconds=1)
+_SKIPPED_MAX: Final = 10_000
+"""Nominal times passed over in search of occurrences; a calendar may skip nearly all."""
 
 
 class PreviewOccurrence(TypedDict):
@@ -62,8 +64,9 @@ def preview_definition(
 ) -> ScheduleWindow:
     """Return the occurrences in [since, until), or for an event rule those of one date.
 
-    `count` limits them from `since` on; `until` is then optional. A fixed delay is shown as if each
-    item ended at the instant at which it is due.
+    `count` limits them from `since` on; `until` is then optional. There may be fewer if ten
+    thousand times are skipped before. A fixed delay is shown as if each item ended at the instant
+    at which it is due.
     """
     if definition.ended:
         return ScheduleWindow((), ())
@@ -161,7 +164,7 @@ def _first(definition: Definition, since: datetime, until: datetime, count: int)
     occurrences: list[Occurrence] = []
     skipped: list[Skipped] = []
     low, span = since, _FIRST_SPAN
-    while low < until and len(occurrences) < count:
+    while low < until and len(occurrences) < count and len(skipped) < _SKIPPED_MAX:
         high = until if until - low <= span else low + span
         window = _window(definition, low, high, None)
         occurrences += window.occurrences

@@ -47,6 +47,21 @@ def test_every_kind_of_schedule_is_previewed(kind: str) -> None:
     assert counted.occurrences == whole.occurrences[:1]
 
 
+def test_a_preview_does_not_search_for_ever_what_its_calendar_skips() -> None:
+    text = """
+definition: x
+tenant: acme
+kind: X
+business_key: x
+when: {cron: "* * * * 1-6", timezone: UTC}
+calendar: {weekend: [mon, tue, wed, thu, fri, sat], workdays: [2029-11-26], roll: skip}
+"""
+    [definition] = load_definitions(text, source="test")
+    found = preview_definition(definition, since=MARCH, until=None, effective_date=None, count=1)
+    assert found.occurrences == ()
+    assert 10_000 <= len(found.skipped) < 20_000
+
+
 def test_an_event_rule_is_previewed_by_its_date() -> None:
     text = """
 definition: renewal
