@@ -32,6 +32,7 @@ class ServiceCall(Generic[Answer]):
     query: Mapping[str, object] = field(default_factory=dict[str, object])
     body: bytes | None = None
     headers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    wait_seconds: float = 0.0
 
     def parameters(self) -> dict[str, str]:
         """Return the query's parameters as texts."""
@@ -272,8 +273,11 @@ def revoke_key(prefix: str) -> ServiceCall[models.RevokedKey]:
 
 
 def claim_items(asked: models.PullRequest) -> ServiceCall[models.PullResponse]:
-    """Claim due items, or wait until some are: give the client as much time."""
-    return ServiceCall("POST", "/v1/claims", models.PullResponse, body=_body(asked))
+    """Claim due items, or wait until some are."""
+    seconds = asked.wait_seconds or 0.0
+    return ServiceCall(
+        "POST", "/v1/claims", models.PullResponse, body=_body(asked), wait_seconds=seconds
+    )
 
 
 def report_outcomes(reports: models.OutcomeReports) -> ServiceCall[models.OutcomeVerdicts]:

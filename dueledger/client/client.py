@@ -11,7 +11,7 @@ from dueledger.client.calls import ServiceCall
 from dueledger.client.models import ProblemError
 
 SECONDS: Final = 60.0
-"""Time for an answer: longer than the service's own limits."""
+"""Time for an answer, beside that for which a call itself asks the service to wait."""
 
 _PROBLEM: Final = "application/problem+json"
 
@@ -52,6 +52,7 @@ class Client:
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """Use an API key at the service's address. `transport` is httpx's, for certificates."""
+        self._seconds = seconds
         self._http = httpx.Client(
             base_url=url, headers=_headers(key), timeout=seconds, transport=transport
         )
@@ -61,7 +62,7 @@ class Client:
 
         Raises ServiceProblem, or httpx.TransportError if there is no answer.
         """
-        return _answer_of(call, self._http.request(**_request_of(call)))
+        return _answer_of(call, self._http.request(**_request_of(call, self._seconds)))
 
     def pages(self, call: ServiceCall[Answer]) -> Iterator[Answer]:
         """Yield the pages of a list from the one that a call asks for on."""
@@ -99,13 +100,14 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """Use an API key at the service's address. `transport` is httpx's, for certificates."""
+        self._seconds = seconds
         self._http = httpx.AsyncClient(
             base_url=url, headers=_headers(key), timeout=seconds, transport=transport
         )
 
     async def send(self, call: ServiceCall[Answer]) -> Answer:
         """Send a call and return its answer. Raises as `Client.send`."""
-        return _answer_of(call, await self._http.request(**_request_of(call)))
+        return _answer_of(call, await self._http.request(**_request_of(call, self._seconds)))
 
     async def pages(self, call: ServiceCall[Answer]) -> AsyncIterator[Answer]:
         """Yield the pages of a list from the one that a call asks for on."""
@@ -135,11 +137,14 @@ def _headers(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _request_of(call: ServiceCall[Any]) -> dict[str, Any]:
+def _request_of(call: ServiceCall[Any], seconds: float) -> dict[str, Any]:
     headers = {name: value for name, value in call.headers.items() if value is not None}
     if call.body is not None:
         headers["Content-Type"] = "application/json"
-    return {
+    limits: dict[str, Any] = {}
+    if call.wait_seconds:
+        limits["timeout"] = seconds + call.wait_seconds
+    return limits | {
         "method": call.method,
         "url": call.path,
         "params": call.parameters(),

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 
 from dueledger.client import AsyncClient, Client, ServiceProblem, calls, models
@@ -96,3 +97,18 @@ async def test_a_problem_is_an_exception_with_its_code_in_both_clients(
         await client.send(calls.list_items(state="Nonsense"))
     assert [each.pointer for each in refused.value.errors] == ["state"]
     assert refused.value.request_id
+
+
+def test_a_claim_that_waits_has_that_time_more_to_be_answered() -> None:
+    seen: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request.extensions["timeout"]["read"])
+        return httpx.Response(503)
+
+    with Client("http://127.0.0.1", "x", seconds=5, transport=httpx.MockTransport(answer)) as sent:
+        for wait in (None, 300.0):
+            asked = models.PullRequest(kinds=["Due"], wait_seconds=wait)
+            with pytest.raises(ServiceProblem):
+                sent.send(calls.claim_items(asked))
+    assert seen == [5, 305]
