@@ -21,6 +21,7 @@ from dueledger.ledger.runtime.service import Signals, crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.lost_connections import POSTGRES
 from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription
 from dueledger.workers.pull.claims import PulledRun, claim_shares, list_pull_flows, release_runs
 
@@ -244,9 +245,10 @@ class PullQueue(Pulls):
         runs: list[PulledRun] = []
         try:
             runs = await self._claim(pull, subscribers.flows, shares)
-        except Unavailable:
-            raise
-        except DueledgerError as error:  # the poll's own, as of a key that was revoked
+        except DueledgerError as error:
+            if isinstance(error, Unavailable) and error.service == POSTGRES:
+                raise
+            # The poll's own, as of a key that was revoked or of a token's issuer that is away.
             pull.answered.set_exception(error)
         finally:
             subscribers.flows.return_unserved(shares)

@@ -52,11 +52,13 @@ def answer_version(
 ) -> Response:
     """Return a document with the ETag of its version; nothing but that if it is known."""
     headers = {"ETag": etag_of(version)}
-    if if_none_match is not None and _names(if_none_match, version):
+    if if_none_match is not None and _names(if_none_match, version, weak=True):
         return Response(None, 304, headers)
     return answer(document, status, headers)
 
 
-def _names(header: str, version: object) -> bool:
-    given = [each.strip().removeprefix("W/") for each in header.split(",")]
+def _names(header: str, version: object, *, weak: bool = False) -> bool:
+    given = [each.strip() for each in header.split(",")]
+    if weak:
+        given = [each.removeprefix("W/") for each in given]
     return "*" in given or etag_of(version) in given

@@ -19,6 +19,9 @@ from dueledger.ledger.runtime.dsn_file import DSN_ACCEPTED
 if TYPE_CHECKING:
     from dueledger.ledger.store.connection import Connection, OwnConnection
 
+POSTGRES: Final = "postgres"
+"""The service that an `Unavailable` of a connection names."""
+
 ANSWER_SECONDS: Final = 1.5
 """Time for the server's answer where a silent connection is replaced by another one."""
 
@@ -67,7 +70,7 @@ def connection_lost(error: BaseException | None) -> ConnectionLost:
     return ConnectionLost(
         f"The connection to Postgres was lost: {type(error).__name__}. The change may have been "
         "committed: check before you repeat it.",
-        service="postgres",
+        service=POSTGRES,
     )
 
 
@@ -127,7 +130,7 @@ def _unavailable(error: Exception) -> Unavailable | InvalidSetting:
     return Unavailable(
         f"Postgres cannot be used: {cause}. "
         "Check DUELEDGER_DSN and that the server is up; `dueledger doctor` says more.",
-        service="postgres",
+        service=POSTGRES,
     )
 
 

@@ -35,6 +35,7 @@ async def test_a_definition_is_changed_only_by_who_knows_its_version(
     assert (made.document["version"], made.document["changed"]) == (1, True)
     problem(await put(api, operator, "first", DAILY), 428, "PRECONDITION_MISSING")
     problem(await put(api, operator, "first", DAILY, '"2"'), 412, "PRECONDITION_FAILED")
+    problem(await put(api, operator, "first", DAILY, 'W/"1"'), 412, "PRECONDITION_FAILED")
     changed = await put(api, operator, "first", DAILY, '"1"')
     assert changed.headers["ETag"] == '"2"'
     assert changed.document["diff"]["fields"] == ["when"]
