@@ -95,19 +95,22 @@ select pg_terminate_backend(pid, 10000) from pg_stat_activity
 where datname = $1 and backend_type = 'client backend'
 """
 
-# The tables are those that have rows: a new session takes 30 ms to learn of all partitions.
+# The tables are those that have rows: a new session takes 30 ms to learn of all partitions, and
+# 5 ms to plan for all places.
 _MISPLACED: Final = """
 with {tables},
-place as (
-  select item_no from pending
-  union all select item_no from review
-  union all select item_no from ({open_item}) open_item
-  union all select item_no from transition t
-  join ledger.transition_event e on e.event = t.event join ledger.state s on s.state = e.after_state
-  where s.terminal)
+place as ({places})
 select i.item_no, i.business_key, count(p.item_no) as places
 from due_item i full join place p using (item_no)
 group by i.item_no, i.business_key having i.item_no is null or count(p.item_no) <> 1
+"""
+_NOWHERE: Final = "select null::bigint as item_no where false"
+_WAITING: Final = "select item_no from pending"
+_PARKED: Final = "select item_no from review"
+_ENDED: Final = """
+select item_no from transition t
+join ledger.transition_event e on e.event = t.event join ledger.state s on s.state = e.after_state
+where s.terminal
 """
 
 _PLACES: Final = ("due_item", "pending", "review", "claim", "run", "transition")
@@ -297,13 +300,22 @@ async def _check_places(
         ]
         for parent in _PLACES
     }
+    if not any(rows.values()):
+        return
     named = ", ".join(
         f"{parent} as (" + " union all ".join(f"table {name}" for name in names) + ")"
         if names
         else f"{parent} as (select * from ledger.{parent} where false)"  # noqa: S608 - a name above
         for parent, names in rows.items()
     )
+    places = {
+        _WAITING: rows["pending"],
+        _PARKED: rows["review"],
+        f"select item_no from ({template.open_item}) open_item": rows["claim"] + rows["run"],  # noqa: S608 - of the catalog
+        _ENDED: rows["transition"],
+    }
+    written = [place for place, names in places.items() if names]
     misplaced = await connection.fetch(
-        _MISPLACED.format(tables=named, open_item=template.open_item)
+        _MISPLACED.format(tables=named, places=" union all ".join(written or [_NOWHERE]))
     )
     assert not misplaced, [tuple(row) for row in misplaced]
