@@ -33,6 +33,7 @@ KINDS: Final = {
     "DEADLOCK": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Deadlock"),
     "FAILED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Failed"),
     "FILE_UNREADABLE": FailureKind(HTTPStatus.UNPROCESSABLE_ENTITY, "Unreadable file"),
+    "IDEMPOTENCY_KEY_MISSING": FailureKind(HTTPStatus.BAD_REQUEST, "Idempotency-Key missing"),
     "IDEMPOTENCY_KEY_REUSED": FailureKind(
         HTTPStatus.UNPROCESSABLE_ENTITY, "Idempotency-Key of another request"
     ),

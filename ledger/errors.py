@@ -333,6 +333,12 @@ class BodyTooLarge(RequestRefused):
     code = "BODY_TOO_LARGE"
 
 
+class IdempotencyKeyMissing(RequestRefused):
+    """A request that would have another effect if it were repeated has no Idempotency-Key."""
+
+    code = "IDEMPOTENCY_KEY_MISSING"
+
+
 class IdempotencyKeyReused(RequestRefused):
     """An Idempotency-Key was used before, for another request."""
 

@@ -1,6 +1,7 @@
 """A function for each operation of the service; each returns a call, which a client sends.
 
-Names and parameters are those of the OpenAPI document, docs/openapi.json.
+Names and parameters are those of the OpenAPI document, docs/openapi.json. A call that needs an
+Idempotency-Key has one of its own, unless it is given: sent again, it has no second effect.
 """
 
 from __future__ import annotations  # models may not be generated yet
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -201,7 +203,7 @@ def trigger_definition(
         f"{_definition(tenant, name)}/trigger",
         models.TriggeredItem,
         body=_body(asked),
-        headers={"Idempotency-Key": idempotency_key},
+        headers=_once(idempotency_key),
     )
 
 
@@ -252,19 +254,26 @@ def create_key(
     expires_at: datetime | None = None,
     rate_per_second: float | None = None,
     rate_burst: int | None = None,
+    idempotency_key: str | None = None,
 ) -> ServiceCall[models.NewKeyDocument]:
-    """Make an API key; its answer alone has the secret. Without `tenants` it is for all."""
+    """Make an API key; its first answer alone has the secret. Without `tenants` it is for all."""
     asked = dict(locals())
-    return ServiceCall("POST", "/v1/keys", models.NewKeyDocument, body=_body(asked))
+    headers = _once(asked.pop("idempotency_key"))
+    body = _body(asked)
+    return ServiceCall("POST", "/v1/keys", models.NewKeyDocument, body=body, headers=headers)
 
 
 def rotate_key(
-    prefix: str, *, overlap_hours: float = 24.0, expires_at: datetime | None = None
+    prefix: str,
+    *,
+    overlap_hours: float = 24.0,
+    expires_at: datetime | None = None,
+    idempotency_key: str | None = None,
 ) -> ServiceCall[models.NewKeyDocument]:
     """Make a key with the rights of another one, which expires soon."""
-    asked = {"overlap_hours": overlap_hours, "expires_at": expires_at}
-    path = f"/v1/keys/{prefix}/rotate"
-    return ServiceCall("POST", path, models.NewKeyDocument, body=_body(asked))
+    body = _body({"overlap_hours": overlap_hours, "expires_at": expires_at})
+    path, headers = f"/v1/keys/{prefix}/rotate", _once(idempotency_key)
+    return ServiceCall("POST", path, models.NewKeyDocument, body=body, headers=headers)
 
 
 def revoke_key(prefix: str) -> ServiceCall[models.RevokedKey]:
@@ -301,7 +310,7 @@ def decide_items(
     tenant: str, decision: models.ItemDecision, *, idempotency_key: str | None = None
 ) -> ServiceCall[models.DecisionResults]:
     """Redrive, write off, park, cancel or trigger items that are named."""
-    path, headers = f"{_tenant(tenant)}/decisions", {"Idempotency-Key": idempotency_key}
+    path, headers = f"{_tenant(tenant)}/decisions", _once(idempotency_key)
     return ServiceCall("POST", path, models.DecisionResults, body=_body(decision), headers=headers)
 
 
@@ -317,7 +326,7 @@ def create_operation(
     tenant: str, asked: models.OperationRequest, *, idempotency_key: str | None = None
 ) -> ServiceCall[models.OperationDocument]:
     """Record an operation on all items of a filter."""
-    path, headers = f"{_tenant(tenant)}/operations", {"Idempotency-Key": idempotency_key}
+    path, headers = f"{_tenant(tenant)}/operations", _once(idempotency_key)
     return ServiceCall("POST", path, models.OperationDocument, body=_body(asked), headers=headers)
 
 
@@ -458,6 +467,11 @@ def _flow(tenant: str, kind: str) -> str:
 
 def _definition(tenant: str, name: str) -> str:
     return f"/v1/definitions/{quote(tenant, safe='')}/{quote(name, safe='')}"
+
+
+def _once(idempotency_key: str | None) -> dict[str, str | None]:
+    """Return the header under which a call has one effect, however often it is sent."""
+    return {"Idempotency-Key": idempotency_key or str(uuid4())}
 
 
 def _body(value: object) -> bytes:

@@ -642,10 +642,10 @@ class NamedDay(BaseModel):
 
 class NewKeyDocument(BaseModel):
     """
-    A key that was made; `key` is shown once and kept nowhere.
+    A key that was made. `key` is shown once and kept nowhere: in a repetition it is null.
     """
 
-    key: str
+    key: str | None
     prefix: str
 
 

@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
-from dueledger.ledger.errors import IdempotencyKeyReused, InvalidInput, Problem
+from dueledger.ledger.errors import (
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    InvalidInput,
+    Problem,
+)
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_answers import begin_answer, record_answer
 from dueledger.ledger.store.api_keys import SERVICE_ROLE, ApiCaller, assume_role
@@ -21,9 +26,9 @@ _SHAPE: Final = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 PARAMETER: Final = {
     "name": HEADER,
     "in": "header",
-    "required": False,
+    "required": True,
     "description": "Any text of your choice. A repetition of the request under it has no second "
-    "effect and gets the same answer, for a day.",
+    "effect and gets the same answer, without secrets, for a day.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
     "example": "5f1c2b1e-5d0c-4a43-9c8a-2f6f6a1f2d11",
 }
@@ -32,10 +37,27 @@ PARAMETER: Final = {
 REPLAYED: Final = {"Idempotency-Replayed": "true"}
 
 
-def idempotency_key_of(request: Request) -> str | None:
-    """Return the Idempotency-Key of a request. Raises InvalidInput for one that cannot be kept."""
+class AnswerOnce(Response):
+    """An answer with a secret: a repetition gets `kept` instead, which has none."""
+
+    def __init__(self, body: Response, kept: Response) -> None:
+        super().__init__(body.body, body.status_code, dict(body.headers))
+        self.kept = bytes(kept.body)
+
+
+def idempotency_key_of(request: Request) -> str:
+    """Return the Idempotency-Key of a request.
+
+    Raises IdempotencyKeyMissing, or InvalidInput for one that cannot be kept.
+    """
     key = request.headers.get(HEADER)
-    if key is not None and not _SHAPE.fullmatch(key):
+    if key is None:
+        message = (
+            f"The request has no {HEADER}. Send one of its own with each, and the same with a "
+            "repetition, which then has no second effect."
+        )
+        raise IdempotencyKeyMissing(message)
+    if not _SHAPE.fullmatch(key):
         problem = Problem(HEADER, "", "it has other characters", "1 to 200 visible ones of ASCII")
         raise InvalidInput("The header cannot be used:", [problem])
     return key
@@ -61,8 +83,8 @@ async def answer_under_key(
         return Response(begun.body, begun.status, dict(REPLAYED), "application/json")
     response = await answering()
     await assume_role(connection, caller, SERVICE_ROLE)
-    body = bytes(response.body).decode()
-    await record_answer(connection, caller.actor_no, key, response.status_code, body)
+    kept = response.kept if isinstance(response, AnswerOnce) else bytes(response.body)
+    await record_answer(connection, caller.actor_no, key, response.status_code, kept.decode())
     return response
 
 

@@ -22,6 +22,7 @@ from dueledger.ledger.store.findings import RepairRecord, record_repairs
 from dueledger.service import RunningService, ServiceSettings, open_service
 from tests.databases import MakeDatabase
 from tests.logins import with_login
+from tests.service.issuer import Issuer, open_issuer
 
 BODY_BYTES_MAX = 64 * 1024
 SCHEDULE: dict[str, object] = {
@@ -93,6 +94,8 @@ class Api:
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
         given = dict(headers or {})
+        if method == "POST":
+            given.setdefault("Idempotency-Key", uuid4().hex)
         if key is not None:
             secret = key if isinstance(key, str) else key.text
             given["Authorization"] = f"Bearer {secret}"
@@ -192,6 +195,12 @@ async def open_api(make_database: MakeDatabase, **settings_of_test: object) -> A
         async with open_service(settings) as service, aiohttp.ClientSession() as session:
             yield Api(service, owner, session, person_no)
         await owner.close()
+
+
+@pytest.fixture(scope="module")
+async def issuer() -> AsyncGenerator[Issuer]:
+    async with open_issuer() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, RSAKey
 
 AUDIENCE = "https://due.example.com"
+LOOPBACK = ["127.0.0.0/8"]
 CLAIMS: dict[str, object] = {"sub": "jane", "scope": "openid read emit", "tenants": ["acme"]}
 
 
@@ -62,3 +63,13 @@ async def open_issuer() -> AsyncGenerator[Issuer]:
         yield issuer
     finally:
         await runner.cleanup()
+
+
+def oidc(issuer: str) -> dict[str, object]:
+    """Return the settings of a service that takes the tokens of an issuer."""
+    return {
+        "service_oidc_issuer": issuer,
+        "service_oidc_audience": AUDIENCE,
+        "service_oidc_networks": LOOPBACK,
+        "service_trusted_proxies": LOOPBACK,
+    }

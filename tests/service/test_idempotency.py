@@ -8,6 +8,7 @@ import pytest
 from fastapi import Response
 from pydantic import BaseModel
 
+from dueledger.client import AsyncClient, calls
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.emission import emit_by_key
 from dueledger.service.calls import CurrentCall, ScopedRoutes
@@ -104,3 +105,49 @@ async def test_a_header_that_can_be_no_key_is_named(
     found = problem(await send(numbers, key, "four", header), 422, "INVALID_INPUT")
     assert [each.pointer for each in found.errors] == ["Idempotency-Key"]
     assert await emitted(numbers, "four") == 0
+
+
+async def test_without_a_key_nothing_happens_and_the_client_sends_one_by_itself(api: Api) -> None:
+    admin = await api.make_key("admin", Scope.ADMIN)
+    named = ("once", ["read"], ["acme"])
+    body = dict(zip(("name", "scopes", "tenants"), named, strict=True))
+    given = {"Authorization": f"Bearer {admin.text}"}
+    url = f"{api.service.url}/v1/keys"
+    async with api.session.post(url, json=body, headers=given) as reply:
+        document = await reply.json()
+        assert (reply.status, document["code"]) == (400, "IDEMPOTENCY_KEY_MISSING")
+    async with AsyncClient(api.service.url, admin.text) as client:
+        call = calls.create_key(*named)
+        first, again = [await client.send(call) for _ in range(2)]
+        other = await client.send(calls.create_key(*named))
+    assert (first.prefix, again.key) == (again.prefix, None)
+    assert first.key is not None
+    assert other.prefix != first.prefix
+    kept = await api.owner.fetchval("select string_agg(a::text, '') from ledger.api_answer a")
+    secret = first.key.rpartition("_")[2]
+    assert first.prefix in kept
+    assert secret not in kept
+
+
+async def test_each_route_whose_repetition_has_another_effect_needs_a_key(api: Api) -> None:
+    document = (await api.ask("GET", "/openapi.json")).document
+    needs = {
+        operation["operationId"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        for each in operation.get("parameters", ())
+        if (each["name"], each["required"]) == ("Idempotency-Key", True)
+    }
+    keyed = {
+        operation["operationId"]
+        for methods in document["paths"].values()
+        for method, operation in methods.items()
+        if method == "post"
+    } - needs
+    assert keyed == {
+        *("emitItems", "recordEvent", "reportOutcomes"),  # by what they name
+        *("claimItems",),  # by its lease
+        *("previewDefinition", "previewOperation"),  # they change nothing
+        *("pauseDefinition", "resumeDefinition", "pauseFlows", "resumeFlows"),  # by the scope
+        *("revokeKey", "abortOperation", "explainFinding", "acceptFinding", "approveRepair"),
+    }

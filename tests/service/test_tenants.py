@@ -1,6 +1,6 @@
-"""Each route × each scope × another tenant, from the app's own routes."""
+"""Each route × each scope × another tenant, by key and by token, from the app's own routes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -15,7 +15,9 @@ from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_
 from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
-from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api
+from tests.databases import MakeDatabase
+from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api, open_api
+from tests.service.issuer import Issuer, oidc
 from tests.service.test_requests import problem
 from tests.sql.statement_callers import statements_by_role, statements_of_routes
 
@@ -123,9 +125,29 @@ def test_each_statement_that_a_route_reaches_takes_the_callers_tenants() -> None
 
 
 @pytest.fixture(scope="module")
-async def keys(api: Api) -> dict[Scope, NewApiKey]:
+async def api(make_database: MakeDatabase, issuer: Issuer) -> AsyncGenerator[Api]:
+    async with open_api(make_database, **oidc(issuer.url)) as opened:
+        yield opened
+
+
+Credentials = dict[Scope, str]
+"""A key or token of the tenant acme for each scope."""
+
+
+@pytest.fixture(scope="module")
+async def credentials(api: Api, issuer: Issuer) -> dict[str, Credentials]:
+    """Keys, and tokens of the issuer, whose subjects are known."""
+    keys = {scope: (await api.make_key(f"only-{scope}", scope)).text for scope in Scope}
+    tokens = {scope: issuer.token(sub=f"only-{scope}", scope=f"openid {scope}") for scope in Scope}
+    for token in tokens.values():
+        assert (await api.ask("GET", "/v1/keys", key=token)).status in {200, 403}
+    return {"key": keys, "token": tokens}
+
+
+@pytest.fixture(scope="module")
+def keys(credentials: dict[str, Credentials]) -> Credentials:
     """A key of the tenant acme for each scope."""
-    return {scope: await api.make_key(f"only-{scope}", scope) for scope in Scope}
+    return credentials["key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +264,7 @@ def test_each_route_is_walked() -> None:
     assert {each.route.operation_id for each in ALL} == WALK.keys()
 
 
-async def ask(api: Api, each: Walked, key: NewApiKey, place: Place) -> Answer:
+async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
     after, body = WALK[each.route.operation_id or ""](api, place)
     named = asdict(place)
     if each.route.operation_id == "revokeKey":  # a revoked one cannot be rotated
@@ -274,13 +296,17 @@ async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
 
 
 @pytest.fixture(scope="module")
-async def own(api: Api, key: NewApiKey) -> Place:
-    """What a key of the tenant acme may name."""
+async def own(api: Api, key: NewApiKey) -> dict[str, Place]:
+    """What a key, and a token, of the tenant acme may name."""
     [item] = await api.emit(key, api.item("P-own"))
     await api.define("acme", "statements", SCHEDULE)
     await api.put_calendar("acme", "statements")
-    made = [await api.make_key("spare", Scope.READ) for _ in range(2)]
-    return await place_of(api, "acme", item, *(each.prefix for each in made))
+    made = [await api.make_key("spare", Scope.READ) for _ in range(4)]
+    prefixes = [each.prefix for each in made]
+    return {
+        "key": await place_of(api, "acme", item, *prefixes[:2]),
+        "token": await place_of(api, "acme", item, *prefixes[2:]),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -297,38 +323,40 @@ async def secret(api: Api) -> Place:
 
 
 @pytest.mark.parametrize("each", ALL, ids=str)
-async def test_a_key_reaches_the_routes_of_its_scopes_alone(
-    api: Api, keys: dict[Scope, NewApiKey], own: Place, each: Walked
+async def test_a_key_or_token_reaches_the_routes_of_its_scopes_alone(
+    api: Api, credentials: dict[str, Credentials], own: dict[str, Place], each: Walked
 ) -> None:
-    for scope in Scope:
-        answer = await ask(api, each, keys[scope], own)
-        if scope is each.route.scope:
-            assert answer.status < 300, answer.text
-        else:
-            problem(answer, 403, "NOT_PERMITTED")
+    for kind, given in credentials.items():
+        for scope in Scope:
+            answer = await ask(api, each, given[scope], own[kind])
+            if scope is each.route.scope:
+                assert answer.status < 300, (kind, answer.text)
+            else:
+                problem(answer, 403, "NOT_PERMITTED")
 
 
 @pytest.mark.parametrize("each", ALL, ids=str)
-async def test_a_key_neither_sees_nor_touches_another_tenant(
-    api: Api, keys: dict[Scope, NewApiKey], secret: Place, each: Walked
+async def test_a_key_or_token_neither_sees_nor_touches_another_tenant(
+    api: Api, credentials: dict[str, Credentials], secret: Place, each: Walked
 ) -> None:
     counted = await api.owner.fetchval(TABLES)
     before = await api.owner.fetch(counted)
-    answer = await ask(api, each, keys[each.route.scope], secret)
-    if each.route.operation_id in EMPTY:
-        assert answer.document["items"] == []
-    elif each.route.operation_id == "listKeys":
-        assert secret.prefix not in answer.text
-    elif each.route.operation_id == "reportOutcomes":  # as of any item that was not handed out so
-        assert answer.document["outcomes"][0]["result"] == "mismatch"
-    else:
-        assert answer.status in {403, 404}
-    assert "P-secret" not in answer.text
+    for given in credentials.values():
+        answer = await ask(api, each, given[each.route.scope], secret)
+        if each.route.operation_id in EMPTY:
+            assert answer.document["items"] == []
+        elif each.route.operation_id == "listKeys":
+            assert secret.prefix not in answer.text
+        elif each.route.operation_id == "reportOutcomes":  # as of any item not handed out so
+            assert answer.document["outcomes"][0]["result"] == "mismatch"
+        else:
+            assert answer.status in {403, 404}
+        assert "P-secret" not in answer.text
     assert await api.owner.fetch(counted) == before
 
 
 async def test_the_database_refuses_another_tenant_if_the_service_does_not(
-    api: Api, keys: dict[Scope, NewApiKey]
+    api: Api, keys: Credentials
 ) -> None:
     """Of a member that is given twice, readers of JSON take one or the other."""
     text = (

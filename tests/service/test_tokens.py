@@ -32,25 +32,8 @@ from dueledger.workers.http.allow_list import AllowList, read_origin
 from dueledger.workers.http.client import HttpClient
 from tests.databases import MakeDatabase
 from tests.service.conftest import Api, open_api
-from tests.service.issuer import AUDIENCE, Issuer, open_issuer
+from tests.service.issuer import AUDIENCE, LOOPBACK, Issuer, oidc, open_issuer
 from tests.service.test_requests import NO_ITEM, problem
-
-LOOPBACK = ["127.0.0.0/8"]
-
-
-@pytest.fixture(scope="module")
-async def issuer() -> AsyncGenerator[Issuer]:
-    async with open_issuer() as opened:
-        yield opened
-
-
-def oidc(issuer: str) -> dict[str, object]:
-    return {
-        "service_oidc_issuer": issuer,
-        "service_oidc_audience": AUDIENCE,
-        "service_oidc_networks": LOOPBACK,
-        "service_trusted_proxies": LOOPBACK,
-    }
 
 
 @pytest.fixture(scope="module")

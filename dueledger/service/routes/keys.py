@@ -19,6 +19,7 @@ from dueledger.ledger.errors import NotPermitted, Problem
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, list_keys
 from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer
+from dueledger.service.idempotency import AnswerOnce
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import Name, Text, written
 
@@ -91,9 +92,9 @@ class SuccessorRequest(BaseModel):
 
 
 class NewKeyDocument(BaseModel):
-    """A key that was made; `key` is shown once and kept nowhere."""
+    """A key that was made. `key` is shown once and kept nowhere: in a repetition it is null."""
 
-    key: str
+    key: str | None
     prefix: str
 
 
@@ -120,9 +121,9 @@ async def list_all(
     return page.answer_rows(KeyDocument, shown, "key_no")
 
 
-@admin.add("POST", "/v1/keys", "createKey", NewKeyDocument, status=201)
+@admin.add("POST", "/v1/keys", "createKey", NewKeyDocument, status=201, takes_idempotency_key=True)
 async def create(call: CurrentCall, asked: KeyRequest) -> Response:
-    """Make a key. If its answer is lost, revoke it: no Idempotency-Key would keep its secret."""
+    """Make a key. If its answer is lost, revoke it: no repetition shows its secret."""
     others = [
         Problem(f"/tenants/{place}", "", "the key is not for this tenant")
         for place, tenant in enumerate(asked.tenants or ())
@@ -146,7 +147,14 @@ async def create(call: CurrentCall, asked: KeyRequest) -> Response:
     return _answer(made)
 
 
-@admin.add("POST", "/v1/keys/{prefix}/rotate", "rotateKey", NewKeyDocument, status=201)
+@admin.add(
+    "POST",
+    "/v1/keys/{prefix}/rotate",
+    "rotateKey",
+    NewKeyDocument,
+    status=201,
+    takes_idempotency_key=True,
+)
 async def rotate(call: CurrentCall, prefix: PrefixPath, asked: SuccessorRequest) -> Response:
     """Make a key with the rights of another one, which expires soon."""
     made, tenants = await rotate_key(
@@ -172,4 +180,5 @@ async def revoke(call: CurrentCall, prefix: PrefixPath) -> Response:
 
 
 def _answer(made: NewApiKey) -> Response:
-    return answer({"key": made.text, "prefix": made.prefix}, 201, {"Cache-Control": "no-store"})
+    shown = answer({"key": made.text, "prefix": made.prefix}, 201, {"Cache-Control": "no-store"})
+    return AnswerOnce(shown, answer({"key": None, "prefix": made.prefix}))
