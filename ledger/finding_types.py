@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+WHOLE_LEDGER: Final = "*"
+"""In place of a tenant or kind: of none, or of all."""
+
 
 class FindingType(StrEnum):
     """What can differ between what was owed and what happened."""
@@ -35,6 +38,20 @@ class FindingType(StrEnum):
     SOURCE_FAILED = "SOURCE_FAILED"
     DEFINITION_FAILED = "DEFINITION_FAILED"
     DISAGREES = "DISAGREES"
+
+
+EXPECTATION_TYPES: Final = frozenset(
+    {
+        FindingType.MISSING,
+        FindingType.UNEXPECTED,
+        FindingType.DUPLICATE,
+        FindingType.WRONG_DATE,
+        FindingType.WRONG_TERMS,
+        FindingType.UNEXCUSED,
+        FindingType.WITHDRAWN,
+    }
+)
+"""What is expected decides about findings of these types."""
 
 
 class Severity(StrEnum):

@@ -5,9 +5,6 @@ from typing import Any, Final, NamedTuple
 
 KindKey = tuple[str, str]
 """Tenant and kind."""
-WHOLE_LEDGER: Final = "*"
-"""In place of a tenant or kind: of none, or of all."""
-
 
 NOT_SAID: Final = -1
 """In place of a term: its source does not say it."""

@@ -5,16 +5,15 @@ from uuid import UUID
 
 import orjson
 
-from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.finding_types import EXPECTATION_TYPES, WHOLE_LEDGER, FindingType
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compared_items import WHOLE_LEDGER, KindKey
+from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.event_backlog import kinds_of_events
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.find.recorder import population_record
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import (
-    EXPECTATION_TYPES,
     JUDGED,
     RECORD_TYPES,
     PassResult,

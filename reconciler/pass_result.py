@@ -47,18 +47,6 @@ JUDGED: Final = frozenset(
 RECORD_TYPES: Final = frozenset({FindingType.ORPHAN_RECORD, FindingType.RECORD_MISSING})
 """Findings of these types are closed only by a pass that compared claims with Kafka."""
 
-EXPECTATION_TYPES: Final = frozenset(
-    {
-        FindingType.MISSING,
-        FindingType.UNEXPECTED,
-        FindingType.DUPLICATE,
-        FindingType.WRONG_DATE,
-        FindingType.WRONG_TERMS,
-        FindingType.UNEXCUSED,
-        FindingType.WITHDRAWN,
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class PassScope:

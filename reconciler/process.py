@@ -36,6 +36,7 @@ from dueledger.reconciler.repair.planned_repairs import (
 from dueledger.reconciler.repair.repairs import RATE_MAX, RepairExecutor
 from dueledger.reconciler.repair.replay_guard import ReplayGuard
 from dueledger.reconciler.report.files import ReportFiles, make_report
+from dueledger.reconciler.report.ledger_recorder import LedgerReportRecorder
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.report_period import ReportDates, ReportPeriod
 from dueledger.reconciler.second_opinion import SecondOpinion
@@ -212,15 +213,27 @@ class Reconciler:
         *,
         dates: ReportDates = (None, None),
         directory: Path | None = None,
+        records: bool = False,
     ) -> ReconciliationReport:
-        """Return the report of the last pass, written to a directory if one is given."""
+        """Return the report of the last pass, written to a directory if one is given.
+
+        With `records` it is also recorded, of the whole ledger and of each tenant, which is done
+        once a pass.
+        """
         if self.last is None:
             raise RuntimeError("there is no report before the first pass: call run_pass first")
         record = LedgerRecord(self.actor_no)
         period = ReportPeriod.of(self.last.as_of, *dates)
         async with self.pool.acquire() as connection:
+            number = self.last.reconciliation_no
             return await make_report(
-                connection, record, self.last, period, planned, directory=directory
+                connection,
+                record,
+                self.last,
+                period,
+                planned,
+                directory=directory,
+                recorder=LedgerReportRecorder(connection, number) if records and number else None,
             )
 
 
@@ -316,7 +329,9 @@ async def reconcile_once(
             async with reconciler.pool.acquire() as connection:
                 planned = await with_status(connection, planned)
             await reconciler.run_pass(scope)
-        report = await reconciler.report(planned, dates=dates, directory=report_directory)
+        report = await reconciler.report(
+            planned, dates=dates, directory=report_directory, records=True
+        )
     return ReconciliationResult.of(
         report,
         planned,

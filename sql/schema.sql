@@ -3571,6 +3571,42 @@ COMMENT ON COLUMN ledger.repair.approved_by IS 'The person who approved it: neve
 
 COMMENT ON COLUMN ledger.repair.outcome IS 'What executing or refusing it returned.';
 
+CREATE TABLE ledger.report (
+    tenant text NOT NULL,
+    reconciliation_no bigint NOT NULL,
+    as_of timestamp with time zone NOT NULL,
+    verdict text NOT NULL,
+    sentence text NOT NULL,
+    findings_open bigint NOT NULL,
+    document json NOT NULL,
+    CONSTRAINT report_verdict_known CHECK ((verdict = ANY (ARRAY['complete'::text, 'complete_with_explained'::text, 'not_complete'::text])))
+);
+
+COMMENT ON TABLE ledger.report IS 'Reports of reconciliations as they were made: of the whole ledger, and of each tenant. A row never changes.';
+
+COMMENT ON COLUMN ledger.report.tenant IS 'The tenant that it is about; ''*'' is the whole ledger.';
+
+COMMENT ON COLUMN ledger.report.as_of IS 'As in reconciliation.';
+
+COMMENT ON COLUMN ledger.report.findings_open IS 'Findings that were open; of a tenant, without those of the whole ledger.';
+
+COMMENT ON COLUMN ledger.report.document IS 'The report as docs/report.schema.json describes it, kept to the letter.';
+
+CREATE TABLE ledger.report_row (
+    reconciliation_no bigint NOT NULL,
+    list text NOT NULL,
+    tenant text NOT NULL,
+    row_no bigint NOT NULL,
+    content json NOT NULL,
+    CONSTRAINT report_row_list_known CHECK ((list = ANY (ARRAY['findings'::text, 'repairs'::text])))
+);
+
+COMMENT ON TABLE ledger.report_row IS 'All findings and repairs of a report, of which its document has samples. They count once the report is recorded.';
+
+COMMENT ON COLUMN ledger.report_row.row_no IS 'Order within the list, from 1: oldest first.';
+
+COMMENT ON COLUMN ledger.report_row.content IS 'The finding or repair as the report''s schema describes it.';
+
 CREATE TABLE ledger.retired_key (
     id uuid NOT NULL,
     retired_at timestamp with time zone NOT NULL
@@ -3923,6 +3959,12 @@ ALTER TABLE ONLY ledger.rejected_write
 ALTER TABLE ONLY ledger.repair
     ADD CONSTRAINT repair_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ledger.report
+    ADD CONSTRAINT report_pkey PRIMARY KEY (tenant, reconciliation_no);
+
+ALTER TABLE ONLY ledger.report_row
+    ADD CONSTRAINT report_row_pkey PRIMARY KEY (reconciliation_no, list, tenant, row_no);
+
 ALTER TABLE ONLY ledger.retired_key
     ADD CONSTRAINT retired_key_pkey PRIMARY KEY (id);
 
@@ -4186,6 +4228,12 @@ ALTER TABLE ONLY ledger.repair
 
 ALTER TABLE ONLY ledger.repair
     ADD CONSTRAINT repair_proposed_by_fkey FOREIGN KEY (proposed_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.report
+    ADD CONSTRAINT report_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
+
+ALTER TABLE ONLY ledger.report_row
+    ADD CONSTRAINT report_row_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
 
 ALTER TABLE ONLY ledger.silent_topic
     ADD CONSTRAINT silent_topic_topic_actor_no_fkey FOREIGN KEY (topic_actor_no) REFERENCES ledger.actor(actor_no);
@@ -5128,7 +5176,7 @@ GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_worker;
 
-GRANT SELECT ON TABLE ledger.repair TO ledger_approver;
+GRANT SELECT,INSERT ON TABLE ledger.repair TO ledger_approver;
 GRANT SELECT ON TABLE ledger.repair TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.repair TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.repair TO ledger_reconciler;
@@ -5148,6 +5196,12 @@ GRANT UPDATE(approved_by) ON TABLE ledger.repair TO ledger_approver;
 GRANT UPDATE(approval_reason) ON TABLE ledger.repair TO ledger_approver;
 
 GRANT UPDATE(outcome) ON TABLE ledger.repair TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.report TO ledger_auditor;
+GRANT INSERT ON TABLE ledger.report TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.report_row TO ledger_auditor;
+GRANT INSERT ON TABLE ledger.report_row TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_materialiser;

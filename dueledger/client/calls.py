@@ -24,6 +24,12 @@ Answer = TypeVar("Answer", bound=BaseModel)
 _JSON: TypeAdapter[Any] = TypeAdapter(Any)
 
 
+class TextAnswer(BaseModel):
+    """A text: a page, or rows as CSV."""
+
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceCall(Generic[Answer]):
     """A request, and the model of its answer. Parameters and headers that are None are not sent."""
@@ -35,6 +41,12 @@ class ServiceCall(Generic[Answer]):
     body: bytes | None = None
     headers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     wait_seconds: float = 0.0
+
+    def answer(self, content: bytes) -> Answer:
+        """Return the answer that a body has."""
+        if issubclass(self.model, TextAnswer):
+            return self.model(text=content.decode())
+        return self.model.model_validate_json(content)
 
     def parameters(self) -> dict[str, str]:
         """Return the query's parameters as texts."""
@@ -435,6 +447,16 @@ def list_repairs(
     return ServiceCall("GET", "/v1/repairs", models.RepairPage, query)
 
 
+def plan_repair(finding: UUID) -> ServiceCall[models.RepairPlan]:
+    """Show what the repair of an open finding would change."""
+    return ServiceCall("GET", f"/v1/findings/{finding}/repair", models.RepairPlan)
+
+
+def propose_repair(finding: UUID) -> ServiceCall[models.RepairProposal]:
+    """Propose the repair of an open finding. It may be repeated."""
+    return ServiceCall("POST", f"/v1/findings/{finding}/repair", models.RepairProposal)
+
+
 def approve_repair(repair: UUID, reason: str) -> ServiceCall[models.RepairApproval]:
     """Approve a repair that another actor has proposed."""
     path, body = f"/v1/repairs/{repair}/approve", _body({"reason": reason})
@@ -455,6 +477,34 @@ def list_audit(
     """List what people, API keys and tokens changed, the newest first."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/audit", models.AuditPage, query)
+
+
+def list_reports(
+    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.ReportPage]:
+    """List reports, newest first."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/reports", models.ReportPage, query)
+
+
+def get_report(number: int, *, tenant: str | None = None) -> ServiceCall[models.ReportDocument]:
+    """Read a report, as it was recorded."""
+    return ServiceCall("GET", f"/v1/reports/{number}", models.ReportDocument, {"tenant": tenant})
+
+
+def get_report_page(number: int, *, tenant: str | None = None) -> ServiceCall[TextAnswer]:
+    """Read the page of a report, HTML without scripts."""
+    return ServiceCall("GET", f"/v1/reports/{number}/page", TextAnswer, {"tenant": tenant})
+
+
+def download_report_findings(number: int, *, tenant: str | None = None) -> ServiceCall[TextAnswer]:
+    """Download all findings of a report as CSV."""
+    return ServiceCall("GET", f"/v1/reports/{number}/findings", TextAnswer, {"tenant": tenant})
+
+
+def download_report_repairs(number: int, *, tenant: str | None = None) -> ServiceCall[TextAnswer]:
+    """Download all repairs of a report as CSV."""
+    return ServiceCall("GET", f"/v1/reports/{number}/repairs", TextAnswer, {"tenant": tenant})
 
 
 def _tenant(tenant: str) -> str:

@@ -156,4 +156,4 @@ def _request_of(call: ServiceCall[Any], seconds: float) -> dict[str, Any]:
 def _answer_of(call: ServiceCall[Answer], response: httpx.Response) -> Answer:
     if not response.is_success:
         raise ServiceProblem(response)
-    return call.model.model_validate_json(response.content)
+    return call.answer(response.content)

@@ -924,6 +924,15 @@ class PulledItem(BaseModel):
     payload: Any
 
 
+RepairAction = TypeAliasType(
+    "RepairAction",
+    Annotated[
+        Literal["materialise", "redrive", "release", "cancel", "complete", "escalate"],
+        Field(description="What a repair does."),
+    ],
+)
+
+
 class RepairApproval(BaseModel):
     """
     A repair that is approved. The next reconciliation that repairs executes it.
@@ -931,6 +940,15 @@ class RepairApproval(BaseModel):
 
     id: UUID
     result: Literal["done"]
+
+
+RepairStatus = TypeAliasType(
+    "RepairStatus",
+    Annotated[
+        Literal["proposed", "executed", "refused"],
+        Field(description="The status of a repair. Executed and refused are final."),
+    ],
+)
 
 
 Resolution = TypeAliasType(
@@ -1006,6 +1024,15 @@ class SkippedDocument(BaseModel):
     nominal: str
     reason: str
     into: str | None = None
+
+
+StatementVerdict = TypeAliasType(
+    "StatementVerdict",
+    Annotated[
+        Literal["complete", "complete_with_explained", "not_complete"],
+        Field(description="The verdict of the statement."),
+    ],
+)
 
 
 class SuccessorRequest(BaseModel):
@@ -1463,6 +1490,67 @@ class RepairPage(BaseModel):
     ]
 
 
+class RepairPlan(BaseModel):
+    """
+    What the repair of a finding does: `before` is what the finding says, `item_state` what is.
+
+    `status` and `held_because` are as recorded: null where nobody has proposed it.
+    """
+
+    id: UUID
+    finding_id: UUID
+    action: RepairAction
+    would: str
+    before: str
+    after: str
+    item_state: str | None
+    item_attempt: int | None
+    status: RepairStatus | None
+    held_because: str | None
+    proposed_by: str | None
+
+
+class RepairProposal(BaseModel):
+    """
+    A proposed repair, and whether it is new.
+    """
+
+    id: UUID
+    finding_id: UUID
+    action: RepairAction
+    would: str
+    before: str
+    after: str
+    status: RepairStatus
+    verdict: Literal["created", "exists"]
+
+
+class ReportStatement(BaseModel):
+    """
+    The result in one sentence.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    verdict: StatementVerdict
+    sentence: str
+    complete_before: AwareDatetime | None
+
+
+class ReportSummary(BaseModel):
+    """
+    A report of a list. Its tenant is `*` if it is of the whole ledger.
+    """
+
+    reconciliation_no: int
+    tenant: str
+    as_of: AwareDatetime
+    verdict: StatementVerdict
+    sentence: str
+    findings_open: int
+
+
 class Timeline(BaseModel):
     """
     The history of an item, in order.
@@ -1503,6 +1591,32 @@ class FindingPage(BaseModel):
     """
 
     items: list[FindingSummary]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
+class ReportDocument(BaseModel):
+    """
+    A report. Its other members are those of docs/report.schema.json.
+    """
+
+    model_config = ConfigDict(
+        extra="allow",
+    )
+    schema_version: str
+    reconciliation_no: int
+    tenant: str | None
+    as_of: AwareDatetime
+    statement: ReportStatement
+
+
+class ReportPage(BaseModel):
+    """
+    A page of reports, newest first.
+    """
+
+    items: list[ReportSummary]
     next_cursor: Annotated[
         str | None, Field(description="`cursor` of the next page; null: this is the last")
     ]

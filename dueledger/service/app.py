@@ -24,6 +24,7 @@ from dueledger.service.routes import (
     keys,
     operations,
     outcomes,
+    reports,
 )
 
 _DESCRIPTION = (
@@ -51,6 +52,8 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *findings.audit.routes,
     *findings.approve.routes,
     *audit.audit.routes,
+    *reports.audit.routes,
+    *reports.download.routes,
 ]
 """All, in the order of the OpenAPI document."""
 

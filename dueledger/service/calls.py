@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, cast
 import pydantic_core
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.dependencies.models import Dependant
+from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import BaseRoute
@@ -320,8 +321,9 @@ class ScopedRoutes:
         method: str,
         path: str,
         operation_id: str,
-        model: type[BaseModel],
+        model: type[BaseModel] | None = None,
         *,
+        text_type: str = "",
         status: int = 200,
         takes_idempotency_key: bool = False,
         is_audited: bool | None = None,
@@ -329,9 +331,10 @@ class ScopedRoutes:
         """Make a route of a function; its first sentence is the summary.
 
         `operation_id` is what generated clients call it, for ever. `model` describes the answer,
-        and `status` is that of its success. A route that would have another effect if it were
-        repeated takes an Idempotency-Key. Routes that change something are audited, unless
-        `is_audited` is False: if each row that they write names the actor, or if they only compute.
+        which without one is a text of the media type `text_type`; `status` is that of its success.
+        A route that would have another effect if it were repeated takes an Idempotency-Key. Routes
+        that change something are audited, unless `is_audited` is False: if each row that they write
+        names the actor, or if they only compute.
         """
         members = {
             **self._members,
@@ -340,6 +343,9 @@ class ScopedRoutes:
         }
         route_class = cast("type[CallRoute]", type("ScopedRoute", (CallRoute,), members))
         parameters = {"parameters": [PARAMETER]} if takes_idempotency_key else {}
+        text: dict[int | str, dict[str, Any]] = {
+            status: {"content": {text_type: {"schema": {"type": "string"}}}}
+        }
 
         def decorate(function: _Answering) -> _Answering:
             self._router.add_api_route(
@@ -350,6 +356,8 @@ class ScopedRoutes:
                 summary=(function.__doc__ or "").partition("\n")[0].rstrip("."),
                 status_code=status,
                 response_model=model,
+                response_class=JSONResponse if model else Response,
+                responses=None if model else text,
                 openapi_extra={**self._security, **parameters},
                 route_class_override=route_class,
             )

@@ -358,6 +358,13 @@ async def record_repairs(
     return [RecordedRepair(**row) for row in rows]
 
 
+async def list_repair_grounds(
+    connection: Connection, finding: UUID, tenants: Sequence[str] | None
+) -> list[Record]:
+    """Read an open finding and those that may forbid its repair; none if no tenant has it open."""
+    return await connection.fetch(statement("list_repair_grounds"), finding, tenants)
+
+
 async def find_repairs(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Record]:
     """Find which repairs are recorded, by id, each with its status and whether it is approved."""
     rows = await connection.fetch(statement("find_repairs"), list(ids))

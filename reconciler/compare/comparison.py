@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.identity import item_id, total_of
 from dueledger.ledger.rules.event_issues import first_cycle, microseconds_of
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
@@ -24,7 +25,6 @@ from dueledger.reconciler.compare.agreement import (
 from dueledger.reconciler.compared_items import (
     ASSERTED,
     LATER,
-    WHOLE_LEDGER,
     ActualItem,
     ExpectedItem,
     KindKey,

@@ -3,9 +3,8 @@
 from collections.abc import Collection
 from typing import Final
 
-from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.compared_items import WHOLE_LEDGER
 from dueledger.reconciler.expect.expectation import EVENTS, Expectation
 from dueledger.reconciler.find.findings import Finding, FindingSubject
 from dueledger.reconciler.find.recorder import FindingRecorder

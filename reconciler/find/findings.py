@@ -7,11 +7,16 @@ from datetime import date, datetime
 from typing import Final
 from uuid import UUID
 
-from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction, Severity
+from dueledger.ledger.finding_types import (
+    FINDING_RULES,
+    WHOLE_LEDGER,
+    FindingType,
+    RepairAction,
+    Severity,
+)
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Record
 from dueledger.ledger.witness import WitnessedTimes
-from dueledger.reconciler.compared_items import WHOLE_LEDGER
 
 _SEPARATOR: Final = "\x1f"
 

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
 from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compare.comparison import FlowRules
-from dueledger.reconciler.compared_items import WHOLE_LEDGER, KindKey
+from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import Finding, FindingSubject, stuck_claim, stuck_run
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.ledger_flows import LedgerFlows

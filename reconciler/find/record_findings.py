@@ -3,9 +3,8 @@
 from datetime import date
 from uuid import UUID
 
-from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
 from dueledger.reconciler.compare.published_claims import MissingRecords, Orphan, OrphanReason
-from dueledger.reconciler.compared_items import WHOLE_LEDGER
 from dueledger.reconciler.find.findings import (
     EvidenceFields,
     Finding,

@@ -6,19 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any, Final, assert_never
 from uuid import UUID
 
+import orjson
+
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.finding_types import (
+    EXPECTATION_TYPES,
     FINDING_RULES,
+    WHOLE_LEDGER,
     FindingType,
     RepairAction,
     RepairStatus,
 )
 from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
-from dueledger.reconciler.compared_items import WHOLE_LEDGER
+from dueledger.ledger.store.findings import RepairRecord
 from dueledger.reconciler.find.findings import repair_id
 from dueledger.reconciler.finding_row import FindingRow
-from dueledger.reconciler.pass_result import EXPECTATION_TYPES
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 _ASKED: Final = "the policy of its kind: a person approves it"
@@ -70,6 +73,12 @@ class PlannedRepair:
     asks: str | None = None
     held_because: str | None = None
     status: RepairStatus | None = None
+
+    def record(self) -> RepairRecord:
+        """Return what is recorded of it: the command, with what the dry run says of it."""
+        said = {"would": self.would, "before": self.before, "after": self.after}
+        command = orjson.dumps({**self.command, **said}).decode()
+        return RepairRecord(self.id, self.finding_id, self.action, self.opened_count, command)
 
 
 @dataclass(frozen=True, slots=True)

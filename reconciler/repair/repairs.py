@@ -64,16 +64,7 @@ class RepairExecutor:
             async with self.pool.acquire() as connection:
                 await findings.record_repairs(
                     connection,
-                    [
-                        findings.RepairRecord(
-                            repair.id,
-                            repair.finding_id,
-                            repair.action,
-                            repair.opened_count,
-                            orjson.dumps(_recorded_command(repair)).decode(),
-                        )
-                        for repair in chunk
-                    ],
+                    [repair.record() for repair in chunk],
                     actor_no=self.proposer_no or self.actor_no,
                 )
                 crash_point("reconcile.proposed")
@@ -286,9 +277,3 @@ class RepairExecutor:
             ]
         )
         return {repair.id: (RepairStatus.EXECUTED, {"published": True}) for repair in repairs}
-
-
-def _recorded_command(repair: PlannedRepair) -> dict[str, Any]:
-    """Return the command with what the dry run says of it."""
-    said = {"would": repair.would, "before": repair.before, "after": repair.after}
-    return {**repair.command, **said}

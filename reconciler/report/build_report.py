@@ -1,14 +1,17 @@
 """Build the report from the result of a pass and the recorded findings."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Final
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
+from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, items, reconciled_rows
+from dueledger.ledger.store import Connection, Record, items, reconciled_rows
 from dueledger.ledger.store.witnessed import WitnessedVersion
 from dueledger.ledger.witness import is_witnessed
 from dueledger.reconciler.compared_items import KindKey
@@ -20,13 +23,13 @@ from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
 from dueledger.reconciler.report.csv_list import ReportLists
 from dueledger.reconciler.report.details import finding_detail, planned_detail, repair_detail
-from dueledger.reconciler.report.row_samples import FindingSamples, RepairSamples
+from dueledger.reconciler.report.report_rows import ReportRecorder, ReportRows, RowSamples
+from dueledger.reconciler.report.row_samples import FindingSamples
 from dueledger.reconciler.report.statement import make_statement
 from dueledger.reconciler.report_period import ReportPeriod
 from dueledger.reconciler.tallies import KindTally
 
 _CHECKS: Final = tuple(model.KindChecks.model_fields)
-ALL_KINDS: Final = "*"
 
 
 async def build_report(
@@ -37,30 +40,86 @@ async def build_report(
     *,
     planned: Sequence[PlannedRepair] = (),
     lists: ReportLists | None = None,
+    recorder: ReportRecorder | None = None,
 ) -> model.ReconciliationReport:
     """Report a pass, and the findings and repairs of a period as they are after it.
 
-    The report has samples of these; `lists` gets all.
+    The report has samples of these; `lists` gets all. A `recorder` gets all, the report, and that
+    of each tenant.
     """
-    findings = FindingSamples(result.as_of, lists and lists.findings)
-    repairs = RepairSamples(lists and lists.repairs)
+    rows = ReportRows(result.as_of, lists, recorder)
     async for page in record.list_of_period(connection, period):
-        findings.add([finding_detail(row) for row in page])
+        await rows.add_findings([finding_detail(row) for row in page])
     recorded = set[UUID]()
     async for page in repairs_of_period(connection, period):
         recorded.update(row["id"] for row in page)
-        repairs.add([repair_detail(row) for row in page])
-    repairs.add([planned_detail(each) for each in planned if each.id not in recorded])
+        await rows.add_repairs([repair_detail(row) for row in page])
+    await rows.add_repairs([planned_detail(each) for each in planned if each.id not in recorded])
     opinions = {each.definition_no: each for each in await record.list_witnessed(connection)}
-    accounting = _accounting(result)
+    by_kind = _KindRows(
+        _accounting(result),
+        [_identity(row) for row in result.accounting],
+        _rules(result, opinions),
+        _timeliness(result),
+    )
+    rejected_writes = await reconciled_rows.count_rejected_writes(connection)
+    build = partial(
+        _report, result, period, by_kind=by_kind, rejected_writes=rejected_writes, lists=lists
+    )
+    report = build(rows.whole)
+    if recorder:
+        tenants = {tenant for tenant, _ in result.comparison.tallies} | rows.tenants
+        of_ledger = rows.open_of_ledger
+        await recorder.finish(
+            {
+                WHOLE_LEDGER: report,
+                **{
+                    each: build(rows.of_tenant(each), tenant=each, of_ledger=of_ledger)
+                    for each in sorted(tenants)
+                },
+            }
+        )
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _KindRows:
+    """The rows of a report that name tenant and kind."""
+
+    accounting: list[model.AccountingRow]
+    identity: list[model.IdentityRow]
+    rules: list[model.RuleRow]
+    timeliness: list[model.TimelinessRow]
+
+
+def _report(
+    result: PassResult,
+    period: ReportPeriod,
+    rows: RowSamples,
+    *,
+    by_kind: _KindRows,
+    rejected_writes: Sequence[Record],
+    lists: ReportLists | None,
+    tenant: str | None = None,
+    of_ledger: FindingSamples | None = None,
+) -> model.ReconciliationReport:
+    """Return the report, or the part of a tenant: with open findings that are of none."""
+    findings, repairs = rows.findings, rows.repairs
+    accounting = _of(tenant, by_kind.accounting)
     totals = _totals(accounting)
     summary = findings.summary()
-    before = [mark.complete_before for mark in result.watermarks]
-    oldest = findings.oldest_open_at or result.as_of
+    watermarks = _of(tenant, result.watermarks)
+    before = [mark.complete_before for mark in watermarks]
+    shared = of_ledger.open if of_ledger else 0
+    opened = [findings.oldest_open_at, of_ledger and of_ledger.oldest_open_at]
+    oldest = min([each for each in opened if each], default=result.as_of)
+    omitted = {key: count for key, count in result.omitted.items() if tenant in {None, key[1]}}
+    omitted_open = result.omitted_open.items()
     dates = _effective_dates(result.scope)
     return model.ReconciliationReport(
         software_version=_software_version(),
         reconciliation_no=result.reconciliation_no,
+        tenant=tenant,
         period=model.Period(from_date=period.from_date, to_date=period.to_date),
         effective_dates=dates,
         as_of=result.as_of,
@@ -73,7 +132,10 @@ async def build_report(
         duration_seconds=round(result.duration_seconds, 3),
         tzdata=tzdata_version(),
         statement=make_statement(
-            sum(row.open for row in summary) + sum(result.omitted_open.values()),
+            sum(row.open for row in summary)
+            + shared
+            + sum(count for key, count in omitted_open if tenant in {None, WHOLE_LEDGER, key[0]}),
+            of_ledger=shared,
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
             oldest_seconds=(result.as_of - oldest).total_seconds(),
@@ -89,28 +151,41 @@ async def build_report(
                 complete_before=mark.complete_before,
                 blocked_by=mark.blocked_by,
             )
-            for mark in result.watermarks
+            for mark in watermarks
         ],
         accounting=accounting,
         totals=totals,
-        identity=[_identity(row) for row in result.accounting],
+        identity=_of(tenant, by_kind.identity),
         summary=summary,
         findings=findings.samples(),
         findings_count=findings.count,
-        findings_omitted=result.omitted.total(),
+        findings_omitted=sum(omitted.values()),
         findings_file=lists and lists.findings_file,
         repairs=repairs.samples(),
         repairs_count=repairs.count,
         repairs_executed=repairs.executed,
         repairs_file=lists and lists.repairs_file,
-        sources=_sources(result),
-        rules=_rules(result, opinions),
-        timeliness=_timeliness(result),
+        sources=_sources(result, tenant),
+        rules=_of(tenant, by_kind.rules),
+        timeliness=_of(tenant, by_kind.timeliness),
         rejected_writes=[
             model.RejectedWrites(verb=row["verb"], reason=row["reason"], count=row["refused_count"])
-            for row in await reconciled_rows.count_rejected_writes(connection)
+            for row in rejected_writes
+            if tenant is None
         ],
     )
+
+
+class _OfTenant(Protocol):
+    @property
+    def tenant(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=_OfTenant)
+
+
+def _of(tenant: str | None, rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if tenant in {None, row.tenant}]
 
 
 def _effective_dates(scope: PassScope) -> model.EffectiveDates:
@@ -193,8 +268,8 @@ def _totals(rows: Sequence[model.AccountingRow]) -> model.AccountingRow:
         "difference",
     )
     return model.AccountingRow(
-        tenant=ALL_KINDS,
-        kind=ALL_KINDS,
+        tenant=WHOLE_LEDGER,
+        kind=WHOLE_LEDGER,
         checks=model.KindChecks(
             **{name: all(getattr(row.checks, name) for row in rows) for name in _CHECKS}
         ),
@@ -217,7 +292,8 @@ def _identity(row: items.Accounting) -> model.IdentityRow:
     )
 
 
-def _sources(result: PassResult) -> list[model.SourceRow]:
+def _sources(result: PassResult, tenant: str | None) -> list[model.SourceRow]:
+    """Return the sources; of a tenant, those that name no item of another one."""
     return [
         model.SourceRow(
             name=read.name,
@@ -236,6 +312,7 @@ def _sources(result: PassResult) -> list[model.SourceRow]:
             failure=read.failure,
         )
         for read in result.sources
+        if tenant is None or (read.kinds and {each for each, _ in read.kinds} == {tenant})
     ]
 
 

@@ -111,5 +111,5 @@ def _facts(value: object) -> dict[str, model.Fact]:
         name: each
         if isinstance(each, str | int | float | bool | None)
         else orjson.dumps(each).decode()
-        for name, each in named.items()
+        for name, each in sorted(named.items())
     }

@@ -15,6 +15,7 @@ from dueledger.reconciler.report.build_report import build_report
 from dueledger.reconciler.report.csv_list import CsvList, ReportLists
 from dueledger.reconciler.report.html_page import render_page
 from dueledger.reconciler.report.model import FindingDetail, ReconciliationReport, RepairDetail
+from dueledger.reconciler.report.report_rows import ReportRecorder
 from dueledger.reconciler.report_period import ReportPeriod
 
 _OWNER_ONLY: Final = 0o600
@@ -50,9 +51,12 @@ async def make_report(
     planned: Sequence[PlannedRepair],
     *,
     directory: Path | None,
+    recorder: ReportRecorder | None = None,
 ) -> ReconciliationReport:
     """Return the report of a pass, written to a directory if one is given."""
-    build = partial(build_report, connection, record, result, period, planned=planned)
+    build = partial(
+        build_report, connection, record, result, period, planned=planned, recorder=recorder
+    )
     if directory is None:
         return await build()
     files = ReportFiles.of(directory, result)

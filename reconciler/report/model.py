@@ -19,7 +19,7 @@ from dueledger.ledger.finding_types import (
 from dueledger.ledger.visible_text import escape_json
 from dueledger.ledger.witness import Agreement
 
-SCHEMA_VERSION: Final = "1.0"
+SCHEMA_VERSION: Final = "1.1"
 NOT_PROVEN: Final = (
     "Populations that are not listed under sources, and items that a listed one does not know.",
     "That the evidence outside is genuine: its presence is checked, not its content.",
@@ -309,6 +309,9 @@ class RejectedWrites(_ReportPart):
 class ReconciliationReport(_ReportPart):
     """The report of one reconciliation; one that was not recorded has no number.
 
+    With a `tenant`, it is of this tenant alone: without rejected writes and without sources that
+    may name items of others. Its statement counts open findings of the whole ledger, too.
+
     `findings` and `repairs` are samples of those of the period, which `findings_count` and
     `repairs_count` count; the files beside the report list all. `findings_omitted` were found by
     this pass beyond what it records. Everything else is of the items with `effective_dates`, of
@@ -318,6 +321,7 @@ class ReconciliationReport(_ReportPart):
     schema_version: str = SCHEMA_VERSION
     software_version: str
     reconciliation_no: int | None
+    tenant: str | None
     period: Period
     effective_dates: EffectiveDates
     as_of: datetime

@@ -62,6 +62,11 @@ class FindingSamples:
         ]
         return min(opened, default=None)
 
+    @property
+    def open(self) -> int:
+        """Return how many are open."""
+        return sum(counts[Resolution.OPEN] for counts in self._counts.values())
+
     def add(self, found: Sequence[FindingDetail]) -> None:
         """Add findings, none older than those that were added before."""
         if self._listed:

@@ -12,6 +12,7 @@ _HOUR_SECONDS: Final = 3_600
 def make_statement(
     findings_open: int,
     *,
+    of_ledger: int = 0,
     repaired: int,
     explained: int,
     oldest_seconds: float,
@@ -20,12 +21,13 @@ def make_statement(
     complete_before: datetime | None,
     dates: EffectiveDates,
 ) -> ReportStatement:
-    """Return the result as one sentence."""
+    """Return the result as one sentence. `of_ledger` of the open findings are of no tenant."""
     if findings_open:
         plural = "finding is" if findings_open == 1 else "findings are"
         is_recent = oldest_seconds < _HOUR_SECONDS
         seen = "within the last hour" if is_recent else f"{span(oldest_seconds)} ago"
-        counted = f"{findings_open:,} {plural} open"
+        shared = f", {of_ledger:,} of the whole ledger" if of_ledger else ""
+        counted = f"{findings_open:,} {plural} open{shared}"
         return ReportStatement(
             verdict=StatementVerdict.NOT_COMPLETE,
             sentence=f"Not complete: {counted}, the oldest first seen {seen}.",

@@ -42,6 +42,7 @@
 \ir ../schema/tables/partition_span.sql
 \ir ../schema/tables/reconciliation.sql
 \ir ../schema/tables/finding.sql
+\ir ../schema/tables/report.sql
 \ir ../schema/tables/witnessed.sql
 
 \ir ../schema/functions/lock_rows.sql

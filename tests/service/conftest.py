@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_origin
 from uuid import UUID, uuid4
 
 import aiohttp
@@ -19,6 +19,8 @@ from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key, revoke_key
 from dueledger.ledger.store.findings import RepairRecord, record_repairs
+from dueledger.ledger.store.reports import ReportRecord, record_reports
+from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
 from dueledger.service import RunningService, ServiceSettings, open_service
 from tests.databases import MakeDatabase
 from tests.logins import with_login
@@ -68,6 +70,7 @@ class Api:
     owner: Connection
     session: aiohttp.ClientSession
     person_no: int
+    dsn: str
 
     async def make_key(
         self, name: str, *scopes: Scope, tenants: Sequence[str] | None = ("acme",)
@@ -156,10 +159,10 @@ class Api:
         ids = [uuid4() for _ in range(count)]
         await self.owner.execute(
             "insert into ledger.finding (id, type, severity, tenant, kind, subject, business_key,"
-            " sentence, expected, actual, first_seen_at, last_seen_at, resolution)"
+            " due_at, sentence, expected, actual, terms, first_seen_at, last_seen_at, resolution)"
             " select u.id, 'MISSING', 'error', $2, 'LetterDue', u.id::text, 'P-secret',"
-            " 'A letter is missing.', '{}', '{}', ledger.now(), ledger.now(), 'open'"
-            " from unnest($1::uuid[]) u (id)",
+            " ledger.now(), 'A letter is missing.', '{}', '{}', '{}', ledger.now(), ledger.now(),"
+            " 'open' from unnest($1::uuid[]) u (id)",
             ids,
             tenant,
         )
@@ -170,6 +173,49 @@ class Api:
         repair = RepairRecord(uuid4(), finding, "materialise", 1, '{"would": "Emit it."}')
         await record_repairs(self.owner, [repair], actor_no=actor_no)
         return repair.id
+
+    async def report(self, tenant: str) -> int:
+        """Record an empty report of a tenant, as a reconciliation does, and return its number."""
+        number = await self.owner.fetchval(
+            "insert into ledger.reconciliation (started_at, as_of, actor_no, scope)"
+            " values (ledger.now(), ledger.now(), $1, '{}') returning reconciliation_no",
+            self.person_no,
+        )
+        row: dict[str, object] = {
+            **dict.fromkeys(AccountingRow.model_fields, 0),
+            "tenant": tenant,
+            "kind": "*",
+            "checks": dict.fromkeys(KindChecks.model_fields, True),
+            "hash_total": "0",
+        }
+        fields = ReconciliationReport.model_fields.items()
+        required = {name: field for name, field in fields if field.is_required()}
+        members: dict[str, object] = {
+            **{
+                name: () if get_origin(field.annotation) is list else None
+                for name, field in required.items()
+            },
+            "software_version": "0",
+            "reconciliation_no": number,
+            "tenant": tenant,
+            "period": {"from_date": "2026-01-01", "to_date": None},
+            "effective_dates": {"from_date": None, "to_date": None},
+            **dict.fromkeys(("as_of", "started_at", "everything_read_at"), "2026-02-01T00:00:00Z"),
+            **dict.fromkeys(("duration_seconds", "findings_count", "findings_omitted"), 0),
+            **dict.fromkeys(("repairs_count", "repairs_executed"), 0),
+            "tzdata": "2026a",
+            "statement": {
+                "verdict": "complete",
+                "sentence": "P-secret",
+                "complete_before": None,
+            },
+            "totals": row,
+        }
+        report = ReconciliationReport.model_validate(members)
+        statement, document = report.statement, report.as_json().decode()
+        record = ReportRecord(tenant, statement.verdict, statement.sentence, 0, document)
+        await record_reports(self.owner, number, report.as_of, [record])
+        return number
 
     async def emit(self, key: NewApiKey, *items: dict[str, object]) -> list[UUID]:
         answer = await self.ask("POST", "/v1/items", key=key, body={"items": items})
@@ -193,7 +239,7 @@ async def open_api(make_database: MakeDatabase, **settings_of_test: object) -> A
         )
         person_no = await register_actor(owner, "person:test", ActorKind.PERSON)
         async with open_service(settings) as service, aiohttp.ClientSession() as session:
-            yield Api(service, owner, session, person_no)
+            yield Api(service, owner, session, person_no, dsn)
         await owner.close()
 
 

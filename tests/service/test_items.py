@@ -57,10 +57,17 @@ OPERATIONS = {
     ("/v1/tenants/{tenant}/resume", "post"): "resumeFlows",
     ("/v1/findings", "get"): "listFindings",
     ("/v1/findings/{finding}", "get"): "getFinding",
+    ("/v1/findings/{finding}/repair", "get"): "planRepair",
+    ("/v1/findings/{finding}/repair", "post"): "proposeRepair",
     ("/v1/findings/{finding}/explain", "post"): "explainFinding",
     ("/v1/findings/{finding}/accept", "post"): "acceptFinding",
     ("/v1/repairs", "get"): "listRepairs",
     ("/v1/repairs/{repair}/approve", "post"): "approveRepair",
+    ("/v1/reports", "get"): "listReports",
+    ("/v1/reports/{number}", "get"): "getReport",
+    ("/v1/reports/{number}/page", "get"): "getReportPage",
+    ("/v1/reports/{number}/findings", "get"): "downloadReportFindings",
+    ("/v1/reports/{number}/repairs", "get"): "downloadReportRepairs",
 }
 """Generated clients call them so: none is renamed."""
 

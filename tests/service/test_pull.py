@@ -199,6 +199,7 @@ async def test_g9_without_other_processes_the_service_gives_back_what_a_dead_wor
             connection,
             session,
             await register_actor(connection, "person:t", ActorKind.PERSON),
+            database,
         )
         key = await api.make_key("alone", Scope.EMIT, Scope.WORK)
         await api.emit(key, api.item("P-1"))

@@ -94,6 +94,7 @@ UNBOUND = {
     "start_runs": "of claims that record_claims recorded",
     "record_audit": "of what the route has changed for the tenants",
     "find_tenants_of_findings": "of findings and repairs that were decided for the tenants",
+    "record_repairs": "of a finding that list_repair_grounds found for the tenants",
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""
@@ -162,6 +163,8 @@ class Place:
     finding: str
     accepted: str
     repair: str
+    repairable: str
+    number: int
     name: str = "statements"
     kind: str = "PolicyRenewalDue"
 
@@ -249,12 +252,19 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "listRepairs": _of_tenant,
     "approveRepair": _reason,
     "listAudit": _of_tenant,
+    "planRepair": _plain,
+    "proposeRepair": _plain,
+    "listReports": _of_tenant,
+    "getReport": _of_tenant,
+    "getReportPage": _of_tenant,
+    "downloadReportFindings": _of_tenant,
+    "downloadReportRepairs": _of_tenant,
 }
 """A request of each route that succeeds for a key of its tenant."""
 
 LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
-    "listAudit",
+    *("listAudit", "listReports"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""
@@ -271,6 +281,8 @@ async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
         named["prefix"] = place.revocable
     if each.route.operation_id == "acceptFinding":  # an explained one is closed
         named["finding"] = place.accepted
+    if each.route.operation_id in {"planRepair", "proposeRepair"}:
+        named["finding"] = place.repairable
     path = each.route.path.format(**named)
     headers = {"If-Match": "*"} if each.method == "PUT" else None
     return await api.ask(each.method, path + after, key=key, body=body, headers=headers)
@@ -278,7 +290,7 @@ async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
 
 async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
     """Add findings, a repair and an operation of a tenant, and name all."""
-    explained, accepted, repaired = await api.find(tenant, 3)
+    explained, accepted, repaired, repairable = await api.find(tenant, 4)
     repair = await api.propose(repaired, api.person_no)
     operation_no = await record_operation(
         api.owner,
@@ -291,8 +303,9 @@ async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
     changed = [AuditTarget("P-secret", [tenant])]
     await record_audit(api.owner, api.person_no, "pauseFlows", changed)
     prefix, revocable = prefixes
-    found = (str(explained), str(accepted), str(repair))
-    return Place(tenant, str(item), prefix, revocable, operation_no, *found)
+    found = (str(explained), str(accepted), str(repair), str(repairable))
+    number = await api.report(tenant)
+    return Place(tenant, str(item), prefix, revocable, operation_no, *found, number)
 
 
 @pytest.fixture(scope="module")

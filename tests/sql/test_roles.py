@@ -240,7 +240,9 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     # Passes.
     "partition_span": {"update": {"upkeep"}},
     "reconciliation": {"insert": {"reconciler"}, "update": {"reconciler"}},
-    "repair": {"insert": {"reconciler"}, "update": {"approver", "reconciler"}},
+    "repair": {"insert": {"approver", "reconciler"}, "update": {"approver", "reconciler"}},
+    "report": {"insert": {"reconciler"}},
+    "report_row": {"insert": {"reconciler"}},
     "watermark": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "witnessed": {"insert": {"operator", "reconciler"}, "update": {"operator", "reconciler"}},
 }

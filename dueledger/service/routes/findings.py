@@ -1,24 +1,29 @@
 """Routes of findings and repairs: what a reconciliation found, and what people decide about it."""
 
+from contextlib import suppress
 from datetime import date, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
 from fastapi import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dueledger.items import read_item
 from dueledger.ledger.errors import Conflict, NotFound
-from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.finding_types import FindingType, RepairAction, RepairStatus, Resolution
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import find_tenants_of_findings
 from dueledger.ledger.store.findings import (
     PageAfter,
     approve_repairs,
     list_findings,
+    list_repair_grounds,
     list_waiting_repairs,
+    record_repairs,
     resolve_findings,
     show_finding,
 )
+from dueledger.reconciler.repair.planned_repairs import PlannedRepair, plan_repairs
 from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
@@ -93,6 +98,38 @@ class FindingResolution(BaseModel):
 
     id: UUID
     resolution: Resolution
+
+
+class RepairPlan(BaseModel):
+    """What the repair of a finding does: `before` is what the finding says, `item_state` what is.
+
+    `status` and `held_because` are as recorded: null where nobody has proposed it.
+    """
+
+    id: UUID
+    finding_id: UUID
+    action: RepairAction
+    would: str
+    before: str
+    after: str
+    item_state: str | None
+    item_attempt: int | None
+    status: RepairStatus | None
+    held_because: str | None
+    proposed_by: str | None
+
+
+class RepairProposal(BaseModel):
+    """A proposed repair, and whether it is new."""
+
+    id: UUID
+    finding_id: UUID
+    action: RepairAction
+    would: str
+    before: str
+    after: str
+    status: RepairStatus
+    verdict: Literal["created", "exists"]
 
 
 class WaitingRepair(BaseModel):
@@ -170,6 +207,42 @@ async def get_finding(call: CurrentCall, finding: UUID) -> Response:
     return answer(members_of(FindingDocument, found))
 
 
+@audit.add("GET", "/v1/findings/{finding}/repair", "planRepair", RepairPlan)
+async def plan_repair(call: CurrentCall, finding: UUID) -> Response:
+    """Show what the repair of an open finding would change. Nothing is recorded."""
+    plan = await _plan(call, finding)
+    found = await show_finding(call.connection, finding, call.tenants) or {}
+    repairs: list[dict[str, Any]] = found["repairs"]
+    known = next((each for each in repairs if each["id"] == str(plan.id)), dict[str, Any]())
+    item: dict[str, Any] = {}
+    if found["item_id"] is not None:
+        with suppress(NotFound):  # as of a finding that it is missing
+            item = await read_item(call.connection, found["item_id"], call.tenants)
+    return answer(
+        _plan_members(plan)
+        | {
+            "item_state": item.get("state"),
+            "item_attempt": item.get("attempt"),
+            **{name: known.get(name) for name in ("status", "held_because", "proposed_by")},
+        }
+    )
+
+
+@approve.add("POST", "/v1/findings/{finding}/repair", "proposeRepair", RepairProposal)
+async def propose_repair(call: CurrentCall, finding: UUID) -> Response:
+    """Propose the repair of an open finding. A reconciliation that repairs executes it.
+
+    Where the policy of its kind asks for it, another actor approves it first. Repeating it changes
+    nothing.
+    """
+    plan = await _plan(call, finding)
+    actor_no = call.caller.actor_no
+    (recorded,) = await record_repairs(call.connection, [plan.record()], actor_no=actor_no)
+    await _note_tenant(call, finding)
+    verdict = "created" if recorded.created else "exists"
+    return answer(_plan_members(plan) | {"status": recorded.status, "verdict": verdict})
+
+
 @approve.add("POST", "/v1/findings/{finding}/explain", "explainFinding", FindingResolution)
 async def explain(call: CurrentCall, finding: UUID, decision: PersonsReason) -> Response:
     """Record why an open finding is not wrong. It stays listed as explained."""
@@ -218,6 +291,26 @@ async def approve_one(call: CurrentCall, repair: UUID, decision: PersonsReason) 
         raise Conflict(f"The repair {repair} {_REPAIR_REFUSALS[result]}.", result=result)
     await _note_tenant(call, repair)
     return answer({"id": repair, "result": result})
+
+
+async def _plan(call: ApiCall, finding: UUID) -> PlannedRepair:
+    rows = await list_repair_grounds(call.connection, finding, call.tenants)
+    if not rows:
+        message = f"There is no open finding {finding}. GET /v1/findings lists them."
+        raise NotFound(message, finding=str(finding))
+    plans = [each for each in plan_repairs(rows) if each.finding_id == finding]
+    if not plans:
+        message = (
+            f"The finding {finding} has no repair that can be applied now: its type has none, its "
+            "item is in another state, or a source failed or was changed."
+        )
+        raise Conflict(message, finding=str(finding))
+    return plans[0]
+
+
+def _plan_members(plan: PlannedRepair) -> dict[str, object]:
+    names = ("id", "finding_id", "action", "would", "before", "after")
+    return {name: getattr(plan, name) for name in names}
 
 
 async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason: str) -> Response:

@@ -1,9 +1,10 @@
--- A person who explains and accepts findings.
+-- A person who explains and accepts findings, and proposes and approves repairs.
 select ledger.make_role('ledger_approver');
 
 grant usage on schema ledger to ledger_approver;
 grant select on ledger.finding, ledger.repair to ledger_approver;
 grant insert (actor_no, detail, operation, reason, request_id, target, tenants) on ledger.audit to ledger_approver;
+grant insert on ledger.repair to ledger_approver;
 grant update (closed_at, reason, resolution, resolved_by) on ledger.finding to ledger_approver;
 grant update (approval_reason, approved_at, approved_by) on ledger.repair to ledger_approver;
 grant execute on function ledger.register_actor to ledger_approver;

@@ -8,6 +8,7 @@ grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use
   ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.operation, ledger.operation_state, ledger.partition_span, ledger.pause,
   ledger.pending, ledger.population, ledger.process_status, ledger.reconciliation, ledger.rejected_write, ledger.repair,
+  ledger.report, ledger.report_row,
   ledger.retired_key, ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;

@@ -14,7 +14,7 @@ grant select (attempt, base_offset, batch_max, claimed_at, closed_at, deadline, 
   item_no, partition, published_at, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
   ledger.population, ledger.process, ledger.reconciliation, ledger.rejected_write, ledger.repair,
-  ledger.review, ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal, ledger.witnessed
+  ledger.report, ledger.report_row, ledger.review, ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal, ledger.witnessed
   to ledger_reconciler;
 grant update (closed_at) on ledger.claim to ledger_reconciler;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_reconciler;

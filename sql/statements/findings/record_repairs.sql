@@ -1,6 +1,6 @@
 -- Record repairs as proposed; a known one does not change.
 -- returns: exactly one per input
--- roles: reconciler
+-- roles: approver, reconciler
 -- $1 ids uuid[]
 -- $2 finding_ids uuid[]
 -- $3 actions text[]
