@@ -15,6 +15,7 @@ import typer
 import yaml
 
 import dueledger
+from dueledger.alerts.settings import AlertSettings
 from dueledger.allocator import AllocatorSettings
 from dueledger.cli.app import app
 from dueledger.ledger.intake import EventIntakeSettings
@@ -47,9 +48,14 @@ pytestmark = pytest.mark.skipif(HELM is None, reason="there is no helm: `make he
     int, re.findall(r"^USER (\d+):", (ROOT / "deploy/Dockerfile").read_text("utf-8"), re.MULTILINE)
 )
 KUBERNETES: Final = ("1.28.0", "1.36.0")
-OPERATORS: Final = {"postgresql.cnpg.io/v1", "kafka.strimzi.io/v1"}
+OPERATORS: Final = {
+    "postgresql.cnpg.io/v1",
+    "kafka.strimzi.io/v1",
+    "monitoring.coreos.com/v1",
+}
 """Resources of operators, whose schemas no package has."""
 SETTINGS: Final[Mapping[str, type[Settings]]] = {
+    "alerter": AlertSettings,
     "allocator": AllocatorSettings,
     "direct_worker": DirectSettings,
     "intake": EventIntakeSettings,
@@ -81,7 +87,11 @@ BY_OPERATORS: Final[Mapping[str, Any]] = {
     "service": {"certificateSecret": "certificate"},
 }
 EVERY_PROCESS: Final = {
-    "processes": {name: {"enabled": True} for name in ("work", "send", "direct", "relay")}
+    "processes": {
+        **{name: {"enabled": True} for name in ("work", "send", "direct", "relay")},
+        "alert": {"enabled": True, "kafka": True, "settings": {"ALERT_TOPIC": "due-alerts"}},
+    },
+    "metrics": {"podMonitor": {"enabled": True, "labels": {"release": "prometheus"}}},
 }
 
 Resource = dict[str, Any]
@@ -122,12 +132,12 @@ def containers_of(resource: Resource) -> list[Resource]:
 def test_every_resource_fits_the_schemas_of_kubernetes(name: str, kubernetes: str) -> None:
     resources = rendered(name, kubernetes)
     own = [each for each in resources if each["apiVersion"] not in OPERATORS]
-    assert len(of_kind(own, "Deployment")) == 10
+    assert len(of_kind(own, "Deployment")) == 11
     for resource in own:
         kubernetes_validate.validate(resource, kubernetes, strict=True)
     theirs = [each["kind"] for each in resources if each["apiVersion"] in OPERATORS]
-    expected = ["Cluster", "Kafka", "KafkaNodePool", *["KafkaTopic"] * 3, *["KafkaUser"] * 5]
-    assert sorted(theirs) == (expected if name == "operators" else [])
+    servers = ["Cluster", "Kafka", "KafkaNodePool", *["KafkaTopic"] * 3, *["KafkaUser"] * 6]
+    assert sorted(theirs) == [*(servers if name == "operators" else ()), "PodMonitor"]
 
 
 def test_helm_lint_finds_nothing() -> None:
@@ -187,13 +197,13 @@ def test_passwords_are_named_by_reference_alone_and_each_process_has_its_own_log
         assert "@" not in variables["DUELEDGER_DSN"]["value"]
         role = variables["PGUSER"]["value"].removeprefix("due_")
         secret = variables["PGPASSWORD"]["valueFrom"]["secretKeyRef"]
-        assert secret == {"name": "dueledger-logins", "key": ProcessRole(role)}
+        assert secret == {"name": "dueledger-logins", "key": role}
         logins.setdefault(role, set()).add(key)
         for variable in variables.keys() - {"PGUSER", "PGPASSWORD"}:
             fields = SETTINGS[role].model_fields
             assert variable in {variable_of(field) for field in fields}
             assert "value" in variables[variable]
-    assert logins.keys() == set(ProcessRole)
+    assert logins.keys() == {*ProcessRole, "alerter"}
     [job] = of_kind(rendered(name), "Job").values()
     migrate, make_logins = containers_of(job)
     given = {each["name"] for each in make_logins["env"] if each["name"].startswith("DUELEDGER_")}
@@ -215,7 +225,9 @@ def test_each_process_is_a_command_probed_by_its_role_with_time_for_its_drain() 
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
         env = {each["name"]: each.get("value") for each in container["env"]}
         assert env["DUELEDGER_METRICS_PORT"] == str(ports["metrics"])
-        if role == "service":
+        if role == "alerter":
+            assert ready["httpGet"] == live["httpGet"] == {"path": "/metrics", "port": "metrics"}
+        elif role == "service":
             assert ready["httpGet"]["path"] == "/health/ready"
             assert live["httpGet"]["path"] == "/health/live"
         else:
@@ -231,6 +243,23 @@ def test_each_process_is_a_command_probed_by_its_role_with_time_for_its_drain() 
         pod = resource["spec"]["template"]["spec"]
         assert pod["terminationGracePeriodSeconds"] >= max(drains) + CLOSE_SECONDS + 1
         assert resource["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+
+
+def test_the_monitor_selects_the_pods_of_every_process_and_the_port_of_their_metrics() -> None:
+    resources = rendered("address")
+    [monitor] = of_kind(resources, "PodMonitor").values()
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    [exists] = monitor["spec"]["selector"]["matchExpressions"]
+    selected = monitor["spec"]["selector"]["matchLabels"].items()
+    for resource in of_kind(resources, "Deployment").values():
+        [container] = containers_of(resource)
+        labels = resource["spec"]["template"]["metadata"]["labels"]
+        assert selected <= labels.items()
+        assert exists["key"] in labels
+        assert endpoint["port"] in {each["name"] for each in container["ports"]}
+    [job] = of_kind(resources, "Job").values()
+    assert exists["key"] not in job["spec"]["template"]["metadata"]["labels"]
 
 
 def test_a_process_of_several_replicas_keeps_all_but_one_of_them() -> None:
