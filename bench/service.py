@@ -48,13 +48,15 @@ CPU_GOAL_MILLISECONDS: Final = 10.0
 QUIET_GOAL_MILLISECONDS: Final = 50.0
 FLOOD_GOAL_MILLISECONDS: Final = 300.0
 IDLE_GOAL: Final = 0.01
+POLLS_GOAL_BYTES: Final = 200_000_000
+POLL_WAIT_SECONDS: Final = 300
 LATER_SECONDS: Final = 30 * 86_400.0
 STARTED_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 READ_MAX: Final = 1_000
 FLOOD: Final = "FLOOD-"
 SERVICE: Final = "service"
-SCOPES: Final = (Scope.READ, Scope.EMIT, Scope.OPERATE, Scope.ADMIN)
+SCOPES: Final = (Scope.READ, Scope.EMIT, Scope.OPERATE, Scope.ADMIN, Scope.WORK)
 
 
 @final
@@ -67,14 +69,19 @@ class ServiceOptions:
     requests: int = 200
     emissions: int = 5
     seconds: float = 30.0
+    polls: int = 1_000
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Emissions:
-    """Requests of 10,000 items: seconds, CPU of both, and CPU of `emit_arrays` for as many."""
+    """Requests of 10,000 items: seconds, of these those in which a process waited for a core.
+
+    Then the CPU of service and backend, and of `emit_arrays` for as many items.
+    """
 
     seconds: list[float]
+    queued_seconds: list[float]
     service_seconds: float
     backend_seconds: float
     arrays_seconds: float
@@ -87,6 +94,7 @@ async def bench_service(rig: Rig, options: ServiceOptions) -> Measured:
         async with _serving(rig, ledger) as client:
             paths = await _paths(client, ledger, options)
             idle, memory = await _watch_idle(rig, options.seconds)
+            polled, polling_memory = await _watch_polls(rig, ledger, client, options)
             routes: dict[str, RouteCost] = {}
             for name, each in paths.items():
                 rig.say(f"asking for {name}")
@@ -127,6 +135,12 @@ async def bench_service(rig: Rig, options: ServiceOptions) -> Measured:
             IDLE_GOAL,
             ceiling=True,
         ),
+        Goal(
+            f"{options.polls:,} open long polls below {POLLS_GOAL_BYTES / 1e6:.0f} MB",
+            polling_memory,
+            POLLS_GOAL_BYTES,
+            ceiling=True,
+        ),
     ]
     figures = {
         "emission": _emission_fields(emissions),
@@ -143,6 +157,11 @@ async def bench_service(rig: Rig, options: ServiceOptions) -> Measured:
             },
         },
         "idle_memory_bytes": memory,
+        "open_polls": {
+            "polls": options.polls,
+            "memory_bytes": polling_memory,
+            "share_of_core": polled.share_of_core(),
+        },
     }
     return Measured(goals, figures, idle)
 
@@ -187,7 +206,11 @@ async def _serving(rig: Rig, ledger: Ledger) -> AsyncGenerator[ServiceClient]:
     headers = {"Authorization": f"Bearer {key.text}", "Content-Type": "application/json"}
     async with (
         rig.several(SERVICE, 1, ledger, "serve") as [process],
-        aiohttp.ClientSession(f"http://{free_ports.LOOPBACK}:{port}", headers=headers) as session,
+        aiohttp.ClientSession(
+            f"http://{free_ports.LOOPBACK}:{port}",
+            headers=headers,
+            connector=aiohttp.TCPConnector(limit=0),  # or a hundred polls are all
+        ) as session,
     ):
         await _until_ready(rig, session)
         yield ServiceClient(session, ledger.watcher, process.pid)
@@ -242,6 +265,27 @@ async def _watch_idle(rig: Rig, seconds: float) -> tuple[Usage, int]:
     return meter.read(), rig.memory_bytes()[SERVICE]
 
 
+async def _watch_polls(
+    rig: Rig, ledger: Ledger, client: ServiceClient, options: ServiceOptions
+) -> tuple[Usage, int]:
+    """Watch the service while polls wait that find nothing; return its usage and memory."""
+    rig.say(f"watching {options.polls:,} open long polls")
+    asked = {"kinds": [ledger.kind], "lanes": ["nothing"], "wait_seconds": POLL_WAIT_SECONDS}
+    polls = [
+        asyncio.create_task(client.ask("POST", "/v1/claims", orjson.dumps(asked)))
+        for _ in range(options.polls)
+    ]
+    try:
+        await asyncio.wait_for(client.until_waiting(options.polls), POLL_WAIT_SECONDS / 2)
+        meter = rig.meter()
+        await asyncio.sleep(options.seconds)
+        return meter.read(), rig.memory_bytes()[SERVICE]
+    finally:
+        for each in polls:
+            each.cancel()
+        await asyncio.gather(*polls, return_exceptions=True)
+
+
 async def _emit(rig: Rig, ledger: Ledger, client: ServiceClient, emissions: int) -> _Emissions:
     """Emit items that are due later in requests of 10,000, and as many by `emit_arrays`."""
     rig.say(f"emitting {emissions} times {EMISSION:,} items by one request")
@@ -263,12 +307,9 @@ async def _emit(rig: Rig, ledger: Ledger, client: ServiceClient, emissions: int)
     await client.ask("POST", "/v1/items", body("EMITTED-WARM-", 100))
     bodies = [body(f"EMITTED-{number}-") for number in range(emissions)]
     before = await client.cpu()
-    seconds: list[float] = []
-    for each in bodies:
-        answer, took = await client.ask("POST", "/v1/items", each)
-        if any(item["verdict"] != "created" for item in answer["items"]):
-            raise MeasurementFailed("an item was not new")
-        seconds.append(took)
+    timed = [await client.timed("POST", "/v1/items", each) for each in bodies]
+    if any(item["verdict"] != "created" for each in timed for item in each.answer["items"]):
+        raise MeasurementFailed("an item was not new")
     service, backend = (await client.cpu()).since(before)
     connection = await connect(
         ledger.dsn, application_name=APPLICATION, profile=PlanProfile.ANALYTIC
@@ -283,7 +324,13 @@ async def _emit(rig: Rig, ledger: Ledger, client: ServiceClient, emissions: int)
         used = sum(process.cpu_times()[:2]) - used
     finally:
         await connection.close()
-    return _Emissions(seconds, service / emissions, backend / emissions, used / emissions)
+    return _Emissions(
+        [each.seconds for each in timed],
+        [each.queued_seconds for each in timed],
+        service / emissions,
+        backend / emissions,
+        used / emissions,
+    )
 
 
 def _columns(drafts: list[ItemDraft]) -> list[list[Any]]:
@@ -299,6 +346,7 @@ def _emission_fields(one: _Emissions) -> dict[str, Any]:
             "median": round(median(one.seconds), 3),
             "most": round(max(one.seconds), 3),
         },
+        "queued_seconds": [round(each, 3) for each in one.queued_seconds],
         "cpu_seconds": {
             "service": round(one.service_seconds, 3),
             "backend": round(one.backend_seconds, 3),

@@ -1,11 +1,14 @@
 """Requests to a service under measurement: their times, and the CPU of it and of its backends."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from pathlib import Path
 from statistics import quantiles
 from time import perf_counter
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import aiohttp
 import psutil
@@ -22,6 +25,8 @@ CALENDAR: Final = {
     "first_day": "2027-01-01",
     "last_day": "2027-12-31",
 }
+_QUIET_SHARE: Final = 0.05
+"""Of a core."""
 CALENDAR_PATH: Final = f"/v1/calendars/{TENANT}/days"
 
 
@@ -35,6 +40,8 @@ class ServiceClient:
         self._session = session
         self._watcher = watcher
         self._service = psutil.Process(service_pid)
+        self._queued = [open_queue_time(pid) for pid in (os.getpid(), service_pid)]
+        self._queued_by_backend: dict[int, QueueTime] = {}
 
     async def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[Any, float]:
         """Return an answer and the seconds that it took. Raises MeasurementFailed for a problem."""
@@ -47,10 +54,62 @@ class ServiceClient:
                 raise MeasurementFailed(f"{method} {path}: {answer.decode()}")
             return await reply.json(), seconds
 
+    async def until_waiting(self, polls: int) -> None:
+        """Return when the service has so many connections and has nothing more to do for them."""
+        used = 0.0
+        while True:
+            before = used
+            await asyncio.sleep(1.0)
+            used = _seconds(self._service)
+            open_ = [each for each in self._service.net_connections("tcp") if each.raddr]
+            if len(open_) >= polls and used - before < _QUIET_SHARE:
+                return
+
+    async def timed(self, method: str, path: str, body: bytes | None = None) -> "Timed":
+        """Return an answer, its seconds, and for how many of them a process waited for a core.
+
+        Of the connections to Postgres, those count that `cpu` found last. Raises as `ask` does.
+        """
+        before = self._queued_seconds()
+        answer, seconds = await self.ask(method, path, body)
+        return Timed(answer, seconds, min(seconds, self._queued_seconds() - before))
+
+    def _queued_seconds(self) -> float:
+        return sum(each() for each in (*self._queued, *self._queued_by_backend.values()))
+
     async def cpu(self) -> "Cpu":
         """Read the CPU of the service, and of its connections to Postgres."""
         pids = await list_backends(self._watcher, ActorKind.API)
+        for pid in pids:
+            self._queued_by_backend.setdefault(pid, open_queue_time(pid))
         return Cpu(_seconds(self._service), {pid: _seconds(psutil.Process(pid)) for pid in pids})
+
+
+class Timed(NamedTuple):
+    """An answer, its seconds, and the seconds of these in which a process waited for a core."""
+
+    answer: Any
+    seconds: float
+    queued_seconds: float
+
+
+QueueTime = Callable[[], float]
+
+
+def open_queue_time(pid: int) -> QueueTime:
+    """Return a function that reads for how long a process has waited for a core, in seconds.
+
+    Of its main thread. Where the kernel does not say, it is 0.
+    """
+    path = Path(f"/proc/{pid}/schedstat")
+
+    def read() -> float:
+        try:
+            return int(path.read_text().split()[1]) / 1e9
+        except OSError:  # another system, or the process has ended
+            return 0.0
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +128,18 @@ class Cpu:
 @final
 @dataclass(frozen=True, slots=True)
 class RouteCost:
-    """What the requests of one route took, one after another."""
+    """What the requests of one route took, one after another.
+
+    `p99_unqueued_milliseconds` leaves out for how long service, backends and client waited for a
+    core: on a machine with other work it is nearer to what the route itself takes.
+    """
 
     requests: int
     service_milliseconds: float
     backend_milliseconds: float
     p50_milliseconds: float
     p99_milliseconds: float
+    p99_unqueued_milliseconds: float
 
     @property
     def cpu_milliseconds(self) -> float:
@@ -127,13 +191,12 @@ async def measure_route(client: ServiceClient, paths: Sequence[str], requests: i
     """Send a route's requests one after another, the first of them unmeasured."""
     await client.ask("GET", paths[-1])
     before = await client.cpu()
-    seconds = [(await client.ask("GET", paths[n % len(paths)]))[1] for n in range(requests)]
+    timed = [await client.timed("GET", paths[n % len(paths)]) for n in range(requests)]
     service, backend = (await client.cpu()).since(before)
-    p50, p99 = percentiles(seconds)
-    per_request = 1e3 / requests
-    return RouteCost(
-        requests, round(service * per_request, 2), round(backend * per_request, 2), p50, p99
-    )
+    p50, p99 = percentiles([each.seconds for each in timed])
+    _, unqueued = percentiles([each.seconds - each.queued_seconds for each in timed])
+    service, backend = (round(each * 1e3 / requests, 2) for each in (service, backend))
+    return RouteCost(requests, service, backend, p50, p99, unqueued)
 
 
 def percentiles(seconds: Sequence[float]) -> tuple[float, float]:
