@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-full test-faults test-mutations bench clients helm check check-format check-lint check-style check-types check-imports \
+.PHONY: help env demo test test-full test-faults test-browser test-mutations bench clients helm check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs dist format lock clean
 
 help: ## print this list
@@ -38,10 +38,13 @@ test: env ## run the tests that every change must pass
 	@$(PYTEST) $(ARGS)
 
 test-full: env ## run those and the slow ones
-	@$(PYTEST) -m 'not faults and not bench' $(ARGS)
+	@$(PYTEST) -m 'not faults and not bench and not browser' $(ARGS)
 
 test-faults: env ## stop, kill and cut off real servers, then ten minutes of random faults
 	@DUELEDGER_FAULT_SECONDS=$${DUELEDGER_FAULT_SECONDS:-600} $(BIN)/pytest -m faults -o faulthandler_timeout=1200 $(ARGS)
+
+test-browser: env ## run the tests of the console in Chromium; pictures of its pages are in .tools/screenshots
+	@$(BIN)/pytest -m browser tests/browser $(ARGS)
 
 test-mutations: env ## take each condition and each write out of the SQL that moves items, and list what no test notices
 	@$(MUTATED) --dist=loadfile --reach || [ $$? = 5 ]  # 5: all is recorded

@@ -63,6 +63,7 @@ KINDS: Final = {
     "SERVICE_BUSY": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Service busy"),
     "SOURCE_FAILED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Source cannot be read"),
     "STACK_UNAVAILABLE": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Server did not start"),
+    "STATEMENT_TIMEOUT": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Statement took too long"),
     "TOKEN_INVALID": FailureKind(HTTPStatus.UNAUTHORIZED, "No valid token"),
     "TOO_MANY_ATTEMPTS": FailureKind(HTTPStatus.TOO_MANY_REQUESTS, "Too many failed attempts"),
     "UNAVAILABLE": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Server unreachable"),
@@ -94,6 +95,11 @@ _REFUSED: Final = {
         EXIT_UNREACHABLE,
         "READ_ONLY",
         "This server is read-only ({error}). Give DUELEDGER_DSN the address of the primary.",
+    ),
+    "57014": (
+        EXIT_FAILED,
+        "STATEMENT_TIMEOUT",
+        "Postgres took too long ({error}): nothing was changed. Ask for less, or try again.",
     ),
     "40P01": (
         EXIT_FAILED,

@@ -22,6 +22,7 @@ from dueledger.ledger.store import (
 from dueledger.ledger.store.api_answers import forget_answers
 from dueledger.ledger.store.audit import prune_audit
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
+from dueledger.ledger.store.console_sessions import forget_sessions
 from dueledger.ledger.store.credits import prune_credits
 from dueledger.ledger.store.events import forget_event_keys
 from dueledger.ledger.store.flow_limits import flag_streaks, prune_outcomes, update_circuits
@@ -48,6 +49,7 @@ AUDIT_MAX: Final = 5000
 ANSWER_HOURS: Final = 24
 """How long a request with an Idempotency-Key may be repeated, and gets its first answer."""
 PROCESSES_MAX: Final = 1000
+SESSIONS_MAX: Final = 1000
 DEAD_SHOWN: Final = 10
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
@@ -194,6 +196,7 @@ class Upkeep:
             await prune_credits(connection)
             await prune_outcomes(connection)
             await prune_processes(connection, PROCESSES_MAX)
+            await forget_sessions(connection, SESSIONS_MAX)
             self._prune_at = now + PRUNE_SECONDS
 
     async def _forget_event_keys(self, connection: Connection, counts: Counter[str]) -> None:

@@ -2671,6 +2671,30 @@ COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the d
 
 COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
 
+CREATE TABLE ledger.console_session (
+    id_digest bytea NOT NULL,
+    actor_no bigint NOT NULL,
+    key_no bigint,
+    scopes text[],
+    tenants text[],
+    created_at timestamp with time zone DEFAULT ledger.machine_now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    CONSTRAINT console_session_has_rights CHECK (((key_no IS NULL) = (scopes IS NOT NULL))),
+    CONSTRAINT console_session_id_is_digest CHECK ((octet_length(id_digest) = 32))
+);
+
+COMMENT ON TABLE ledger.console_session IS 'Sessions of the console. One by an API key has the rights that the key has at each request, and ends with it. Upkeep deletes those that ended a day ago.';
+
+COMMENT ON COLUMN ledger.console_session.id_digest IS 'SHA-256 of what the cookie has, which nobody else keeps.';
+
+COMMENT ON COLUMN ledger.console_session.key_no IS 'The API key by which it was opened; null: by a token of the issuer.';
+
+COMMENT ON COLUMN ledger.console_session.scopes IS 'Of a token; those of a key are the key''s.';
+
+COMMENT ON COLUMN ledger.console_session.tenants IS 'Of a token; null: each. Those of a key are its actor''s.';
+
+COMMENT ON COLUMN ledger.console_session.expires_at IS 'When it ends, or ended.';
+
 CREATE TABLE ledger.credit (
     topic text NOT NULL,
     worker_no bigint NOT NULL,
@@ -3851,6 +3875,9 @@ ALTER TABLE ONLY ledger.cell
 ALTER TABLE ONLY ledger.claim
     ADD CONSTRAINT claim_pkey PRIMARY KEY (fence, claimed_at);
 
+ALTER TABLE ONLY ledger.console_session
+    ADD CONSTRAINT console_session_pkey PRIMARY KEY (id_digest);
+
 ALTER TABLE ONLY ledger.credit
     ADD CONSTRAINT credit_pkey PRIMARY KEY (topic, worker_no);
 
@@ -4023,6 +4050,8 @@ CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHER
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
 
+CREATE INDEX console_session_expires_idx ON ledger.console_session USING btree (expires_at);
+
 CREATE INDEX credit_worker_idx ON ledger.credit USING btree (worker_no);
 
 CREATE INDEX definition_calendar_idx ON ledger.definition USING btree (tenant, ((document #>> '{calendar,name}'::text[]))) WHERE ((document #>> '{calendar,name}'::text[]) IS NOT NULL);
@@ -4159,6 +4188,12 @@ ALTER TABLE ONLY ledger.calendar_use
 
 ALTER TABLE ONLY ledger.calendar_use
     ADD CONSTRAINT calendar_use_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
+ALTER TABLE ONLY ledger.console_session
+    ADD CONSTRAINT console_session_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.console_session
+    ADD CONSTRAINT console_session_key_no_fkey FOREIGN KEY (key_no) REFERENCES ledger.api_key(key_no);
 
 ALTER TABLE ONLY ledger.definition
     ADD CONSTRAINT definition_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -4722,6 +4757,12 @@ GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT,INSERT ON TABLE ledger.console_session TO ledger_service;
+GRANT SELECT,DELETE ON TABLE ledger.console_session TO ledger_upkeep;
+
+GRANT UPDATE(expires_at) ON TABLE ledger.console_session TO ledger_service;
+GRANT UPDATE(expires_at) ON TABLE ledger.console_session TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.credit TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;

@@ -299,17 +299,18 @@ def serve(
     json_: JsonOption = False,  # noqa: ARG001 - its log is JSON unless a person reads it
     dsn: DsnOption = None,
 ) -> None:
-    """Answer requests by HTTP, each with an API key. Any number of services may run."""
+    """Answer requests by HTTP, with API keys, and people by the console. Any number may run."""
     from dueledger.ledger.errors import MissingExtra
     from dueledger.ledger.runtime.setting_problems import read_settings
 
     try:
+        from dueledger.console import open_console
         from dueledger.service import ServiceSettings, run_service_process
     except ModuleNotFoundError as error:
         message = f"{error.name} is not installed. Install dueledger[serve]."
         raise MissingExtra(message, extra="serve") from None
     settings = read_settings(ServiceSettings, dsn=dsn, service_host=host, service_port=port)
-    _run_until_stopped(settings, lambda stop: run_service_process(settings, stop))
+    _run_until_stopped(settings, lambda stop: run_service_process(settings, stop, open_console))
 
 
 def _run_passes(

@@ -39,13 +39,16 @@ def demo(
         float, typer.Option("--day-seconds", min=5, help="Seconds that the simulated day takes.")
     ] = 72.0,
     keep: KeepOption = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Leave the console open on its ledger, until Ctrl-C.")
+    ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Run a simulated day, freeze and kill workers in it, and check the result."""
     from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 
-    day = DemoOptions(policies, periodics, day_seconds)
+    day = DemoOptions(policies, periodics, day_seconds, serve=serve)
     result = run_demo(day, console=open_console(stderr=True), keep=keep)
     if json_:
         print_document(result.document())

@@ -14,7 +14,14 @@ from dueledger.demo.reconcile_demo import reconcile_demo
 from dueledger.demo.result import DemoResult
 from dueledger.demo.simulated_day import SETTINGS, run_day, set_up
 from dueledger.dev.child_processes import forget_kafka_security, process_environment
+from dueledger.dev.console_access import (
+    end_access,
+    make_access,
+    require_console,
+    wait_until_open,
+)
 from dueledger.dev.supervisor import Supervisor
+from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import PlanProfile, open_connection
 from dueledger.ledger.visible_text import visible
 from dueledger.stack import Endpoints, Provider, open_stack
@@ -24,6 +31,8 @@ _DIRECTORY: Final = Path(".dueledger/demo")
 
 def run_demo(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
     """Run the demo on its own servers. With `keep`, their data stays in .dueledger/demo/data."""
+    if options.serve:
+        require_console()
     forget_kafka_security()
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
     with open_view(console) as view:
@@ -52,9 +61,25 @@ async def _run(endpoints: Endpoints, options: DemoOptions, view: ProgressView) -
             try:
                 await set_up(stage)
                 items_per_second = await run_day(stage)
-                return await reconcile_demo(stage, items_per_second, report_dir=_DIRECTORY)
+                result = await reconcile_demo(stage, items_per_second, report_dir=_DIRECTORY)
+                if options.serve:
+                    await _serve(stage)
+                return result
             finally:
                 await supervisor.stop_all()
+
+
+async def _serve(stage: DemoEnvironment) -> None:
+    """Serve the console until SIGTERM or Ctrl-C. The processes of the day go on."""
+    stop = Stop()
+    stop.on_signals()
+    access = await make_access(stage.connection)
+    await stage.supervisor.start(access.service)
+    await wait_until_open(access)
+    stage.view.say(f"console: {access.link}")
+    stage.view.say("Ctrl-C ends it")
+    await stop.wait()
+    await end_access(stage.connection, access)
 
 
 def _print_result(result: DemoResult, console: Console) -> None:

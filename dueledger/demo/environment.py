@@ -20,12 +20,16 @@ DAY_END: Final = DAY + timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The size of the demo. `periodics` None uses all; the day takes `day_seconds`."""
+    """The size of the demo. `periodics` None uses all; the day takes `day_seconds`.
+
+    With `serve` the console stays open on its ledger.
+    """
 
     policies: int = 20_000
     periodics: int | None = None
     day_seconds: float = 72.0
     seed: int = 7
+    serve: bool = False
 
     @property
     def rate(self) -> float:

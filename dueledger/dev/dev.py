@@ -23,6 +23,13 @@ from dueledger.dev.child_processes import (
     process_environment,
     worker,
 )
+from dueledger.dev.console_access import (
+    ConsoleAccess,
+    end_access,
+    has_console,
+    make_access,
+    wait_until_open,
+)
 from dueledger.dev.insurer import HANDLERS, seed
 from dueledger.dev.servers import ServerWatch
 from dueledger.dev.supervisor import Supervisor
@@ -100,6 +107,7 @@ class _Session:
         self._console = console
         self._step = step
         self._colours: dict[str, str] = {}
+        self._access: ConsoleAccess | None = None
         self._servers = ServerWatch({"postgres": stack.postgres, "kafka": stack.kafka}, self._print)
         self._supervisor = Supervisor(
             self._print, self._print, environment=process_environment(self._endpoints)
@@ -129,6 +137,8 @@ class _Session:
         applied = await migrate(connection)
         self._step(f"schema: applied {', '.join(applied)}" if applied else "schema: up to date")
         await self._start_clock(connection)
+        if has_console():
+            self._access = await make_access(connection)
         seeded = 0 if self._options.headless else await self._seed(connection)
         if seeded:
             self._step(f"insurer: {seeded} renewals are due within the next minute")
@@ -148,9 +158,13 @@ class _Session:
         specs = [ALLOCATOR, MATERIALISER, INTAKE, OUTCOMES, RECONCILER]
         if with_insurer:
             specs += [worker(1, HANDLERS), worker(2, HANDLERS)]
+        if self._access is not None:
+            specs.append(self._access.service)
         for spec in specs:
             await self._supervisor.start(spec)
         self._step(f"processes: {', '.join(spec.name for spec in specs)}")
+        if self._access is not None:
+            await wait_until_open(self._access)
 
     async def _watch(self, stop: Stop) -> None:
         """Look after the servers, and update one status line, until a stop is requested."""
@@ -173,6 +187,8 @@ class _Session:
             self._step(f"killed, because they did not end: {', '.join(killed)}")
         async with self._connection() as connection:
             self._step(f"left: {await _status_line(connection)}")
+            if self._access is not None:
+                await end_access(connection, self._access)
             if not await _is_real(connection):
                 await set_clock(connection, await read_now(connection), 0, database=True)
 
@@ -182,8 +198,10 @@ class _Session:
         dsn = endpoints.dsn if options.show_secrets else endpoints.dsn_masked
         hint = "" if options.show_secrets else "   (--show-secrets shows the password)"
         data = f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it"
+        access = self._access
         lines = (
             "",
+            f"Console   {access.link if access else 'needs dueledger[serve]'}",
             f"Postgres  {dsn}{hint}",
             f"Kafka     {endpoints.bootstrap_servers}",
             f"Data      {data}",

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 _BEARER: Final = "bearer "
 
 
+def require_trusted(request: Request) -> None:
+    """Raise UntrustedPeer for a request whose secrets others may have read on their way."""
+    if not request.scope["is_trusted"]:
+        message = "Without TLS, requests are taken from trusted proxies only. Use the proxy."
+        raise UntrustedPeer(message)
+
+
 class Callers:
     """Finds the caller of each request. Without a verifier, by API keys alone."""
 
@@ -36,18 +43,29 @@ class Callers:
         Raises UntrustedPeer, TooManyAttempts, KeyMissing, TokenInvalid, RateExceeded, or
         NotPermitted.
         """
-        if not request.scope["is_trusted"]:
-            message = "Without TLS, requests are taken from trusted proxies only. Use the proxy."
-            raise UntrustedPeer(message)
+        given = request.headers.get("authorization", "")
+        return self.permit(await self.identify(request, given), scope)
+
+    async def identify(self, request: Request, given: str) -> ApiCaller:
+        """Return whose key or token was given, as in `Authorization`; wrong ones are counted.
+
+        Raises UntrustedPeer, TooManyAttempts, KeyMissing, or TokenInvalid.
+        """
+        require_trusted(request)
         address = request.client.host if request.client else ""
         self._attempts.check(address)
-        given = request.headers.get("authorization", "")
         try:
-            caller = await self._find(given)
+            return await self._find(given)
         except (KeyMissing, TokenInvalid):
             if given:
                 self._attempts.count(address)
             raise
+
+    def permit(self, caller: ApiCaller, scope: Scope) -> ApiCaller:
+        """Return a caller that has a scope, and count its request.
+
+        Raises RateExceeded or NotPermitted.
+        """
         self._rates.take(caller.actor_no, caller.rate)
         if scope not in caller.scopes:
             what = "token" if caller.is_token else "key"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar, cast
 
 import pydantic_core
 from fastapi import APIRouter, Depends, Request, Response
@@ -26,7 +26,6 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
 from dueledger.service.admission import BodyBudget, ConnectionShares
 from dueledger.service.auditing import AuditedRequest, AuditNote, audit_call
-from dueledger.service.callers import Callers
 from dueledger.service.idempotency import (
     PARAMETER,
     answer_under_key,
@@ -114,13 +113,21 @@ class ReadRequest(Request):
         return self._read.value
 
 
+class CallerFinder(Protocol):
+    """Finds who makes a request: by the key or token that it has, or by its session."""
+
+    async def find(self, request: Request, scope: Scope) -> ApiCaller:
+        """Return a caller that has the scope, or raise a `RequestRefused` or NotPermitted."""
+        ...
+
+
 class CallHost:
     """Opens calls on the service's pool."""
 
     def __init__(
         self,
         connections: ConnectionShares,
-        callers: Callers,
+        callers: CallerFinder,
         *,
         body_bytes_max: int,
         body_seconds: float,
@@ -146,14 +153,19 @@ class CallHost:
         if announced is None and "transfer-encoding" in request.headers:
             size = self._body_bytes_max
         async with self._bodies.reserve(min(size, self._body_bytes_max)):
-            yield await self._read_body(request)
+            yield self.parse_body(request, await self.read_bytes(request))
 
-    async def _read_body(self, request: Request) -> ReadBody:
+    async def read_bytes(self, request: Request, bytes_max: int | None = None) -> bytes:
+        """Read the whole body. Raises BodyTooLarge or RequestTimeout."""
+        most = bytes_max or self._body_bytes_max
         try:
             async with asyncio.timeout(self._body_seconds):
-                body = b"".join([part async for part in self._bounded(request)])
+                return b"".join([part async for part in _bounded(request, most)])
         except TimeoutError:
             raise RequestTimeout("The body did not arrive in time. Send it faster.") from None
+
+    def parse_body(self, request: Request, body: bytes) -> ReadBody:  # noqa: ARG002 - a form's is
+        """Return the value of a body. Raises BodyTooLarge or InvalidBody."""
         if not body:
             return ReadBody(body, None)
         if sum(map(body.count, _VALUE_BEGINS)) > BODY_VALUES_MAX:
@@ -164,16 +176,11 @@ class CallHost:
         except ValueError as error:
             raise InvalidBody(f"The body is no JSON that can be read: {error}.") from None
 
-    async def _bounded(self, request: Request) -> AsyncGenerator[bytes]:
-        size = 0
-        announced = int(request.headers.get("content-length", "0"))  # the server checks it
-        async for part in request.stream():
-            size += len(part)
-            if max(size, announced) > self._body_bytes_max:
-                most = f"{self._body_bytes_max:,} bytes"
-                message = f"The body is larger than {most}. Send fewer items."
-                raise BodyTooLarge(message)
-            yield part
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[Connection]:
+        """Lend a connection for the block, for no caller yet."""
+        async with self._connections.lend() as connection:
+            yield connection
 
     @asynccontextmanager
     async def list_as_worker(self) -> AsyncGenerator[Connection]:
@@ -220,6 +227,8 @@ class CallRoute(APIRoute):
     role: ClassVar[str]
     takes_idempotency_key: ClassVar[bool]
     is_audited: ClassVar[bool]
+    root: ClassVar[str] = ""
+    """Path below which its own is; the audit has the whole."""
     waits: ClassVar[bool] = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -263,12 +272,23 @@ class CallRoute(APIRoute):
     async def _audit(self, request: Request, call: ApiCall, body: ReadBody) -> None:
         audited = AuditedRequest(
             self.operation_id or "",
-            self.path,
+            self.root + self.path,
             request.path_params,
             body.value,
             request_id_of(request),
         )
         await audit_call(call.connection, call.caller, audited, call.note)
+
+
+async def _bounded(request: Request, bytes_max: int) -> AsyncGenerator[bytes]:
+    size = 0
+    announced = int(request.headers.get("content-length", "0"))  # the server checks it
+    async for part in request.stream():
+        size += len(part)
+        if max(size, announced) > bytes_max:
+            message = f"The body is larger than {bytes_max:,} bytes. Send fewer items."
+            raise BodyTooLarge(message)
+        yield part
 
 
 def _check_tenant(request: Request, call: ApiCall) -> None:
@@ -365,8 +385,38 @@ class ScopedRoutes:
 
         return decorate
 
+    def add_page(
+        self, method: str, path: str, root: str, operation_id: str | None = None
+    ) -> Callable[[_Answering], _Answering]:
+        """Make a route for people, below `root`: it is no part of the OpenAPI document.
 
-def _call_of(request: Request) -> ApiCall:
+        With the `operation_id` of the route that does the same by REST, the audit has its calls.
+        """
+        members = {
+            **self._members,
+            "takes_idempotency_key": False,
+            "is_audited": operation_id is not None,
+            "root": root,
+        }
+        route_class = cast("type[CallRoute]", type("ScopedRoute", (CallRoute,), members))
+
+        def decorate(function: _Answering) -> _Answering:
+            self._router.add_api_route(
+                path,
+                function,
+                methods=[method],
+                operation_id=operation_id,
+                response_model=None,
+                include_in_schema=False,
+                route_class_override=route_class,
+            )
+            return function
+
+        return decorate
+
+
+def call_of(request: Request) -> ApiCall:
+    """Return the call of a request, within its route."""
     return request.state.call
 
 
@@ -374,5 +424,5 @@ def _waiting_call_of(request: Request) -> WaitingCall:
     return request.state.call
 
 
-CurrentCall = Annotated[ApiCall, Depends(_call_of)]
+CurrentCall = Annotated[ApiCall, Depends(call_of)]
 HeldCall = Annotated[WaitingCall, Depends(_waiting_call_of)]

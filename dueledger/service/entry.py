@@ -21,14 +21,19 @@ _PROBES: Final = "/health/"
 
 
 class RequestEntry:
-    """The outermost application. Headers of proxies count only from the networks given."""
+    """The outermost application. Headers of proxies count only from the networks given.
+
+    `path_prefix` is the path under which a proxy has the service, whether it removes it or not.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
         requests_max: int = 2_000,
+        path_prefix: str = "",
     ) -> None:
+        self._prefix = path_prefix
         self._requests, self._requests_max = 0, requests_max
         self._trusted = tuple(trusted_proxies)
         self._app = ProxyHeadersMiddleware(app, [str(each) for each in self._trusted])  # pyright: ignore[reportArgumentType] - the same interface, typed twice
@@ -45,12 +50,17 @@ class RequestEntry:
         scope["request_id"] = request_id.decode()
         scope["is_trusted"] = scope["scheme"] == "https" or self._is_trusted(scope["client"][0])
 
+        if self._prefix:
+            scope["root_path"] = self._prefix
+            if not f"{scope['path']}/".startswith(f"{self._prefix}/"):
+                scope["path"] = self._prefix + scope["path"]
+
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message["headers"], (_HEADER, request_id)]
             await send(message)
 
-        if self._requests >= self._requests_max and not scope["path"].startswith(_PROBES):
+        if self._requests >= self._requests_max and not self._is_probe(scope["path"]):
             await self._refuse(scope, receive, send_with_id)
             return
         self._requests += 1
@@ -58,6 +68,9 @@ class RequestEntry:
             await self._app(scope, receive, send_with_id)  # pyright: ignore[reportArgumentType] - as above
         finally:
             self._requests -= 1
+
+    def _is_probe(self, path: str) -> bool:
+        return path.removeprefix(self._prefix).startswith(_PROBES)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = "The service has too many requests. Wait, and try again."

@@ -83,6 +83,13 @@ class PageRequest:
         has_more = len(rows) > self.limit
         return self.answer(model, shown, [shown[-1][key] for key in keys] if has_more else None)
 
+    def cursor_after(self, place: Sequence[Any] | None) -> str | None:
+        """Return the cursor of the page that begins after the row with these keys; None: none."""
+        if place is None:
+            return None
+        written = orjson.dumps(list(place), default=str)
+        return base64.urlsafe_b64encode(self.list_digest + written).decode()
+
     def answer(
         self,
         model: type[BaseModel],
@@ -91,10 +98,7 @@ class PageRequest:
         **others: object,
     ) -> Response:
         """Return a page of these rows and the place after which the next page begins."""
-        cursor = None
-        if next_place is not None:
-            place = orjson.dumps(list(next_place), default=str)
-            cursor = base64.urlsafe_b64encode(self.list_digest + place).decode()
+        cursor = self.cursor_after(next_place)
         items = [members_of(model, row) for row in rows]
         return answer({"items": items, "next_cursor": cursor, **others})
 

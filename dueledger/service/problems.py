@@ -1,7 +1,7 @@
 """Errors as problem documents (RFC 9457), with the codes that commands print."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from traceback import format_tb
 from typing import Annotated, Any, Final, cast
@@ -87,8 +87,18 @@ class ProblemDocument(BaseModel):
     errors: list[ProblemError]
 
 
-def handle_errors(app: FastAPI) -> None:
-    """Let an app answer every error with a problem document."""
+ProblemAnswer = Callable[[Request, ProblemDocument, Mapping[str, str]], Response]
+"""Makes the response of a problem, with these headers."""
+
+
+def answer_document(_: Request, problem: ProblemDocument, headers: Mapping[str, str]) -> Response:
+    """Answer with the document of a problem."""
+    return Response(_encoded(problem), problem.status, dict(headers), PROBLEM_TYPE)
+
+
+def handle_errors(app: FastAPI, answer: ProblemAnswer = answer_document) -> None:
+    """Let an app answer every error as a problem."""
+    app.state.answer_problem = answer
     app.add_exception_handler(DueledgerError, _of_error)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_status)
@@ -165,15 +175,19 @@ def _answer(
     errors: Sequence[ProblemError] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    document = problem_of(request_id_of(request), code, detail, errors)
-    return Response(document, KINDS[code].status, dict(headers or {}), PROBLEM_TYPE)
+    answer: ProblemAnswer = request.app.state.answer_problem
+    return answer(request, _document(request_id_of(request), code, detail, errors), headers or {})
 
 
-def problem_of(
-    request_id: str, code: str, detail: str, errors: Sequence[ProblemError] = ()
-) -> bytes:
+def problem_of(request_id: str, code: str, detail: str) -> bytes:
     """Return a problem document as JSON."""
-    document = ProblemDocument(
+    return _encoded(_document(request_id, code, detail, ()))
+
+
+def _document(
+    request_id: str, code: str, detail: str, errors: Sequence[ProblemError]
+) -> ProblemDocument:
+    return ProblemDocument(
         type=f"/problems#{code}",
         title=KINDS[code].title,
         status=KINDS[code].status,
@@ -182,7 +196,10 @@ def problem_of(
         request_id=request_id,
         errors=list(errors),
     )
-    return orjson.dumps(document.model_dump(exclude_none=True))
+
+
+def _encoded(problem: ProblemDocument) -> bytes:
+    return orjson.dumps(problem.model_dump(exclude_none=True))
 
 
 def _error_of(problem: Problem) -> ProblemError:

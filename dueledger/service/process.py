@@ -2,8 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Generator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
@@ -64,9 +69,19 @@ class _Server(uvicorn.Server):
         self.listening.set()
 
 
+OpenConsole = Callable[
+    [ServiceApp, ConnectionShares, Callers, ServiceSettings], AbstractAsyncContextManager[object]
+]
+"""Mounts the console into the application, for a block."""
+
+
 @asynccontextmanager
-async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningService]:
+async def open_service(
+    settings: ServiceSettings, open_console: OpenConsole | None = None
+) -> AsyncGenerator[RunningService]:
     """Answer requests for the block; at its end, open ones have `service_drain_seconds`.
+
+    With `open_console`, the console is at `/console/`.
 
     Raises Unavailable if Postgres cannot be reached, NotPermitted if its login is no service,
     InvalidSetting if the port or the certificate cannot be used.
@@ -88,9 +103,10 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
         ):
             rate = CallRate(settings.service_rate_per_second, settings.service_rate_burst)
             connections = ConnectionShares(pool, settings.service_connections_max)
+            callers = Callers(connections, CallRates(rate), tokens)
             calls = CallHost(
                 connections,
-                Callers(connections, CallRates(rate), tokens),
+                callers,
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
             )
@@ -98,6 +114,10 @@ async def open_service(settings: ServiceSettings) -> AsyncGenerator[RunningServi
                 _background(settings, calls, pool, presence)
             )
             app = ServiceApp(calls, pulls, Readiness(aside))
+            if open_console is not None:
+                await background.enter_async_context(
+                    open_console(app, connections, callers, settings)
+                )
             server = _Server(_config(settings, app))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             listening = asyncio.create_task(server.listening.wait())
@@ -129,15 +149,19 @@ async def _token_verifier(settings: ServiceSettings) -> AsyncGenerator["TokenVer
         yield TokenVerifier(settings, keys)
 
 
-async def run_service_process(settings: ServiceSettings, stop: Stop) -> None:
+async def run_service_process(
+    settings: ServiceSettings, stop: Stop, open_console: OpenConsole | None = None
+) -> None:
     """Answer requests until a stop is requested. Any number of processes may run."""
     await run_to_stop(
-        lambda: _run(settings, stop), stop, drain_seconds=settings.service_drain_seconds
+        lambda: _run(settings, stop, open_console),
+        stop,
+        drain_seconds=settings.service_drain_seconds,
     )
 
 
-async def _run(settings: ServiceSettings, stop: Stop) -> None:
-    async with open_service(settings) as service:
+async def _run(settings: ServiceSettings, stop: Stop, open_console: OpenConsole | None) -> None:
+    async with open_service(settings, open_console) as service:
         stop.mark_started()
         stopping = asyncio.create_task(stop.wait())
         await asyncio.wait({stopping, service.ended}, return_when=asyncio.FIRST_COMPLETED)
@@ -181,7 +205,12 @@ async def _background(
 
 def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
     config = uvicorn.Config(
-        RequestEntry(app, settings.service_trusted_proxies, settings.service_requests_max),
+        RequestEntry(
+            app,
+            settings.service_trusted_proxies,
+            settings.service_requests_max,
+            settings.service_path_prefix,
+        ),
         http=ClientConnection,
         ws="none",
         lifespan="off",

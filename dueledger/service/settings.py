@@ -36,6 +36,12 @@ class ServiceSettings(Settings):
         description="networks of the proxies that encrypt for it, as a JSON list; "
         "X-Forwarded-For and X-Forwarded-Proto of others are ignored",
     )
+    service_path_prefix: str = Field(
+        default="",
+        pattern=r"^(/[A-Za-z0-9._~-]+)*$",
+        max_length=200,
+        description="path under which a proxy has it, as /dueledger",
+    )
     service_connections_max: int = Field(
         default=8, ge=2, le=200, description="connections to Postgres"
     )
@@ -62,6 +68,10 @@ class ServiceSettings(Settings):
     )
     service_drain_seconds: float = Field(
         default=10.0, gt=0, le=600, description="time for open requests after a stop"
+    )
+
+    service_session_hours: float = Field(
+        default=12.0, gt=0, le=720, description="hours after which a session of the console ends"
     )
 
     service_oidc_issuer: str | None = Field(

@@ -77,6 +77,8 @@ class ApiCaller:
     rate: CallRate | None = None
     is_token: bool = False
     """The database knows the tenants of a key; those of a token are named to it."""
+    key_no: int | None = None
+    """Of a key."""
 
 
 class InheritedRights(NamedTuple):
@@ -158,7 +160,7 @@ async def expire_key(
     row = await connection.fetchrow(statement("expire_key"), *values)
     if row is None:
         return None
-    return InheritedRights(row["name"], row["scopes"], row["tenants"], _rate(row))
+    return InheritedRights(row["name"], row["scopes"], row["tenants"], rate_of(row))
 
 
 async def authenticate(connection: Connection, text: str) -> ApiCaller | None:
@@ -175,7 +177,9 @@ async def authenticate(connection: Connection, text: str) -> ApiCaller | None:
     if row["is_use_due"]:
         await connection.execute(statement("mark_key_used"), row["key_no"])
     scopes = frozenset(Scope(each) for each in row["scopes"])
-    return ApiCaller(row["name"], row["actor_no"], row["tenants"], scopes, _rate(row))
+    return ApiCaller(
+        row["name"], row["actor_no"], row["tenants"], scopes, rate_of(row), key_no=row["key_no"]
+    )
 
 
 async def find_actor(connection: Connection, name: str) -> tuple[int | None, datetime]:
@@ -199,7 +203,8 @@ async def assume_role(connection: Connection, caller: ApiCaller | None, role: st
     await connection.execute(statement("assume_role"), role, name, tenants)
 
 
-def _rate(row: Record) -> CallRate | None:
+def rate_of(row: Record) -> CallRate | None:
+    """Return the rate of the key of a row; None if it has none of its own."""
     per_second = row["rate_per_second"]
     return None if per_second is None else CallRate(per_second, row["rate_burst"])
 

@@ -283,13 +283,15 @@ async def count_findings(
     open_only: bool = True,
     tenant: str | None = None,
     type_: str | None = None,
+    tenants: Sequence[str] | None = None,
+    count_max: int = COUNTED_MAX,
 ) -> list[Record]:
-    """Count findings by type and severity, the most severe first.
+    """Count findings by type and severity, the most severe first; with `tenants`, theirs alone.
 
-    After COUNTED_MAX counting stops, and `findings_capped` is true of each row.
+    After `count_max` counting stops, and `findings_capped` is true of each row.
     """
     return await connection.fetch(
-        statement("count_findings"), open_only, tenant, type_, COUNTED_MAX
+        statement("count_findings"), open_only, tenant, type_, count_max, tenants
     )
 
 
@@ -479,10 +481,18 @@ async def record_watermarks(
 
 
 async def list_watermarks(
-    connection: Connection, tenant: str | None = None
+    connection: Connection,
+    tenant: str | None = None,
+    *,
+    tenants: Sequence[str] | None = None,
+    limit: int = 10_000,
 ) -> list[dict[str, Any]]:
-    """List the completeness watermark of each kind and what blocks it."""
-    return [dict(row) for row in await connection.fetch(statement("list_watermarks"), tenant)]
+    """List the completeness watermarks of kinds and what blocks each, the least complete first.
+
+    With `tenants`, of theirs alone.
+    """
+    rows = await connection.fetch(statement("list_watermarks"), tenants, tenant, limit)
+    return [dict(row) for row in rows]
 
 
 def _signed(total: int) -> int:

@@ -147,17 +147,22 @@ async def read_status(
     lane: str | None = None,
     topic_window_items: int = TOPIC_WINDOW_ITEMS,
     limit: int = 100,
+    tenants: Sequence[str] | None = None,
+    count_max: int = COUNTED_MAX,
 ) -> list[dict[str, Any]]:
     """Read what each flow with open items owes and what may hinder it, the longest due first.
 
-    `due`, `blocked`, `retrying` and `parked` stop at a limit: then `due_capped` and so on are true.
+    With `tenants`, of theirs alone. `due`, `blocked`, `retrying` and `parked` stop at `count_max`
+    or earlier: then `due_capped` and so on are true.
     `claimed` and `started` are None while too many items are in flight to be counted;
-    `handed_out` and `running` are counted for flows with limits alone. `flows`, `all_due` and
-    `all_parked` are totals beyond `limit`. `oldest_due_at` and `is_past_sla` are of the due items
-    that have waited longest, of which SAMPLE_MAX first attempts and as many retries are read.
+    `handed_out` and `running` are counted for flows with limits alone. `flows`, `all_due`,
+    `all_parked` and `all_in_flight` are totals beyond `limit`. `oldest_due_at` and `is_past_sla`
+    are of the due items that have waited longest, of which SAMPLE_MAX first attempts and as many
+    retries are read.
     """
     rows = await connection.fetch(
-        statement("read_status"), tenant, kind, lane, topic_window_items, SAMPLE_MAX, limit
+        statement("read_status"),
+        *(tenant, kind, lane, topic_window_items, SAMPLE_MAX, limit, tenants, count_max),
     )
     return [dict(row) for row in rows]
 

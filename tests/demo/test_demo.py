@@ -1,10 +1,12 @@
 """The main job through the real command line: a small simulated day, killed in, reconciled."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from dueledger.demo.result import DemoResult
@@ -30,16 +32,45 @@ STABLE_NAMES = {
 }
 
 
+def open_console(link: str) -> str:
+    """Sign in by a link as a browser does, and return the first page."""
+    address, _, key = link.partition("#")
+    with httpx.Client(headers={"Accept": "text/html"}, follow_redirects=True) as client:
+        return client.post(address, data={"key": key}).text
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """The folder in which a small demo ran, and how it ended."""
+    """The folder in which a small demo ran, and how it ended; its last line is of the console."""
     folder = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "dueledger", "demo", "--json"]
+    command = [sys.executable, "-m", "dueledger", "demo", "--json", "--serve"]
     small = ["--policies", "600", "--periodics", "150", "--day-seconds", "20"]
-    ended = subprocess.run(  # noqa: S603 - our own command
-        [*command, *small], cwd=folder, capture_output=True, text=True, check=False
-    )
+    said: list[str] = []
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [*command, *small],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line)
+            if "console: http" in line:
+                (folder / "console.html").write_text(open_console(line.split()[-1]))
+                process.send_signal(signal.SIGTERM)
+        document = process.stdout.read()
+    ended = subprocess.CompletedProcess(command, process.returncode, document, "".join(said))
     return folder, ended
+
+
+def test_the_demo_leaves_the_console_open_on_its_ledger(
+    demo: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    page = (demo[0] / "console.html").read_text()
+    assert "PolicyRenewalDue" in page
+    assert "Complete before" in page
 
 
 def test_g11_a_simulated_day_with_a_killed_worker_finds_exactly_the_injected_faults(

@@ -1,5 +1,6 @@
 """`dueledger dev`: starts, says where things are, stops in order, and goes on later."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -49,6 +50,14 @@ def test_the_second_session_goes_on_with_the_data_of_the_first(
     assert code == 0
     assert "schema: up to date" in said
     assert "are due within the next minute" not in said
+
+
+def test_the_banner_has_a_link_that_opens_the_console(sessions: list[tuple[int, str]]) -> None:
+    for _, said in sessions:
+        [line] = (line for line in said.splitlines() if line.startswith("Console "))
+        assert re.fullmatch(
+            r"Console   http://127\.0\.0\.1:\d+/console/sign-in#due_[0-9a-f]{16}_\S{43}", line
+        )
 
 
 def test_what_the_banner_suggests_has_both_addresses(sessions: list[tuple[int, str]]) -> None:

@@ -22,6 +22,7 @@ from dueledger.ledger.store.findings import RepairRecord, record_repairs
 from dueledger.ledger.store.reports import ReportRecord, record_reports
 from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
 from dueledger.service import RunningService, ServiceSettings, open_service
+from dueledger.service.process import OpenConsole
 from tests.databases import MakeDatabase
 from tests.logins import with_login
 from tests.service.issuer import Issuer, open_issuer
@@ -224,8 +225,10 @@ class Api:
 
 
 @asynccontextmanager
-async def open_api(make_database: MakeDatabase, **settings_of_test: object) -> AsyncGenerator[Api]:
-    """Open a service with these settings, on a database of its own."""
+async def open_api(
+    make_database: MakeDatabase, console: OpenConsole | None = None, /, **settings_of_test: object
+) -> AsyncGenerator[Api]:
+    """Open a service with these settings, and the console if given, on a database of its own."""
     async with make_database() as dsn:
         owner = await connect(dsn, application_name="test")
         settings = ServiceSettings.model_validate(
@@ -238,7 +241,7 @@ async def open_api(make_database: MakeDatabase, **settings_of_test: object) -> A
             }
         )
         person_no = await register_actor(owner, "person:test", ActorKind.PERSON)
-        async with open_service(settings) as service, aiohttp.ClientSession() as session:
+        async with open_service(settings, console) as service, aiohttp.ClientSession() as session:
             yield Api(service, owner, session, person_no, dsn)
         await owner.close()
 

@@ -95,6 +95,7 @@ UNBOUND = {
     "record_audit": "of what the route has changed for the tenants",
     "find_tenants_of_findings": "of findings and repairs that were decided for the tenants",
     "record_repairs": "of a finding that list_repair_grounds found for the tenants",
+    "find_items_of_tenant": "of the tenant of an item that show_item found for the tenants",
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""

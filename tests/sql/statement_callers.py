@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dueledger.console.app import PAGES
 from dueledger.ledger.store.statements import statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.calls import CallRoute
@@ -38,7 +39,10 @@ PROCESSES: Final = {
     "pull_worker": ("dueledger.workers.pull.claims",),
     "reconciler": ("dueledger.reconciler.process",),
     "relay": ("dueledger.ledger.outbox.process",),
-    "service": ("dueledger.service.process",),
+    "service": (
+        *("dueledger.service.process", "dueledger.console.forms"),
+        *("dueledger.console.pages.sign_in", "dueledger.console.sessions"),
+    ),
     "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check", "dueledger.ledger.gauges"),
     "worker": ("dueledger.workers.process", "dueledger.workers.http.process"),
 }
@@ -70,7 +74,7 @@ NOT_COMMANDS: Final = (Definition("dueledger.doctor", "run_checks"),)
 """Reached by `setup`, and run by operators and auditors."""
 
 NOT_BUILT: Final = {
-    "auditor": {"list_watermarks", "read_progress"},
+    "auditor": {"read_progress"},
 }
 """Statements of roles whose commands are not built yet."""
 
@@ -123,7 +127,7 @@ def statements_of_routes() -> Iterator[tuple[CallRoute, frozenset[str]]]:
     What is run before, to check the key, is the service's own. `CallRoute` audits under the role of
     the route.
     """
-    for route in ROUTES:
+    for route in (*ROUTES, *PAGES):
         if isinstance(route, CallRoute):
             function = route.endpoint
             start = Definition(function.__module__, function.__name__)

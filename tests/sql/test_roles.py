@@ -192,6 +192,11 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "api_answer": {"insert": {"service"}, "update": {"service", "upkeep"}, "delete": {"upkeep"}},
     # Append only: who changed what.
     "audit": {"insert": {"approver", "key_manager", "operator"}, "delete": {"upkeep"}},
+    "console_session": {
+        "insert": {"service"},
+        "update": {"service", "upkeep"},
+        "delete": {"upkeep"},
+    },
     # Who lives.
     "process": {
         "insert": PROCESSES,

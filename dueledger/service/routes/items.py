@@ -8,6 +8,7 @@ from fastapi import Query, Response
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from dueledger.items import (
+    ListedItems,
     explain_item,
     lists_open_items,
     page_items,
@@ -20,9 +21,9 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.emission import emit_by_key, find_other_terms
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter, ItemPlace, Label
 from dueledger.ledger.store.items import item_timeline
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
-from dueledger.service.pages import CurrentPage, Page
+from dueledger.service.pages import CurrentPage, Page, PageRequest
 from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, StateName, Text, written
 
 ITEMS_MAX = 10_000
@@ -272,8 +273,19 @@ async def list_items(
         due_from=due_from,
         due_before=due_before,
     )
+    found = await find_page(call, page, wanted, late=late, is_open=is_open)
+    return page.answer(ItemSummary, found.items, found.next_place, is_cut=found.is_cut)
+
+
+async def find_page(
+    call: ApiCall, page: PageRequest, wanted: ItemListFilter, *, late: bool, is_open: bool
+) -> ListedItems:
+    """Return a page of items: open ones first due first, all others by effective date.
+
+    Raises InvalidCursor; InvalidInput for a state that no item of the list has.
+    """
     if lists_open_items(wanted, late=late, is_open=is_open):
-        found = await page_open_items(
+        return await page_open_items(
             call.connection,
             wanted,
             limit=page.limit,
@@ -282,15 +294,13 @@ async def list_items(
             read_max=max(_READ_MAX, page.limit),
             read_total_max=max(_READ_MAX, page.limit),
         )
-    else:
-        found = await page_items(
-            call.connection,
-            wanted,
-            limit=page.limit,
-            after=page.place(ItemPlace, date, int),
-            examined_max=_EXAMINED_MAX,
-        )
-    return page.answer(ItemSummary, found.items, found.next_place, is_cut=found.is_cut)
+    return await page_items(
+        call.connection,
+        wanted,
+        limit=page.limit,
+        after=page.place(ItemPlace, date, int),
+        examined_max=_EXAMINED_MAX,
+    )
 
 
 @read.add("GET", "/v1/items/{item}", "getItem", ItemDocument)

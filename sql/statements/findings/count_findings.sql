@@ -5,6 +5,7 @@
 -- $2 tenant text
 -- $3 type text
 -- $4 count_max integer
+-- $5 tenants text[]
 -- index: none
 -- locks: none
 select x.type, x.severity, count(*)::integer as findings, (sum(count(*)) over ())::integer >= $4::integer as findings_capped
@@ -13,6 +14,7 @@ from (
   where (not $1::boolean or f.closed_at is null)
     and ($2::text is null or f.tenant = $2::text)
     and ($3::text is null or f.type = $3::text)
+    and ($5::text[] is null or f.tenant = any ($5::text[]))
   limit $4::integer
 ) x
 group by x.type, x.severity

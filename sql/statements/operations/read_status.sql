@@ -7,17 +7,20 @@
 -- $4 topic_window_items integer
 -- $5 sample_max integer
 -- $6 limit integer
+-- $7 tenants text[]
+-- $8 count_max integer
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, claim_flow_idx, run_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 open_flows as materialized (
   select d.*, f.flow_no, count(*) over () as flows, (sum(d.due) over ())::bigint as all_due, (sum(d.parked) over ())::bigint as all_parked,
+    (sum(d.claimed + d.running) over ())::bigint as all_in_flight,
     bool_or(d.due >= d.count_max) over () as all_due_capped, bool_or(d.parked >= d.count_max) over () as all_parked_capped
-  from ledger.measure_depth() d
+  from ledger.measure_depth($8::integer) d
   join ledger.kind k on k.tenant = d.tenant and k.name = d.kind
   join ledger.flow f on f.kind_no = k.kind_no and f.lane = d.lane
   where ($1::text is null or d.tenant = $1::text) and ($2::text is null or d.kind = $2::text)
-    and ($3::text is null or d.lane = $3::text)
+    and ($3::text is null or d.lane = $3::text) and ($7::text[] is null or d.tenant = any ($7::text[]))
     -- claimed and running are null while too many items are in flight to be counted
     and (d.due > 0 or d.blocked > 0 or d.retrying > 0 or d.parked > 0 or d.claimed > 0 or d.running > 0 or d.claimed is null)
   order by d.available_since, d.tenant, d.kind, d.lane
@@ -29,7 +32,7 @@ waiting as materialized (
   where c.closed_at is null and c.batch_max is null and c.topic_actor_no is null
   group by c.topic
 )
-select o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, o.all_parked, o.all_parked_capped,
+select o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, o.all_parked, o.all_parked_capped, o.all_in_flight,
   o.due, o.due >= o.count_max as due_capped, oldest.due_at as oldest_due_at, oldest.sla_at < ledger.now() as is_past_sla,
   o.blocked, o.blocked >= o.count_max as blocked_capped, o.retrying, o.retrying >= o.count_max as retrying_capped,
   o.parked, o.parked >= o.count_max as parked_capped, o.claimed, o.running as started,

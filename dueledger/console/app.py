@@ -1,0 +1,77 @@
+"""The console as an application below the service: its pages, its problems, its headers."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request, Response
+from starlette.routing import BaseRoute
+
+from dueledger.console.assets import serve_asset
+from dueledger.console.forms import FormHost
+from dueledger.console.headers import SecurityHeaders
+from dueledger.console.page_routes import PATH
+from dueledger.console.pages import items, now, preferences, sign_in
+from dueledger.console.sessions import SessionCallers
+from dueledger.console.view import View, redirect
+from dueledger.service.admission import ConnectionShares
+from dueledger.service.app import ServiceApp
+from dueledger.service.callers import Callers
+from dueledger.service.problems import ProblemDocument, answer_document, handle_errors
+from dueledger.service.settings import ServiceSettings
+
+PAGES: Final[Sequence[BaseRoute]] = [
+    *now.read.routes,
+    *items.read.routes,
+    *items.operate.routes,
+]
+"""Pages and actions under the scope of a key, in the order of the navigation."""
+
+
+@asynccontextmanager
+async def open_console(
+    app: ServiceApp, connections: ConnectionShares, callers: Callers, settings: ServiceSettings
+) -> AsyncGenerator[FastAPI]:
+    """Mount the console at `PATH` for the block."""
+    host = FormHost(
+        connections,
+        SessionCallers(connections, callers),
+        body_bytes_max=settings.service_body_bytes_max,
+        body_seconds=settings.service_body_seconds,
+    )
+    console = FastAPI(routes=list(PAGES), openapi_url=None, docs_url=None, redoc_url=None)
+    console.state.calls = host
+    console.state.callers = callers
+    console.state.settings = settings
+    console.include_router(sign_in.routes)
+    console.include_router(preferences.routes)
+    console.add_route("/assets/{name}", serve_asset, methods=["GET"])
+    console.add_middleware(SecurityHeaders)
+    handle_errors(console, _answer_problem)
+    app.add_route("/", _to_console, methods=["GET"], include_in_schema=False)
+    app.mount(PATH, console)
+    yield console
+
+
+async def _to_console(request: Request) -> Response:
+    return redirect(f"{request.scope['root_path']}{PATH}/")
+
+
+def _answer_problem(
+    request: Request, problem: ProblemDocument, headers: Mapping[str, str]
+) -> Response:
+    """Answer with a page; who has no session is sent to where one is opened."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return answer_document(request, problem, headers)
+    if problem.status == HTTPStatus.UNAUTHORIZED and request.method == "GET":
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return redirect(f"{request.scope['root_path']}/sign-in?to={quote(here, safe='')}")
+    view = View.of(request)
+    response = view.page("problem.html", title=problem.title, problem=problem)
+    response.status_code = problem.status
+    response.headers.update(
+        {name: value for name, value in headers.items() if name == "Retry-After"}
+    )
+    return response

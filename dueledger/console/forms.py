@@ -1,0 +1,88 @@
+"""Forms: their fields, and the token by which each belongs to a session."""
+
+import hmac
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar, get_origin
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from dueledger.console.sessions import cookie_session_id, csrf_token_of, require_same_site
+from dueledger.ledger.errors import InvalidBody, NotPermitted
+from dueledger.ledger.store.api_keys import ApiCaller
+from dueledger.ledger.store.console_sessions import limit_statement_time
+from dueledger.service.calls import ApiCall, CallHost, ReadBody
+
+FIELDS_MAX: Final = 2_000
+TOKEN_FIELD: Final = "csrf"  # noqa: S105 - the name of the field
+STATEMENT_SECONDS: Final = 2.0
+"""Time of each statement of a page; more than a page needs on any ledger."""
+SMALL_FORM_BYTES: Final = 16 * 1024
+"""Of forms that need no session."""
+
+FormFields = Sequence[tuple[str, str]]
+Form = TypeVar("Form", bound=BaseModel)
+
+
+class FormHost(CallHost):
+    """Opens calls whose bodies are forms, and whose statements have two seconds each."""
+
+    def parse_body(self, request: Request, body: bytes) -> ReadBody:
+        """Return the fields of a form.
+
+        Raises InvalidBody; NotPermitted for one that is not of the session.
+        """
+        fields = read_fields(body)
+        check_form(request, fields)
+        request.state.form = fields
+        return ReadBody(body, dict(fields))
+
+    @asynccontextmanager
+    async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
+        """Open a transaction for the block, as `CallHost` does."""
+        async with super().open(caller, body) as call:
+            await limit_statement_time(call.connection, STATEMENT_SECONDS)
+            yield call
+
+
+def read_fields(raw: bytes) -> FormFields:
+    """Return the fields of a form that a browser sent. Raises InvalidBody."""
+    try:
+        return parse_qsl(raw.decode(), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError as error:
+        raise InvalidBody(f"The form cannot be read: {error}.") from None
+
+
+def form_of(model: type[Form]) -> Callable[[Request], Form]:
+    """Return a dependency that reads the fields of a model; an empty field is an absent one.
+
+    A field of several values takes all of its name, others the last. It raises
+    RequestValidationError.
+    """
+
+    def read(request: Request) -> Form:
+        fields: FormFields = request.state.form
+        given: dict[str, Any] = {}
+        for name, field in model.model_fields.items():
+            values = [value for each, value in fields if each == name and value]
+            if values:
+                given[name] = values if get_origin(field.annotation) is list else values[-1]
+        try:
+            return model.model_validate(given)
+        except ValidationError as error:
+            found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+            raise RequestValidationError(found) from None
+
+    return read
+
+
+def check_form(request: Request, fields: FormFields) -> None:
+    """Raise NotPermitted for a form that this console did not give to the session of its cookie."""
+    require_same_site(request)
+    expected = csrf_token_of(cookie_session_id(request))
+    given = next((value for name, value in fields if name == TOKEN_FIELD), "")
+    if not hmac.compare_digest(given.encode(), expected.encode()):
+        raise NotPermitted("The form is of another session. Load the page again, and repeat it.")

@@ -1,0 +1,99 @@
+"""Lists: their columns, as a table of a page, as CSV, and as JSON."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final, Literal
+
+import orjson
+from fastapi import Response
+
+from dueledger.console.clock import iso
+
+Row = Mapping[str, Any]
+CellKind = Literal["text", "code", "count", "time", "date", "state", "flow", "flag"]
+EXPORT_ROWS: Final = 1_000
+"""Rows of a download; the header `Link` of one that goes on has the next."""
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: a member of each row, what it is called, and how a cell is shown.
+
+    `href` returns where a cell leads. `capped` is the member that says that a count is the least
+    that it can be. `sort` is the value of the page's parameter `sort` that orders by the column.
+    """
+
+    key: str
+    label: str
+    kind: CellKind = "text"
+    href: Callable[[Row], str | None] | None = None
+    capped: str | None = None
+    sort: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Rows of a list. `empty` says what to do first where there are none; `note` what is left out.
+
+    `next_cursor` is that of the next page; None: this is the last.
+    """
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    empty: str = "Nothing."
+    note: str | None = None
+    next_cursor: str | None = None
+    downloads: bool = True
+
+    def csv(self) -> str:
+        """Return the rows as CSV (RFC 4180), with a header. No cell is a formula."""
+        text = io.StringIO()
+        writer = csv.writer(text)
+        writer.writerow([each for column in self.columns for each in _names(column)])
+        for row in self.rows:
+            writer.writerow([each for column in self.columns for each in _cells(column, row)])
+        return text.getvalue()
+
+    def documents(self) -> list[dict[str, Any]]:
+        """Return the members of the rows that the columns show."""
+        keys = [name for column in self.columns for name in _names(column)]
+        return [{key: row[key] for key in keys} for row in self.rows]
+
+
+def answer_export(listing: Listing, form: Literal["csv", "json"], next_address: str) -> Response:
+    """Return a list as a file; `next_address` is that of the rows after it, if it goes on."""
+    headers = {"Content-Disposition": f'attachment; filename="dueledger.{form}"'}
+    if listing.next_cursor is not None:
+        headers["Link"] = f'<{next_address}>; rel="next"'
+    if form == "csv":
+        return Response(listing.csv(), 200, headers, "text/csv; charset=utf-8")
+    body = orjson.dumps(listing.documents(), default=str, option=orjson.OPT_UTC_Z)
+    return Response(body, 200, headers, "application/json")
+
+
+def _names(column: Column) -> Sequence[str]:
+    names = ("tenant", "kind", "lane") if column.kind == "flow" else (column.key,)
+    return names if column.capped is None else (*names, column.capped)
+
+
+def _cells(column: Column, row: Row) -> list[object]:
+    return [_cell(row[name]) for name in _names(column)]
+
+
+def _cell(value: object) -> object:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case datetime() | date():
+            return iso(value)
+        case str() if value.startswith(_FORMULA):
+            return f"'{value}"
+        case _:
+            return value

@@ -1,0 +1,32 @@
+"""Routes of pages: each under one scope of the REST interface, as its calls are."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from fastapi import Response
+
+from dueledger.service.calls import ScopedRoutes
+
+PATH: Final = "/console"
+"""Below it are all pages."""
+
+_Answering = TypeVar("_Answering", bound=Callable[..., Coroutine[Any, Any, Response]])
+
+
+class PageRoutes(ScopedRoutes):
+    """Makes pages, and actions of their forms, that need a session with one scope.
+
+    A function takes `CurrentCall`, whose connection is in a transaction under the role of the
+    scope, and `CurrentView`. What the REST interface has a function for, it calls.
+    """
+
+    def page(self, path: str) -> Callable[[_Answering], _Answering]:
+        """Make a page of a function that returns `view.page(...)`."""
+        return self.add_page("GET", path, PATH)
+
+    def action(self, path: str, operation_id: str) -> Callable[[_Answering], _Answering]:
+        """Make the action of a form of a function that returns `view.done(...)`.
+
+        `operation_id` is that of the route that does the same by REST: the audit names both so.
+        """
+        return self.add_page("POST", path, PATH, operation_id)

@@ -1,0 +1,213 @@
+"""Items: found by key or id or by filters, and each with its history and why it waits."""
+
+import re
+from datetime import datetime, tzinfo
+from typing import Annotated, Any, Final
+from uuid import UUID
+
+from fastapi import Depends, Query, Response
+from pydantic import BaseModel, BeforeValidator
+
+from dueledger.console.forms import form_of
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.view import CurrentView, View, redirect
+from dueledger.decisions import decide_for_tenant
+from dueledger.items import explain_item, read_item
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.states import State
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.item_lists import ItemListFilter
+from dueledger.ledger.store.items import RequestResult, item_timeline
+from dueledger.ledger.store.operations import OperationVerb
+from dueledger.service.calls import CurrentCall
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes.fields import Reason, Text
+from dueledger.service.routes.items import find_page
+
+read = PageRoutes(Scope.READ, "console")
+operate = PageRoutes(Scope.OPERATE, "console")
+
+VERBS: Final = {
+    State.SCHEDULED: (OperationVerb.TRIGGER, OperationVerb.CANCEL),
+    State.RETRYABLE_FAILURE: (OperationVerb.TRIGGER, OperationVerb.PARK, OperationVerb.CANCEL),
+    State.MANUAL_REVIEW: (OperationVerb.REDRIVE, OperationVerb.WRITE_OFF, OperationVerb.CANCEL),
+    State.CLAIMED: (OperationVerb.CANCEL,),
+    State.RUNNING: (OperationVerb.CANCEL,),
+}
+"""What a person may decide of an item in each state; of others nothing."""
+_VERBS_BY_LABEL: Final = {state.label: verbs for state, verbs in VERBS.items()}
+_VERB_TEXTS: Final = {
+    OperationVerb.TRIGGER: ("Start now", "It is available now; its due time stays."),
+    OperationVerb.PARK: ("Park", "It waits for a person."),
+    OperationVerb.REDRIVE: ("Start again", "It is available now; its attempts are counted anew."),
+    OperationVerb.WRITE_OFF: ("Write off", "It ends without being done."),
+    OperationVerb.CANCEL: ("Cancel", "It ends; one that is handed out ends at its next start."),
+}
+_RESULTS: Final = {
+    RequestResult.FINISHED: "It has ended before; nothing was changed.",
+    RequestResult.ILLEGAL: "It has moved on to a state in which that is not possible.",
+    RequestResult.UNKNOWN: "It does not exist any more.",
+}
+_STATES: Final = tuple(state.label for state in State)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_MINUTES: Final = 16
+"""Characters of a time to the minute."""
+
+
+def _blank(value: object) -> object:
+    """Return None for a field of a form that was left empty."""
+    return None if value == "" else value
+
+
+Filter = Annotated[str | None, Text, BeforeValidator(_blank)]
+Moment = Annotated[datetime | None, BeforeValidator(_blank)]
+
+
+class ItemDecisionForm(BaseModel):
+    """What a person decides about one item, and why."""
+
+    verb: OperationVerb
+    reason: Reason
+
+
+@read.page("/items")
+async def list_items(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    q: Annotated[Filter, Query(description="a business key, or the id of an item")] = None,
+    tenant: Filter = None,
+    kind: Filter = None,
+    lane: Filter = None,
+    state: Filter = None,
+    due_from: Moment = None,
+    due_before: Moment = None,
+    late: bool = False,
+    is_open: Annotated[bool, Query(alias="open")] = False,
+    default_lane: Annotated[bool, Query(description="only the default lane")] = False,
+) -> Response:
+    """List items of a filter, or lead to the one that is named."""
+    named = (q or "").strip()
+    if _UUID.fullmatch(named):
+        return redirect(view.url(f"/items/{named.lower()}"))
+    wanted = ItemListFilter(
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        lane="" if default_lane else lane,
+        business_key=named or None,
+        state=state,
+        due_from=_in_zone(due_from, view.clock.zone),
+        due_before=_in_zone(due_before, view.clock.zone),
+    )
+    found = await find_page(call, page, wanted, late=late, is_open=is_open)
+    if named and len(found.items) == 1 and page.cursor is None and view.format == "html":
+        return redirect(view.url(f"/items/{found.items[0]['id']}"))
+    query = view.request.query_params
+    filters = {
+        "q": named,
+        "tenant": tenant or "",
+        "kind": kind or "",
+        "lane": lane or "",
+        "state": state or "",
+        "due_from": _field(query.get("due_from", "")),
+        "due_before": _field(query.get("due_before", "")),
+        "late": late,
+        "open": is_open,
+        "default_lane": default_lane,
+    }
+    return view.page(
+        "items.html",
+        title="Items",
+        filters=filters,
+        is_filtered=any(filters.values()),
+        states=_STATES,
+        listing=Listing(
+            caption="Items",
+            columns=_columns(view),
+            rows=found.items,
+            empty=_empty(filters),
+            note="Open items may be missing: a flow has more than are read at a time."
+            if found.is_cut
+            else None,
+            next_cursor=page.cursor_after(found.next_place),
+        ),
+    )
+
+
+@read.page("/items/{item}")
+async def show_item(call: CurrentCall, view: CurrentView, item: UUID) -> Response:
+    """Show an item: why it is as it is, what is owed, and what happened."""
+    found = await read_item(call.connection, item, call.tenants)
+    steps = await item_timeline(call.connection, item, call.tenants)
+    verbs = _VERBS_BY_LABEL.get(found["state"], ()) if view.may(Scope.OPERATE) else ()
+    return view.page(
+        "item.html",
+        title=found["business_key"],
+        item=found,
+        why=await explain_item(call.connection, found),
+        steps=steps,
+        verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
+    )
+
+
+@operate.action("/items/{item}/decide", "decideItems")
+async def decide(
+    call: CurrentCall,
+    view: CurrentView,
+    item: UUID,
+    form: Annotated[ItemDecisionForm, Depends(form_of(ItemDecisionForm))],
+) -> Response:
+    """Redrive, write off, park, cancel or trigger the item."""
+    found = await read_item(call.connection, item, call.tenants)
+    [decided] = await decide_for_tenant(
+        call.connection,
+        form.verb,
+        [item],
+        tenant=found["tenant"],
+        reason=form.reason,
+        actor_no=call.caller.actor_no,
+    )
+    call.note_change(tenants=[found["tenant"]], verb=form.verb, items=1)
+    if decided.result in _RESULTS:
+        raise Conflict(_RESULTS[decided.result], item=str(item))
+    said = "Requested" if decided.result is RequestResult.REQUESTED else "Done"
+    return view.done(f"{said}: {_VERB_TEXTS[form.verb][0].lower()}.", f"/items/{item}")
+
+
+def _columns(view: View) -> list[Column]:
+    def address(row: Row) -> str:
+        return view.url(f"/items/{row['id']}")
+
+    return [
+        Column("business_key", "Business key", "text", address),
+        Column("state", "State", "state"),
+        Column("kind", "Flow", "flow"),
+        Column("due_at", "Due", "time"),
+        Column("effective_date", "Effective date", "date"),
+        Column("cycle", "Cycle"),
+        Column("attempt", "Attempt", "count"),
+        Column("ended_at", "Ended", "time"),
+    ]
+
+
+def _in_zone(given: datetime | None, zone: tzinfo) -> datetime | None:
+    """Return a time; one without a zone, as fields give it, is in the reader's."""
+    return given.replace(tzinfo=zone) if given is not None and given.tzinfo is None else given
+
+
+def _field(given: str) -> str:
+    """Return a time as a field of a form shows it."""
+    return given[:_MINUTES]
+
+
+def _empty(filters: dict[str, Any]) -> str:
+    if filters["q"]:
+        return f"No item has the business key {filters['q']}, with these filters."
+    if filters["late"]:
+        return "No item is late."
+    if any(filters.values()):
+        return "No item matches. Remove a filter."
+    return "There is no item yet. `dueledger emit` makes one; `dueledger define` a schedule."

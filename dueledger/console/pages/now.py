@@ -1,0 +1,193 @@
+"""The first page: what is late, for whom, and why."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from fastapi import Response
+
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.view import CurrentView, View
+from dueledger.flow_status import LedgerStatus, describe_failures, make_status
+from dueledger.hindrances import TEXTS
+from dueledger.items import page_open_items
+from dueledger.ledger.states import State
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import count_findings, list_watermarks
+from dueledger.ledger.store.flows import read_status
+from dueledger.ledger.store.item_lists import ItemListFilter
+from dueledger.ledger.store.processes import read_roles
+from dueledger.service.calls import ApiCall, CurrentCall
+
+read = PageRoutes(Scope.READ, "console")
+
+FLOWS_MAX: Final = 50
+COUNTED_MAX: Final = 1_000
+"""Items counted of a flow; more are shown as this number and +."""
+LATE_MAX: Final = 100
+FINDINGS_MAX: Final = 1_000
+
+
+class Figure(NamedTuple):
+    """A number, what it counts, and the list behind it."""
+
+    label: str
+    value: int | None
+    href: str | None
+    capped: bool = False
+    tone: str = "quiet"
+    note: str = ""
+    shown: str | None = None
+    """Instead of the number."""
+
+
+@read.page("/")
+async def show_now(call: CurrentCall, view: CurrentView) -> Response:
+    """Show the flows with open items by what hinders them, and six numbers."""
+    flows = await read_status(
+        call.connection, tenants=call.tenants, limit=FLOWS_MAX, count_max=COUNTED_MAX
+    )
+    roles = await read_roles(call.connection)
+    assert view.clock.now is not None  # noqa: S101 - it has a call
+    status = make_status(view.clock.now, flows, roles)
+    groups = [(TEXTS[each.code].of_flow, _rows(each.flows)) for each in status.groups]
+    return view.page(
+        "now.html",
+        title="Now",
+        status=status,
+        verdict=_verdict(view, status),
+        failures=describe_failures(roles),
+        figures=await _figures(call, view, flows, status),
+        groups=groups,
+        listing=_listing(view, flows),
+    )
+
+
+def _verdict(view: View, status: LedgerStatus) -> tuple[str, str]:
+    """Return the tone and the sentence that answers whether anything is late."""
+    late = [flow for group in status.groups for flow in group.flows if flow["is_past_sla"]]
+    if late:
+        first = min(late, key=lambda flow: flow["oldest_due_at"])
+        name = " ".join(filter(None, (first["tenant"], first["kind"], first["lane"])))
+        flows = "1 flow is" if len(late) == 1 else f"{len(late)} flows are"
+        age = view.clock.age(first["oldest_due_at"])
+        return "bad", f"{flows} late. {name} has waited longest, for {age}."
+    if status.due:
+        return "good", "Items are due, and none is late."
+    if status.groups:
+        return "good", "Nothing is due, and nothing is late."
+    return "good", "Nothing is open."
+
+
+async def _figures(
+    call: ApiCall, view: View, flows: Sequence[Mapping[str, Any]], status: LedgerStatus
+) -> list[Figure]:
+    late = await page_open_items(
+        call.connection,
+        ItemListFilter(tenants=call.tenants),
+        limit=LATE_MAX,
+        late=True,
+        read_max=COUNTED_MAX,
+        read_total_max=COUNTED_MAX,
+    )
+    is_more = late.next_place is not None or late.is_cut
+    running = State.RUNNING.label
+    figures = [
+        Figure(
+            "Due now",
+            status.due,
+            view.url("/items", open=True, due_before=status.now),
+            status.due_capped,
+            note="may be claimed",
+        ),
+        Figure(
+            "In flight",
+            flows[0]["all_in_flight"] if flows else 0,
+            view.url("/items", state=running),
+            tone="active",
+            note="handed out or running",
+        ),
+        Figure(
+            "Late",
+            len(late.items),
+            view.url("/items", late=True),
+            is_more,
+            "bad" if late.items else "good",
+            "past their grace",
+        ),
+        Figure(
+            "In review",
+            status.parked,
+            view.url("/items", state=State.MANUAL_REVIEW.label),
+            status.parked_capped,
+            "warn" if status.parked else "quiet",
+            "wait for a person",
+        ),
+    ]
+    if view.may(Scope.AUDIT):
+        rows = await count_findings(call.connection, tenants=call.tenants, count_max=FINDINGS_MAX)
+        findings = sum(row["findings"] for row in rows)
+        is_capped = any(row["findings_capped"] for row in rows)
+        tone = "bad" if findings else "good"
+        figures.append(
+            Figure("Findings open", findings, None, is_capped, tone, "of the reconciler")
+        )
+    return [*figures, await _completeness(call, view)]
+
+
+async def _completeness(call: ApiCall, view: View) -> Figure:
+    """Return up to when everything is complete: of the least complete kind, and what blocks it."""
+    label = "Complete before"
+    rows = await list_watermarks(call.connection, tenants=call.tenants, limit=1)
+    if not rows:
+        return Figure(label, None, None, note="not reconciled yet")
+    [row] = rows
+    note = f"{row['tenant']} {row['kind']}: {row['blocked_by'] or 'up to date'}"
+    complete_before = row["complete_before"]
+    shown = None if complete_before is None else view.clock.brief(complete_before)
+    return Figure(label, None, None, note=note, shown=shown)
+
+
+def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
+    def items(**filters: object) -> Any:  # noqa: ANN401 - a function of a row
+        def address(row: Row) -> str | None:
+            lane = {"lane": row["lane"]} if row["lane"] else {"default_lane": True}
+            return view.url("/items", tenant=row["tenant"], kind=row["kind"], **lane, **filters)
+
+        return address
+
+    columns = (
+        Column("kind", "Flow", "flow", items(open=True)),
+        Column("due", "Due", "count", items(open=True, due_before=view.clock.now), "due_capped"),
+        Column("oldest_due_at", "Oldest due", "time"),
+        Column("is_past_sla", "Late", "flag"),
+        Column("in_flight", "In flight", "count", items(state=State.RUNNING.label)),
+        Column(
+            "retrying",
+            "Retrying",
+            "count",
+            items(state=State.RETRYABLE_FAILURE.label),
+            "retrying_capped",
+        ),
+        Column("blocked", "Blocked", "count", None, "blocked_capped"),
+        Column(
+            "parked", "In review", "count", items(state=State.MANUAL_REVIEW.label), "parked_capped"
+        ),
+    )
+    return Listing(
+        caption="Flows with open items",
+        columns=columns,
+        rows=_rows(flows),
+        empty="No flow has open items. Emit one: `dueledger emit`.",
+    )
+
+
+def _rows(flows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Return flows with their items in flight; None while these are too many to be counted."""
+    return [
+        {
+            **flow,
+            "in_flight": None if flow["claimed"] is None else flow["claimed"] + flow["started"],
+        }
+        for flow in flows
+    ]

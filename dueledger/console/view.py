@@ -1,0 +1,208 @@
+"""What a page is made with: its session, the ledger's time, addresses, and the templates."""
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from urllib.parse import urlencode
+
+import orjson
+from fastapi import Depends, Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from dueledger.console.assets import load_assets
+from dueledger.console.clock import UTC_NAME, PageClock, iso, zone_of
+from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
+from dueledger.console.navigation import NAVIGATION, NavigationEntry
+from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
+from dueledger.console.states import STATE_BADGES
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.visible_text import escape_json, visible, visible_lines
+from dueledger.service.calls import CurrentCall
+
+THEMES: Final = ("auto", "light", "dark")
+ZONES: Final = ("utc", "browser")
+BROWSER_ZONE: Final = "dueledger_zone"
+"""Cookie in which the script writes the browser's zone."""
+PageFormat: TypeAlias = Literal["html", "csv", "json"]
+_NOTICE_CHARS_MAX: Final = 1_000
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(
+        code=_code, count=_count, iso=iso, json=_json, shown=_shown, shown_lines=visible_lines
+    )
+    names: dict[str, Any] = environment.globals
+    names["assets"] = {name: asset.name for name, asset in load_assets().items()}
+    names["state_badges"] = STATE_BADGES
+    return environment
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Makes the answer to one request. Without a session it shows none of the ledger."""
+
+    request: Request
+    session: ConsoleSession | None
+    clock: PageClock
+    theme: str
+    zone_choice: str
+    format: PageFormat = "html"
+    export_rows: int = EXPORT_ROWS
+
+    @classmethod
+    def of(cls, request: Request, now: datetime | None = None, form: PageFormat = "html") -> Self:
+        """Return the view of a request, with what its cookies prefer."""
+        theme = request.cookies.get(cookie_name(request, "theme"), "")
+        choice = request.cookies.get(cookie_name(request, "zone"), "")
+        choice = choice if choice in ZONES else ZONES[0]
+        browser_zone = request.cookies.get(BROWSER_ZONE, UTC_NAME)
+        zone = zone_of(browser_zone if choice == "browser" else UTC_NAME)
+        theme = theme if theme in THEMES else THEMES[0]
+        clock = PageClock(now, *zone)
+        return cls(request, session_of(request), clock, theme, choice, form)
+
+    @property
+    def navigation(self) -> list[NavigationEntry]:
+        """Return the pages that the session may open."""
+        return [entry for entry in NAVIGATION if self.may(entry.scope)]
+
+    def may(self, scope: str) -> bool:
+        """Return whether the session has a scope; what needs another one is not shown."""
+        return self.session is not None and scope in self.session.caller.scopes
+
+    def url(self, path: str, /, **query: object) -> str:
+        """Return the address of a page below the console; parameters that are None are left out."""
+        given = {name: _written(value) for name, value in query.items() if value is not None}
+        address = f"{self.request.scope['root_path']}{path}"
+        return f"{address}?{urlencode(given)}" if given else address
+
+    def here(self, **changes: object) -> str:
+        """Return the address of this page with other parameters; None removes one."""
+        query = {**self.request.query_params, **changes}
+        return self.url(self.path, **query)
+
+    @property
+    def path(self) -> str:
+        """Return the path of this page below the console."""
+        root: str = self.request.scope["root_path"]
+        return self.request.url.path.removeprefix(root)
+
+    def page(
+        self, template: str, /, *, title: str, listing: Listing | None = None, **values: object
+    ) -> Response:
+        """Return a page of a template; `values` are what it names.
+
+        A page with a `listing` is also a download of it, if `format` asks for one.
+        """
+        if listing is not None and self.format != "html":
+            following = self.here(cursor=listing.next_cursor)
+            return answer_export(listing, self.format, following)
+        notice = self._notice()
+        text = (
+            _templates()
+            .get_template(template)
+            .render(view=self, title=title, notice=notice, listing=listing, **values)
+        )
+        response = Response(text, media_type="text/html; charset=utf-8")
+        if notice is not None:
+            response.delete_cookie(cookie_name(self.request, "notice"))
+        return response
+
+    def done(self, notice: str, path: str, /, **query: object) -> Response:
+        """Return the answer of an action: the page to go to, which shows the notice once."""
+        response = redirect(self.url(path, **query))
+        if self.session is not None:
+            given = base64.urlsafe_b64encode(notice[:_NOTICE_CHARS_MAX].encode()).decode()
+            value = f"{given}.{_signature(self.session, given)}"
+            set_cookie(self.request, response, "notice", value)
+        return response
+
+    def _notice(self) -> str | None:
+        """Return the notice of the last action, if this session was given it."""
+        given, _, signature = self.request.cookies.get(
+            cookie_name(self.request, "notice"), ""
+        ).partition(".")
+        if self.session is None or not given:
+            return None
+        if not hmac.compare_digest(signature, _signature(self.session, given)):
+            return None
+        return base64.urlsafe_b64decode(given).decode()
+
+
+async def _open_view(request: Request, call: CurrentCall, format: PageFormat = "html") -> View:  # noqa: A002 - the parameter's name
+    return View.of(request, await read_now(call.connection), format)
+
+
+CurrentView = Annotated[View, Depends(_open_view)]
+
+
+def redirect(address: str) -> Response:
+    """Return the answer that leads to another page, by GET."""
+    return Response(None, 303, {"Location": address})
+
+
+def own_address(request: Request, to: str) -> str:
+    """Return an address of the console; its first page for any other."""
+    root: str = request.scope["root_path"]
+    is_own = to.startswith(f"{root}/") and to.isprintable() and "\\" not in to
+    return to if is_own else f"{root}/"
+
+
+def _signature(session: ConsoleSession, text: str) -> str:
+    return hmac.digest(session.id.encode(), b"notice" + text.encode(), hashlib.sha256).hex()
+
+
+def _written(value: object) -> object:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return iso(value)
+        case _:
+            return value
+
+
+# Filters of templates.
+
+
+def _shown(value: object) -> str:
+    """Return a text with what cannot be seen in it escaped; empty for None."""
+    return "" if value is None else visible(str(value))
+
+
+def _count(value: int | None, *, capped: bool = False) -> str:
+    """Return a count with separators, and + if it is the least that it can be."""
+    if value is None:
+        return "–"
+    return f"{value:,}{'+' if capped else ''}"
+
+
+def _json(value: object) -> str:
+    """Return a value as JSON for a person, with what cannot be seen in it escaped."""
+    text = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()
+    return escape_json(text)
+
+
+def _code(text: str) -> Markup:
+    """Return a text whose parts in backticks are code."""
+    parts = visible(text).split("`")
+    shown = [
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(parts)
+    ]
+    return Markup("").join(shown)

@@ -1,0 +1,182 @@
+"""Pages of the console: for whom each is, what each shows, and that no text of theirs is code."""
+
+import csv
+import io
+import json
+from uuid import UUID
+
+import pytest
+
+from dueledger.console.app import PAGES
+from dueledger.console.navigation import NAVIGATION
+from dueledger.console.pages.items import VERBS
+from dueledger.ledger.states import State
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.operations import OperationVerb
+from dueledger.service.calls import CallRoute
+from tests.console.conftest import Browser, open_browser
+from tests.hostile_text import HOSTILE, unsafe_characters
+from tests.service.conftest import Api
+
+ROUTES = [route for route in PAGES if isinstance(route, CallRoute)]
+SCRIPT = "<script>alert(1)"
+HOSTILE_KEY = HOSTILE.replace("\r\n", " ").replace("\x7f", "")
+
+
+@pytest.fixture(scope="module")
+async def item(api: Api, key: NewApiKey) -> UUID:
+    """An item of the tenant acme, each of whose texts is hostile."""
+    [made] = await api.emit(
+        key,
+        api.item(
+            "=2+5",
+            cycle="<img src=x>",
+            lane="<b>lane</b>",
+            labels={"<i>": SCRIPT},
+            payload={SCRIPT: "\u202e"},
+            partition_key="'\"><script>alert(1)</script>",
+        ),
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+async def hostile(api: Api, item: UUID) -> dict[str, str]:
+    """What paths may name, after its neighbours have hostile texts, too."""
+    await api.park(item)
+    await api.owner.execute("update ledger.review set reason = $1", HOSTILE)
+    await api.owner.execute(
+        "insert into ledger.watermark (tenant, kind, complete_before, blocked_by, as_of)"
+        " values ('acme', 'PolicyRenewalDue', ledger.now(), $1, ledger.now())",
+        HOSTILE,
+    )
+    return {"item": str(item)}
+
+
+def test_each_page_has_a_scope() -> None:
+    assert len(ROUTES) == len(PAGES)
+    paths = {route.path for route in ROUTES}
+    assert {entry.path for entry in NAVIGATION} <= paths
+
+
+@pytest.mark.parametrize("scope", Scope)
+async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
+    api: Api, hostile: dict[str, str], scope: Scope
+) -> None:
+    key = await api.make_key(f"only-{scope}", scope)
+    async with open_browser(api) as browser:
+        await browser.send("/console/sign-in", {"key": key.text})
+        shown = await browser.open("/console/")
+        for entry in NAVIGATION:
+            is_shown = f">{entry.name}</a>" in shown.text
+            assert is_shown == (entry.scope is scope), entry
+        for route in ROUTES:
+            path = "/console" + route.path.format(**hostile)
+            page = (
+                await browser.open(path)
+                if "GET" in (route.methods or ())
+                else await browser.send(path, {})
+            )
+            expected = {403} if route.scope is not scope else {200, 303, 422}
+            assert page.status in expected, (path, page.status)
+
+
+async def test_no_text_of_the_ledger_is_code_or_cannot_be_seen(
+    browser: Browser, hostile: dict[str, str]
+) -> None:
+    for route in ROUTES:
+        if "GET" not in (route.methods or ()):
+            continue
+        page = await browser.open("/console" + route.path.format(**hostile))
+        assert page.status == 200, page.text
+        assert SCRIPT not in page.text
+        assert "<b>lane" not in page.text
+        assert "<img" not in page.text
+        assert unsafe_characters(page.text) == set()
+    for query in (f"q={SCRIPT}", f"tenant={SCRIPT}", f"state={SCRIPT}", f"{SCRIPT}=1", "cursor=x"):
+        page = await browser.open(f"/console/items?{query}")
+        assert SCRIPT not in page.text
+
+
+async def test_a_session_sees_its_tenants_alone(api: Api, item: UUID) -> None:
+    other = await api.make_key("stranger", *Scope, tenants=["umbra"])
+    async with open_browser(api) as browser:
+        await browser.sign_in(other)
+        for path in ("/console/", "/console/items", "/console/items?open=true"):
+            assert "PolicyRenewalDue" not in (await browser.open(path)).text
+        assert (await browser.open(f"/console/items/{item}")).status == 404
+        decided = await browser.send(
+            f"/console/items/{item}/decide", {"verb": "cancel", "reason": "INC-1"}
+        )
+        assert decided.status == 404
+
+
+async def test_a_list_is_a_page_a_download_and_a_document(
+    api: Api, browser: Browser, key: NewApiKey, hostile: dict[str, str]
+) -> None:
+    assert hostile["item"]
+    await api.emit(key, *(api.item(f"L-{number}", kind="LetterDue") for number in range(3)))
+    path = "/console/items?kind=LetterDue&limit=2"
+    page = await browser.open(path)
+    assert page.text.count("L-") == 2
+    [following] = {part.partition('"')[0] for part in page.text.split('rel="next" href="')[1:]}
+    assert (await browser.open(following.replace("&amp;", "&"))).text.count("L-") == 1
+    text = await browser.open("/console/items?format=csv&q=%3D2%2B5")
+    assert text.headers["Content-Type"] == "text/csv; charset=utf-8"
+    [row] = csv.DictReader(io.StringIO(text.text))
+    assert row["business_key"] == "'=2+5"
+    assert row["due_at"] == "2026-01-01T09:00:00Z"
+    document = json.loads((await browser.open(f"{path}&format=json")).text)
+    assert {each["business_key"][:2] for each in document} == {"L-"}
+    cut = await browser.open(f"{path}&format=csv")
+    assert cut.headers["Link"].endswith('; rel="next"')
+
+
+async def test_a_key_or_an_id_leads_to_the_item(api: Api, browser: Browser, key: NewApiKey) -> None:
+    [made] = await api.emit(key, api.item("F-1"))
+    for named in ("F-1", str(made), f"  {str(made).upper()} "):
+        found = await browser.open(f"/console/items?q={named}")
+        assert (found.status, found.location) == (303, f"/console/items/{made}")
+    assert "No item has the business key F-2" in (await browser.open("/console/items?q=F-2")).text
+
+
+def test_a_person_may_decide_in_the_states_to_which_the_verbs_are_applied(
+    verb_states: set[tuple[str, int]],
+) -> None:
+    offered = {(verb.value, int(state)) for state, verbs in VERBS.items() for verb in verbs}
+    assert offered == verb_states
+
+
+@pytest.fixture(scope="module")
+async def verb_states(api: Api) -> set[tuple[str, int]]:
+    rows = await api.owner.fetch("select verb, state from ledger.operation_state")
+    return {(row["verb"], row["state"]) for row in rows}
+
+
+async def test_what_is_decided_on_the_page_is_in_the_journal_with_name_and_reason(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    [made] = await api.emit(key, api.item("D-1"))
+    path = f"/console/items/{made}"
+    page = await browser.open(path)
+    assert "No allocator runs" in page.text or "no allocator runs" in page.text
+    assert all(words in page.text for words in ("Start now", "Cancel"))
+    refused = await browser.send(f"{path}/decide", {"verb": "cancel"})
+    assert refused.status == 422
+    assert "reason" in refused.text
+    done = await browser.send(f"{path}/decide", {"verb": "cancel", "reason": "INC-9"})
+    assert (done.status, done.location) == (303, path)
+    after = await browser.open(path)
+    assert "Done: cancel." in after.text
+    assert "INC-9" in after.text
+    assert "key:person" in after.text
+    assert "Done: cancel." not in (await browser.open(path)).text
+    again = await browser.send(f"{path}/decide", {"verb": OperationVerb.TRIGGER, "reason": "INC-9"})
+    assert again.status == 409
+    ended = await api.owner.fetchval(
+        "select s.name from ledger.transition t join ledger.transition_event e using (event)"
+        " join ledger.state s on s.state = e.after_state"
+        " join ledger.due_item i using (item_no) where i.id = $1",
+        made,
+    )
+    assert ended == State.CANCELLED.label
