@@ -143,6 +143,11 @@ async def test_g11_a_repair_is_planned_proposed_and_approved_by_two_keys_before_
     proposals = [await api.ask("POST", path, key=maker) for _ in range(2)]
     assert [each.document["verdict"] for each in proposals] == ["created", "exists"]
     assert {each.document["id"] for each in proposals} == {plan["id"]}
+    auditing = "/v1/audit?operation=proposeRepair&actor=key:repair-a"
+    entries = (await api.ask("GET", auditing, key=auditor)).document["items"]
+    assert [(each["target"], each["tenants"]) for each in entries] == [
+        (path.removeprefix("/v1/").removesuffix("/repair"), ["acme"])
+    ]
     assert await _repair(api) == 0
     held = (await api.ask("GET", path, key=auditor)).document
     assert (held["status"], held["proposed_by"]) == ("proposed", "key:repair-a")

@@ -238,7 +238,7 @@ async def propose_repair(call: CurrentCall, finding: UUID) -> Response:
     plan = await _plan(call, finding)
     actor_no = call.caller.actor_no
     (recorded,) = await record_repairs(call.connection, [plan.record()], actor_no=actor_no)
-    await _note_tenant(call, finding)
+    await _note_tenant(call, finding, is_changed=recorded.created)
     verdict = "created" if recorded.created else "exists"
     return answer(_plan_members(plan) | {"status": recorded.status, "verdict": verdict})
 
@@ -337,9 +337,9 @@ async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason:
     return answer({"id": finding, "resolution": resolution})
 
 
-async def _note_tenant(call: ApiCall, decided: UUID) -> None:
+async def _note_tenant(call: ApiCall, decided: UUID, *, is_changed: bool = True) -> None:
     found = await find_tenants_of_findings(call.connection, [decided])
-    call.note_change(tenants=[found[decided]])
+    call.note_change(tenants=[found[decided]], is_changed=is_changed)
 
 
 def _unknown(finding: UUID) -> NotFound:
