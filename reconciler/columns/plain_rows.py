@@ -7,6 +7,7 @@ concluded from a plain row but that an item is as it says.
 import tempfile
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
@@ -210,10 +211,12 @@ class PlainBatch:
     events: list[int] = field(default_factory=list[int])
     subjects: list[int] = field(default_factory=list[int])
 
-    def cut(self, count: int) -> None:
-        """Forget the rows after the first `count`."""
-        for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
-            del each[count:]
+    def drop(self, events: AbstractSet[int]) -> None:
+        """Forget the rows of these events."""
+        kept = [place for place, event_no in enumerate(self.events) if event_no not in events]
+        if len(kept) < len(self.events):
+            for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
+                each[:] = [each[place] for place in kept]
 
     def put(self, rows: PlainRows) -> None:
         """Add the rows, and forget them; entries stay."""
@@ -236,4 +239,5 @@ class PlainBatch:
                 "subject": np.array(self.subjects, dtype=np.int64),
             },
         )
-        self.cut(0)
+        for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
+            each.clear()

@@ -5,11 +5,13 @@ is to the first event, and takes due time, SLA and nominal time from that draft.
 anything is unusual is left to the rules as they are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import Final, NamedTuple, cast
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, cast
 
 import orjson
 
@@ -54,6 +56,11 @@ class InboxPage(NamedTuple):
     received: list[int]
     texts: list[bytes]
 
+    @classmethod
+    def empty(cls) -> "InboxPage":
+        """Return a page without events."""
+        return cls([], [], [])
+
 
 async def read_inbox_page(connection: Connection, types: Sequence[str], page: int) -> InboxPage:
     """Read the events of these types in a page of numbers."""
@@ -78,17 +85,22 @@ class _Date:
 
 @dataclass(slots=True)
 class PlainRule:
-    """A version of an event rule that only follows names."""
+    """A version of an event rule that only follows names.
+
+    `paths` are those of business key, cycle and effective date.
+    """
 
     definition_no: int
     definition: Definition
     from_at: int
-    business_key: Names
-    cycle: Names
-    effective_date: Names
+    paths: tuple[Names, Names, Names]
     payload: Names | dict[str, Names]
     id_begin: str
     dates: dict[str, _Date] = field(default_factory=dict[str, _Date])
+    _read: Callable[[Any], tuple[Any, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._read = _reader(self.paths)
 
     @property
     def event_type(self) -> str | None:
@@ -120,28 +132,54 @@ class PlainRule:
             version.definition_no,
             definition,
             postgres_microseconds(version.effective_from),
-            business_key,
-            cycle,
-            effective_date,
+            (business_key, cycle, effective_date),
             payload,
             f"{definition.tenant}{SEPARATOR}{definition.kind}{SEPARATOR}",
         )
 
-    def add(self, batch: PlainBatch, event_no: int, event: Head, data: object) -> None:
-        """Add the item that an event owes to a batch. Raises NotPlain before anything is added."""
-        key = _text_at(data, self.business_key, BUSINESS_KEY_CHARS_MAX)
-        cycle = _text_at(data, self.cycle, FIRST_CYCLE_CHARS_MAX)
-        day = _follow(data, self.effective_date)
-        if type(day) is not str or _MARK in cycle:
-            raise NotPlain
-        known = self.dates.get(day) or self._date_of(batch, event, data, day)
-        payload = self._payload_of(data)
-        text = f"{key}{SEPARATOR}{cycle}"
-        batch.digests.append(sha256(f"{self.id_begin}{text}{known.id_end}".encode()).digest())
-        batch.texts.append(hash(f"{text}{known.texts}".encode() + payload))
-        batch.entry.append(known.entry)
-        batch.events.append(event_no)
-        batch.subjects.append(hash(key))
+    def add(self, batch: PlainBatch, event: Head, events: InboxPage, left: set[int]) -> None:
+        """Add the items that events owe to a batch; the numbers of those not plain go to `left`.
+
+        The texts of the events are their data alone.
+        """
+        read, dates, begin = self._read, self.dates, self.id_begin
+        loads, payload_of = orjson.loads, self._payload_of
+        put_entry, put_digest, put_texts = (
+            each.append for each in (batch.entry, batch.digests, batch.texts)
+        )
+        put_event, put_subject = batch.events.append, batch.subjects.append
+        for event_no, body in zip(events.numbers, events.texts, strict=True):
+            try:
+                data = loads(body)
+                if type(data) is not dict:
+                    left.add(event_no)
+                    continue
+                key, cycle, day = read(data)
+                if type(key) is not str or not key.isprintable():
+                    key = _text_of(key)
+                if type(cycle) is not str or not cycle.isprintable():
+                    cycle = _text_of(cycle)
+                if (
+                    type(day) is not str
+                    or not 0 < len(key) <= BUSINESS_KEY_CHARS_MAX
+                    or not 0 < len(cycle) <= FIRST_CYCLE_CHARS_MAX
+                    or _MARK in cycle
+                ):
+                    left.add(event_no)
+                    continue
+                known = dates.get(day) or self._date_of(batch, event, data, day)
+                payload = payload_of(data)
+                text = f"{key}{SEPARATOR}{cycle}"
+                digest = sha256(f"{begin}{text}{known.id_end}".encode()).digest()
+                texts = hash(f"{text}{known.texts}".encode() + payload)
+            except (NotPlain, KeyError, UnicodeEncodeError, orjson.JSONDecodeError):
+                left.add(event_no)
+                continue
+            put_entry(known.entry)
+            put_digest(digest)
+            put_texts(texts)
+            put_event(event_no)
+            put_subject(hash(key))
 
     def _payload_of(self, data: object) -> bytes:
         names, payload = self.payload, data
@@ -209,34 +247,44 @@ class PlainRules:
 
     def add(self, events: InboxPage) -> list[int]:
         """Add what events owe to the batch; return the numbers of those that are not plain."""
-        batch, by_head, loads, separator = self.batch, self._by_head, orjson.loads, _EVENT_SEPARATOR
-        left: list[int] = []
-        unknown: list[list[PlainRule]] = []
+        by_head: defaultdict[Head, InboxPage] = defaultdict(InboxPage.empty)
         for event_no, received_at, text in zip(*events, strict=True):
-            head, _, body = text.rpartition(separator)
-            names = by_head.get(head, unknown)
-            if names is None:
-                left.append(event_no)
+            head, _, body = text.rpartition(_EVENT_SEPARATOR)
+            numbers, received, bodies = by_head[head]
+            numbers.append(event_no)
+            received.append(received_at)
+            bodies.append(body)
+        left: set[int] = set()
+        for head, found in by_head.items():
+            rules = self._by_head.get(head, ())
+            if rules is None:
+                left.update(found.numbers)
                 continue
-            added = len(batch.subjects)
-            try:
-                data = loads(body) if names else None
-                for versions in names:
-                    rule = _in_force(versions, received_at)
-                    if rule is not None and not rule.definition.ended:
-                        rule.add(batch, event_no, head, data)
-            except (NotPlain, UnicodeEncodeError, orjson.JSONDecodeError):
-                batch.cut(added)
-                left.append(event_no)
-        return left
+            for versions in rules:
+                for rule, part in _parts_in_force(versions, found):
+                    if not rule.definition.ended:
+                        rule.add(self.batch, head, part, left)
+        if left:
+            self.batch.drop(left)
+        return sorted(left)
 
 
-def _in_force(versions: Sequence[PlainRule], at: int) -> PlainRule | None:
-    """Return the version in force at an instant; the versions are in order."""
-    for rule in reversed(versions):
-        if rule.from_at <= at:
-            return rule
-    return None
+def _parts_in_force(
+    versions: Sequence[PlainRule], events: InboxPage
+) -> Iterator[tuple[PlainRule, InboxPage]]:
+    """Yield versions with the events that were received while each was in force."""
+    if min(events.received) >= versions[-1].from_at:
+        yield versions[-1], events
+        return
+    by_version: defaultdict[int, InboxPage] = defaultdict(InboxPage.empty)
+    for event in zip(*events, strict=True):
+        for place in range(len(versions) - 1, -1, -1):
+            if versions[place].from_at <= event[1]:
+                for column, value in zip(by_version[place], event, strict=True):
+                    column.append(value)
+                break
+    for place, part in by_version.items():
+        yield versions[place], part
 
 
 def _plain_versions(versions: Sequence[DefinitionSpan], type_: str) -> list[PlainRule] | None:
@@ -269,13 +317,18 @@ def _follow(found: object, names: Names) -> object:
     return found
 
 
-def _text_at(data: object, names: Names, chars_max: int) -> str:
-    found = _follow(data, names)
-    if type(found) is int and -_DIGITS_MAX < found < _DIGITS_MAX:
-        found = str(found)
-    if type(found) is not str or not 0 < len(found) <= chars_max or not found.isprintable():
+def _text_of(found: object) -> str:
+    """Return the text of a small integer."""
+    if type(found) is not int or not -_DIGITS_MAX < found < _DIGITS_MAX:
         raise NotPlain
-    return found
+    return str(found)
+
+
+def _reader(paths: Sequence[Names]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what reads these paths of an object; it may raise KeyError."""
+    if all(len(names) == 1 for names in paths):
+        return itemgetter(*(name for (name,) in paths))
+    return lambda data: tuple(_follow(data, names) for names in paths)
 
 
 def _nominal(draft: ItemDraft) -> tuple[str | None, str | None, str | None]:

@@ -8,6 +8,7 @@ that is unusual, is left to the drafts as they are.
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -37,6 +38,9 @@ Span = tuple[datetime, datetime]
 LeftSpan = tuple["PlainSchedule", datetime, datetime]
 """A span of a schedule of which the drafts are needed."""
 
+_DUE_AT: Final = attrgetter("due_at")
+_OFFSET: Final = attrgetter("utc_offset")
+_DECISION: Final = attrgetter("decision")
 _A_DAY: Final = timedelta(days=1)
 _SPAN_OCCURRENCES: Final = 50_000
 _A_SECOND: Final = timedelta(seconds=1)
@@ -143,14 +147,13 @@ class PlainSchedule:
 
     def _columns(self, found: tuple[Occurrence, ...]) -> tuple[Column, Columns] | None:
         """Return the occurrences as columns; None if anything about one of them is unusual."""
-        instants = np.array([each.due_at.timestamp() for each in found])
+        instants = np.array([*map(datetime.timestamp, map(_DUE_AT, found))])
         seconds = instants.astype(np.int64)
         nominal = seconds + _offsets_of(found)
         days = nominal // _DAY_SECONDS + _EPOCH_DAYS
-        if (
-            any(each.decision is not Decision.EXACT for each in found)
-            or ((days < _FIRST_DAY) | (days > _LAST_DAY) | (seconds != instants)).any()
-        ):
+        if [*map(_DECISION, found)].count(Decision.EXACT) < len(found) or (
+            (days < _FIRST_DAY) | (days > _LAST_DAY) | (seconds != instants)
+        ).any():
             return None
         due = (seconds - _POSTGRES_SECONDS) * _SECOND
         dates, times = days.tolist(), (nominal % _DAY_SECONDS).tolist()
@@ -238,8 +241,11 @@ def _later(due: Column, by: int | None) -> Column:
 
 def _offsets_of(found: tuple[Occurrence, ...]) -> Column:
     """Return the offsets from UTC in force, in seconds."""
-    seconds = {offset: offset // _A_SECOND for offset in {each.utc_offset for each in found}}
-    return np.array([seconds[each.utc_offset] for each in found], dtype=np.int64)
+    offsets = [*map(_OFFSET, found)]
+    if found and offsets.count(offsets[0]) == len(found):
+        return np.full(len(found), offsets[0] // _A_SECOND)
+    seconds = {offset: offset // _A_SECOND for offset in set(offsets)}
+    return np.array([seconds[offset] for offset in offsets], dtype=np.int64)
 
 
 def _time_text(seconds: int) -> str:
