@@ -225,6 +225,8 @@ def test_each_process_is_a_command_probed_by_its_role_with_time_for_its_drain() 
         ports = {each["name"]: each["containerPort"] for each in container["ports"]}
         env = {each["name"]: each.get("value") for each in container["env"]}
         assert env["DUELEDGER_METRICS_PORT"] == str(ports["metrics"])
+        if role in {"alerter", "service"}:
+            assert container["startupProbe"]["httpGet"] == live["httpGet"]
         if role == "alerter":
             assert ready["httpGet"] == live["httpGet"] == {"path": "/metrics", "port": "metrics"}
         elif role == "service":
@@ -298,3 +300,11 @@ def test_processes_find_the_servers_that_the_operators_make() -> None:
     named = {rule["resource"]["name"] for rule in rules}
     worker_group = HttpSettings.model_fields["worker_group_id"].default
     assert {EVENT_TOPIC, OUTCOME_TOPIC, INTAKE_GROUP, worker_group, "due.", "due-http."} <= named
+
+
+def test_the_ingress_leads_to_nothing_that_needs_no_key_but_what_is_public() -> None:
+    [ingress] = of_kind(rendered("address"), "Ingress").values()
+    [rule] = ingress["spec"]["rules"]
+    paths = {each["path"]: each["pathType"] for each in rule["http"]["paths"]}
+    assert paths.pop("/") == "Exact"  # leads to the console
+    assert paths.keys() == {"/v1", "/console", "/problems", "/openapi.json"}
