@@ -2465,6 +2465,7 @@ CREATE TABLE ledger.api_answer (
     answered_at timestamp with time zone DEFAULT ledger.machine_now() NOT NULL,
     status smallint,
     body text,
+    location text,
     CONSTRAINT api_answer_key_length CHECK (((char_length(idempotency_key) >= 1) AND (char_length(idempotency_key) <= 200)))
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -2474,6 +2475,8 @@ COMMENT ON TABLE ledger.api_answer IS 'Answers to requests with an Idempotency-K
 COMMENT ON COLUMN ledger.api_answer.request_digest IS 'SHA-256 of method, address and body.';
 
 COMMENT ON COLUMN ledger.api_answer.status IS 'Status of HTTP; null only within the transaction that answers.';
+
+COMMENT ON COLUMN ledger.api_answer.location IS 'The header Location of the answer, as of an operation that was accepted.';
 
 CREATE TABLE ledger.api_key (
     key_no bigint NOT NULL,
@@ -4535,6 +4538,8 @@ GRANT UPDATE(status) ON TABLE ledger.api_answer TO ledger_service;
 GRANT UPDATE(status) ON TABLE ledger.api_answer TO ledger_upkeep;
 
 GRANT UPDATE(body) ON TABLE ledger.api_answer TO ledger_service;
+
+GRANT UPDATE(location) ON TABLE ledger.api_answer TO ledger_service;
 
 GRANT SELECT,INSERT ON TABLE ledger.api_key TO ledger_key_manager;
 GRANT SELECT ON TABLE ledger.api_key TO ledger_service;

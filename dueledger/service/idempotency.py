@@ -22,6 +22,7 @@ from dueledger.ledger.store.api_answers import begin_answer, record_answer
 from dueledger.ledger.store.api_keys import SERVICE_ROLE, ApiCaller, assume_role
 
 HEADER: Final = "Idempotency-Key"
+_LOCATION: Final = "Location"
 _SHAPE: Final = re.compile(r"[!-~](?:[ -~]{0,198}[!-~])?")
 PARAMETER: Final = {
     "name": HEADER,
@@ -80,11 +81,15 @@ async def answer_under_key(
         message = "Another request had this Idempotency-Key. Use one of its own for each."
         raise IdempotencyKeyReused(message)
     if begun.status is not None:
-        return Response(begun.body, begun.status, dict(REPLAYED), "application/json")
+        headers = dict(REPLAYED)
+        if begun.location is not None:
+            headers[_LOCATION] = begun.location
+        return Response(begun.body, begun.status, headers, "application/json")
     response = await answering()
     await assume_role(connection, caller, SERVICE_ROLE)
     kept = response.kept if isinstance(response, AnswerOnce) else bytes(response.body)
-    await record_answer(connection, caller.actor_no, key, response.status_code, kept.decode())
+    text, location = kept.decode(), response.headers.get(_LOCATION)
+    await record_answer(connection, caller.actor_no, key, response.status_code, text, location)
     return response
 
 

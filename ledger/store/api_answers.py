@@ -12,6 +12,7 @@ class BegunAnswer(NamedTuple):
     request_digest: bytes
     status: int | None
     body: str | None
+    location: str | None
 
 
 async def begin_answer(
@@ -29,10 +30,18 @@ async def begin_answer(
 
 
 async def record_answer(
-    connection: Connection, actor_no: int, idempotency_key: str, status: int, body: str
+    connection: Connection,
+    actor_no: int,
+    idempotency_key: str,
+    status: int,
+    body: str,
+    *,
+    location: str | None = None,
 ) -> None:
     """Record the answer that was begun in this transaction."""
-    await connection.execute(statement("record_answer"), actor_no, idempotency_key, status, body)
+    await connection.execute(
+        statement("record_answer"), actor_no, idempotency_key, status, body, location
+    )
 
 
 async def forget_answers(connection: Connection, keep_hours: int, limit: int) -> int:

@@ -5,7 +5,7 @@ grant usage on schema ledger to ledger_service;
 grant select on ledger.actor, ledger.api_answer, ledger.api_key, ledger.console_session, ledger.process, ledger.process_status
   to ledger_service;
 grant insert on ledger.api_answer, ledger.console_session, ledger.process to ledger_service;
-grant update (body, status) on ledger.api_answer to ledger_service;
+grant update (body, location, status) on ledger.api_answer to ledger_service;
 grant update (last_used_at) on ledger.api_key to ledger_service;
 grant update (expires_at) on ledger.console_session to ledger_service;
 grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on, seen_at, sleeps_until, unavailable_topics,

@@ -9,4 +9,4 @@
 insert into ledger.api_answer as a (actor_no, idempotency_key, request_digest)
 values ($1::bigint, $2::text, $3::bytea)
 on conflict on constraint api_answer_pkey do update set status = a.status
-returning a.request_digest, a.status, a.body
+returning a.request_digest, a.status, a.body, a.location
