@@ -97,6 +97,7 @@ class LedgerComparison:
         windows = read_ahead(
             [each.window for each in planned],
             partial(copy_window, reader, key=expectation.version_key),
+            share=expectation.share,
         )
         waiting = sorted(cached, key=_FROM_DAY, reverse=True)
         async with aclosing(windows):

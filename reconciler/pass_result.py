@@ -73,10 +73,11 @@ class PassScope:
 
 @dataclass(frozen=True, slots=True)
 class PassLimits:
-    """Margins and caps of a pass."""
+    """Margins and caps of a pass; `share` is the greatest share of the time in which it reads."""
 
     stuck_seconds: float = 60.0
     findings_max: int = 10_000
+    share: float = 1.0
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
 from typing import Literal
@@ -257,7 +257,7 @@ async def open_reconciler(
             application_name="dueledger-reconciler",
             size_max=3,
             roles=("reconciler",),
-            profile=PlanProfile.ANALYTIC,
+            profile=PlanProfile.SERIAL,
         ) as pool,
         open_presence(dsn, incarnation(ActorKind.RECONCILER), ProcessRole.RECONCILER) as presence,
     ):
@@ -297,6 +297,7 @@ async def _run(settings: ReconcilerSettings, sources: ReconcilerSources, stop: S
     async with open_reconciler(settings, sources) as reconciler:
         stop.mark_started()
         reconciler.stop = stop
+        reconciler.limits = replace(reconciler.limits, share=settings.reconcile_share)
         log.info(LogEvent.PROCESS_STARTED, mode=reconciler.mode)
         await run_service(
             ROLE, reconciler.tick, stop=stop, idle_seconds=settings.reconcile_idle_seconds

@@ -92,9 +92,10 @@ class ReconciliationPass:
             if self._cache is not None:
                 key = self._cache.take_key(source, opened.started_at)
                 known = self._cache.known_days(opened.started_at)
-            scope = self._scope.window
+            scope, share = self._scope.window, self._limits.share
+            reads = read_ledger_days(counter, scope, key, known=known, share=share)
             async with (
-                reading_beside(read_ledger_days(counter, scope, key, known=known)) as days,
+                reading_beside(reads) as days,
                 build_expectation(
                     connection,
                     self._sources.populations,
@@ -102,6 +103,7 @@ class ReconciliationPass:
                     reader=reader,
                     kept=self._rows,
                     version_key=key,
+                    share=share,
                 ) as expectation,
             ):
                 flows = LedgerFlows(expectation, self._evidence.by_kind)

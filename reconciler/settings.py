@@ -20,6 +20,13 @@ class ReconcilerSettings(Settings):
         le=86_400,
         description="seconds that passes of the loop may use the cache before one reads everything",
     )
+    reconcile_share: float = Field(
+        default=0.5,
+        ge=0.05,
+        le=1,
+        description="greatest share of the time in which a pass of the loop reads and compares; "
+        "the rest is left to what works items",
+    )
     reconcile_stuck_seconds: float = Field(
         default=60.0,
         ge=0,

@@ -61,14 +61,19 @@ class PlanProfile(StrEnum):
     HOT pins nested loops over the named indexes. With hash joins allowed, the same claim falls
     from 55 k to 15 k items/s once statistics lag behind. A plan made while a table was empty would
     keep reading all of it, and so would a bitmap of every open run. ANALYTIC does not restrict
-    the planner.
+    the planner; SERIAL only lets no statement take more than one backend.
     """
 
     HOT = "hot"
     ANALYTIC = "analytic"
+    SERIAL = "serial"
 
 
-_COMMAND_SECONDS: Final = {PlanProfile.HOT: 30.0, PlanProfile.ANALYTIC: 60.0}
+_COMMAND_SECONDS: Final = {
+    PlanProfile.HOT: 30.0,
+    PlanProfile.ANALYTIC: 60.0,
+    PlanProfile.SERIAL: 60.0,
+}
 """Time for the answer to a statement: of the hot ones half a lease. Some set a longer one."""
 
 _PLANS: Final[dict[PlanProfile, dict[str, str]]] = {
@@ -81,6 +86,7 @@ _PLANS: Final[dict[PlanProfile, dict[str, str]]] = {
         "plan_cache_mode": "force_generic_plan",
     },
     PlanProfile.ANALYTIC: {"jit": "off"},
+    PlanProfile.SERIAL: {"jit": "off", "max_parallel_workers_per_gather": "0"},
 }
 
 

@@ -48,11 +48,13 @@ async def build_expectation(
     reader: "Connection | None" = None,
     kept: KeptRows | None = None,
     version_key: reconciled_rows.VersionKey = reconciled_rows.NO_VERSIONS,
+    share: float = 1.0,
 ) -> AsyncGenerator[Expectation]:
     """Read every source once and spool what it expects; a source that fails is marked.
 
     `kept` has plain rows of earlier passes, and gets those of this one. `reader`, another
-    connection, reads events ahead. `version_key` is the key for versions of rows.
+    connection, reads events ahead. `version_key` is the key for versions of rows,
+    `share` the greatest share of the time in which events are read.
     """
     versions, failures = await read_version_spans(connection)
     reads = [
@@ -71,7 +73,7 @@ async def build_expectation(
     with Spool() as spool:
         expectation = Expectation(versions, spool, PlainRows(kept or KeptRows()), reads)
         expectation.failures = failures
-        expectation.version_key = version_key
+        expectation.version_key, expectation.share = version_key, share
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
         expedited = await reconciled_rows.list_expedited(connection)
@@ -227,7 +229,8 @@ async def _put_plain_events(
     names = {page: ("events", key, known, page, digest) for page, digest in digests.items()}
     units = {page: rows.take(name) for page, name in names.items()}
     unread = [page for page, unit in units.items() if unit is None]
-    pages = read_ahead(unread, partial(read_inbox_page, reader, sorted(plain.types)))
+    read = partial(read_inbox_page, reader, sorted(plain.types))
+    pages = read_ahead(unread, read, share=expectation.share)
     async with aclosing(pages):
         async for page, events in pages:
             left = await run_beside(partial(plain.add, events))

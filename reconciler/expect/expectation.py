@@ -69,7 +69,8 @@ class Expectation:
     """Everything expected, by effective date: `plain` rows, and all others in the `spool`.
 
     `reads` are its sources, by index. `says_payloads`: a population says payloads of items.
-    `version_key` is the key for versions of rows.
+    `version_key` is the key for versions of rows, `share` the greatest share of the time in which
+    the pass reads.
     """
 
     versions: list[DefinitionSpan]
@@ -89,6 +90,7 @@ class Expectation:
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
     says_payloads: bool = False
     version_key: reconciled_rows.VersionKey = reconciled_rows.NO_VERSIONS
+    share: float = 1.0
     _names: dict[int, str] = field(init=False)
     _keys: dict[int, KindKey] = field(init=False)
 

@@ -15,6 +15,7 @@ import numpy as np
 from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.columns.expected_columns import EPOCH_DAY
 from dueledger.reconciler.columns.fixed_width import Column
+from dueledger.reconciler.read_ahead import paced
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, cut_by_bytes, disjoint
 
 DIGEST_BYTES_MAX: Final = 268_435_456
@@ -139,10 +140,12 @@ async def read_ledger_days(
     key: reconciled_rows.VersionKey,
     *,
     known: KnownDays | None,
+    share: float = 1.0,
 ) -> LedgerDays:
     """Read the days of a scope, in a snapshot for some ranges of dates each.
 
     `known` are the digests that days had before; None: nothing is digested, and rows are counted.
+    `share` is the greatest share of the time in which it reads.
     Digests are of the whole ledger. Two equal marks of a window mean that its items and their
     journal are as they were, and where those are that have not ended. A change that is committed
     after a digest was read shows in a later one.
@@ -151,12 +154,12 @@ async def read_ledger_days(
     own = tuple(disjoint(partitions))
     rows: dict[int, DayRows] = {}
     digested = () if known is None else own
-    for dates in _parts(DateRange.around(digested), partitions):
+    async for dates in paced(_parts(DateRange.around(digested), partitions), share):
         rows |= await _digest_days(connection, dates, key, known or {})
     counts = Counter({day: each.count for day, each in rows.items()})
     for span in compose(scope, digested):
         if span not in digested:
-            for dates in _parts(span, partitions):
+            async for dates in paced(_parts(span, partitions), share):
                 counts.update(await _count_rows(connection, dates))
     return LedgerDays(own, DayCounts(counts), rows)
 

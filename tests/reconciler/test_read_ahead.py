@@ -6,7 +6,8 @@ from threading import Event
 
 import pytest
 
-from dueledger.reconciler.read_ahead import read_ahead, run_beside
+from dueledger.reconciler import read_ahead as read_ahead_module
+from dueledger.reconciler.read_ahead import paced, read_ahead, run_beside
 
 
 async def test_a_cancelled_computation_has_ended_when_its_task_has() -> None:
@@ -26,6 +27,23 @@ async def test_a_cancelled_computation_has_ended_when_its_task_has() -> None:
     with suppress(asyncio.CancelledError):
         await task
     assert ended.is_set()
+
+
+async def test_work_rests_so_that_it_takes_its_share_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, rested = 100.0, list[float]()
+
+    async def sleep(seconds: float) -> None:
+        rested.append(seconds)
+
+    monkeypatch.setattr(read_ahead_module, "monotonic", lambda: now)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for share, expected in ((0.25, [12.0, 3.0]), (1.0, [0.0, 0.0])):
+        rested.clear()
+        async for seconds in paced([4.0, 1.0, 7.0], share):
+            now += seconds
+        assert rested == expected
 
 
 async def test_the_next_read_runs_while_the_one_before_is_used_and_is_cancelled_with_it() -> None:
