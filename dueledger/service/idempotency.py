@@ -89,7 +89,9 @@ async def answer_under_key(
     await assume_role(connection, caller, SERVICE_ROLE)
     kept = response.kept if isinstance(response, AnswerOnce) else bytes(response.body)
     text, location = kept.decode(), response.headers.get(_LOCATION)
-    await record_answer(connection, caller.actor_no, key, response.status_code, text, location)
+    await record_answer(
+        connection, caller.actor_no, key, response.status_code, text, location=location
+    )
     return response
 
 
