@@ -14,6 +14,7 @@ from dueledger.flow_status import describe_failures
 from dueledger.hindrances import has_upkeep
 from dueledger.ledger.errors import InvalidSetting, SchemaTooNew, Unavailable
 from dueledger.ledger.kafka.broker_check import find_connect_failure
+from dueledger.ledger.kafka.topics import read_min_insync
 from dueledger.ledger.runtime.kafka_settings import SaslMechanism
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.schedule import tzdata_version
@@ -81,8 +82,12 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
     if not settings.names_kafka:
         yield DoctorCheck("kafka", Health.OK, "not set: DUELEDGER_BOOTSTRAP_SERVERS names none")
         return
-    for server in settings.bootstrap_servers.split(","):
-        yield await _kafka(settings, server.strip())
+    servers = settings.bootstrap_servers.split(",")
+    checks = [await _kafka(settings, server.strip()) for server in servers]
+    for check in checks:
+        yield check
+    if any(check.health is not Health.FAIL for check in checks):
+        yield await _topic_replication(settings)
 
 
 def _python() -> DoctorCheck:
@@ -294,3 +299,25 @@ async def _kafka(settings: Settings, server: str) -> DoctorCheck:
             "use a listener with SASL_SSL",
         )
     return DoctorCheck("kafka", Health.OK, f"{tried}: responds")
+
+
+async def _topic_replication(settings: Settings) -> DoctorCheck:
+    try:
+        needed = await read_min_insync(settings)
+    except Unavailable as error:
+        return DoctorCheck("topic_replication", Health.WARN, error.message, "see kafka")
+    return check_replication(settings.topic_replication, needed)
+
+
+def check_replication(copies: int, needed: int | None) -> DoctorCheck:
+    """Check that topics which a process creates have the replicas that brokers wait for."""
+    name = "topic_replication"
+    if needed is None:
+        return DoctorCheck(name, Health.OK, f"{copies}; the brokers do not say what they wait for")
+    says = f"{copies}; the brokers wait for {needed} (min.insync.replicas)"
+    remedy = f"set DUELEDGER_TOPIC_REPLICATION to {needed + 1}; add replicas to existing topics"
+    if copies < needed:
+        return DoctorCheck(name, Health.FAIL, f"{says}: topics so created take no record", remedy)
+    if copies == needed > 1:
+        return DoctorCheck(name, Health.WARN, f"{says}: one that is away stops a topic", remedy)
+    return DoctorCheck(name, Health.OK, says)

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from dueledger.ledger.errors import Unavailable
@@ -16,6 +17,7 @@ from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 
 REQUEST_SECONDS: Final = 40.0
+_MIN_INSYNC: Final = "min.insync.replicas"
 
 
 async def make_topics(
@@ -68,6 +70,39 @@ async def make_missing_topics(
         if code and error is not TopicAlreadyExistsError:
             refused[topic] = error.__name__
     return refused
+
+
+async def read_min_insync(settings: KafkaSettings) -> int | None:
+    """Return how many replicas must have a record before any broker acknowledges it.
+
+    It is the brokers' default for topics. None if they do not say: it needs DescribeConfigs on the
+    cluster. Raises Unavailable.
+    """
+    admin = AIOKafkaAdminClient(
+        **client_arguments(settings),
+        client_id="dueledger-doctor",
+        request_timeout_ms=int(REQUEST_SECONDS * 1000),
+    )
+    try:
+        await admin.start()
+        brokers = (await admin.describe_cluster())["brokers"]
+        asked = [
+            ConfigResource(ConfigResourceType.BROKER, str(each["node_id"]), {_MIN_INSYNC: None})
+            for each in brokers
+        ]
+        answers = await admin.describe_configs(asked)
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise unavailable(error) from error
+    finally:
+        await admin.close()
+    values = [
+        int(entry[1])
+        for answer in answers
+        for code, _, _, _, entries in answer.resources
+        for entry in entries
+        if not code and entry[0] == _MIN_INSYNC
+    ]
+    return max(values, default=None)
 
 
 def unavailable(error: Exception) -> Unavailable:

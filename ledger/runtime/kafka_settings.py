@@ -94,7 +94,11 @@ class KafkaSettings(BaseSettings):
         default=4, ge=1, le=1000, description="partitions of a topic that is created"
     )
     topic_replication: int = Field(
-        default=1, ge=1, le=10, description="replicas of a topic that is created"
+        default=1,
+        ge=1,
+        le=10,
+        description="replicas of a topic that is created: more than the brokers' "
+        "min.insync.replicas, as `dueledger doctor` checks",
     )
 
     @property

@@ -19,7 +19,7 @@ from pydantic import SecretStr
 
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.allocator import AllocatorSettings, open_allocator
-from dueledger.doctor import Health, run_checks
+from dueledger.doctor import Health, check_replication, run_checks
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.intake import EventIntakeSettings, open_intake
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
@@ -314,6 +314,19 @@ async def test_the_doctor_names_the_protocol_and_what_fails(
         assert (kafka.health, text in kafka.text) == (health, True), kafka
         assert (kafka.remedy is None) == (health is Health.OK)
         assert SECRET not in repr(checks)
+
+
+async def test_the_doctor_compares_the_replicas_of_new_topics_with_those_that_brokers_wait_for(
+    broker: SecuredBroker, database: str
+) -> None:
+    settings = Settings(dsn=SecretStr(database), bootstrap_servers=broker.kafka.bootstrap_servers)
+    (check,) = [each async for each in run_checks(settings) if each.name == "topic_replication"]
+    says = "1; the brokers wait for 1 (min.insync.replicas)"
+    assert (check.health, check.text, check.remedy) == (Health.OK, says, None)
+    cases = [(1, 2, Health.FAIL), (2, 2, Health.WARN), (3, 2, Health.OK), (1, None, Health.OK)]
+    for copies, needed, health in cases:
+        check = check_replication(copies, needed)
+        assert (check.health, check.remedy is None) == (health, health is Health.OK)
 
 
 async def test_all_processes_work_by_sasl_ssl(

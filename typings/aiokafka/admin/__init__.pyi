@@ -3,6 +3,7 @@ from ssl import SSLContext
 from typing import Any, TypeAlias
 
 from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 class NewTopic:
@@ -20,6 +21,10 @@ class NewTopic:
 
 class RecordsToDelete:
     def __init__(self, before_offset: int) -> None: ...
+
+class _DescribeConfigsResponse:
+    # (error code, message, type, name, entries: name, value, ...)
+    resources: Sequence[tuple[int, str | None, int, str, Sequence[tuple[Any, ...]]]]
 
 class _CreateTopicsResponse:
     # (topic, error code, error message)
@@ -61,6 +66,9 @@ class AIOKafkaAdminClient:
     async def delete_records(
         self, records_to_delete: Mapping[TopicPartition, RecordsToDelete]
     ) -> dict[TopicPartition, int]: ...
+    async def describe_configs(
+        self, config_resources: list[ConfigResource], include_synonyms: bool = ...
+    ) -> list[_DescribeConfigsResponse]: ...
     async def list_topics(self) -> list[str]: ...
     async def describe_topics(self, topics: list[str] | None = ...) -> list[dict[str, Any]]: ...
     async def describe_cluster(self) -> dict[str, Any]: ...
