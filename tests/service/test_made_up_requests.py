@@ -21,6 +21,8 @@ pytestmark = pytest.mark.long
 EXAMPLES = 3
 """Right ones of each operation and wrong ones, in the sample."""
 FULL_SECONDS = 600.0
+EXAMPLES_A_ROUND = 20
+"""A round takes a minute or two; the time is looked at between them."""
 TOO_LARGE = 413
 HEALTH = [HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large]
 """What makes up wrong requests takes its time."""
@@ -57,7 +59,7 @@ async def test_ten_minutes_of_requests(
 ) -> None:
     began = monotonic()
     for number in rounds():
-        await asyncio.to_thread(send_all, api, allowed, document, 100, number)
+        await asyncio.to_thread(send_all, api, allowed, document, EXAMPLES_A_ROUND, number)
         if monotonic() - began > FULL_SECONDS:
             return
 
