@@ -4,6 +4,13 @@
 
 CREATE SCHEMA ledger;
 
+CREATE TYPE ledger.emission AS (
+	id uuid,
+	created boolean
+);
+
+COMMENT ON TYPE ledger.emission IS 'An emitted item, and whether it is new.';
+
 CREATE TYPE ledger.item_filter AS (
 	verb text,
 	tenant text,
@@ -334,12 +341,14 @@ CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
 
 COMMENT ON FUNCTION ledger.effective_date_of(id uuid) IS 'The effective date in an item''s id: a look-up by id reads the one partition of due_item that may have it.';
 
-CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text, OUT id uuid, OUT created boolean) RETURNS record
+CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS ledger.emission
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 #variable_conflict use_variable
 declare
+  id uuid := ledger.item_id(tenant, kind, business_key, cycle, effective_date);
+  created boolean;
   emitted_at timestamptz := ledger.now();
   -- Computed here and not in the look-up: each execution of a query sets up its expressions anew.
   emitter text := ledger.emitter_name();
@@ -348,26 +357,24 @@ declare
   kind_no integer;
   ordered boolean;
   actor_no bigint;
+  leaf regclass;
   serial bigint;
   overlap smallint;
-  item_no bigint;
-  leaf regclass;
 begin
-  id := ledger.item_id(tenant, kind, business_key, cycle, effective_date);
-
   select f.flow_no, f.kind_no, k.ordering = 'key', a.actor_no, p.leaf into flow_no, kind_no, ordered, actor_no, leaf
   from ledger.kind k, ledger.flow f, ledger.actor a, ledger.partition_span p
   where k.tenant = emit.tenant and k.name = emit.kind and f.kind_no = k.kind_no and f.lane = emit.lane
     and a.name = emitter and (a.tenants is null or emit.tenant = any (a.tenants))
     and p.parent = 'due_item' and p.starts_on = starts_on and not p.has_retired;
-  -- Asking for the size reads what other sessions did to the partition, as in ledger.emit_items.
-  if flow_no is null or pg_relation_size(leaf, 'init') is null then
+  -- Asking whether the partition is updatable takes and releases a lock of it, as asking for its size in ledger.emit_items, and
+  -- so reads what other sessions did to it; 0 if it is gone. It asks no file system.
+  if flow_no is null or coalesce(pg_relation_is_updatable(leaf, false), 0) = 0 then
     created := not exists (
       select from ledger.emit_items(
         array[tenant], array[kind], array[lane], array[1], array[business_key], array[cycle], array[effective_date],
         array[due_at], array[payload::text], ledger.emitting_actor(tenant), partition_keys => array[partition_key],
         labels => array[labels::text], traceparents => array[traceparent]));
-    return;
+    return (id, created);
   end if;
 
   if ordered then
@@ -377,24 +384,24 @@ begin
   if traceparent is not null then
     traceparent := ledger.usable_traceparent(traceparent);
   end if;
-  insert into ledger.due_item as i (
-    effective_date, id, flow_no, business_key, cycle, due_at, partition_key, payload, labels, traceparent, emitted_at,
-    actor_no, serial, overlap)
-  values (
-    effective_date, id, flow_no, business_key, cycle, due_at, partition_key, payload, labels, traceparent, emitted_at,
-    actor_no, serial, overlap)
-  on conflict do nothing
-  returning i.item_no into item_no;
-  created := found;
-  if created then
-    insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
+  with made as (
+    insert into ledger.due_item as i (
+      effective_date, id, flow_no, business_key, cycle, due_at, partition_key, payload, labels, traceparent, emitted_at,
+      actor_no, serial, overlap)
     values (
-      item_no, effective_date, flow_no, greatest(due_at, emitted_at), serial, case when serial is not null then due_at end,
-      overlap);
-  end if;
+      effective_date, id, flow_no, business_key, cycle, due_at, partition_key, payload, labels, traceparent, emitted_at,
+      actor_no, serial, overlap)
+    on conflict do nothing
+    returning i.item_no
+  )
+  insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
+  select
+    m.item_no, effective_date, flow_no, greatest(due_at, emitted_at), serial, case when serial is not null then due_at end, overlap
+  from made m;
+  return (id, found);
 end $$;
 
-COMMENT ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text, OUT id uuid, OUT created boolean) IS 'Emit one item inside the caller''s own transaction, from any language. Emitting it again changes nothing.';
+COMMENT ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) IS 'Emit one item inside the caller''s own transaction, from any language. Emitting it again changes nothing.';
 
 CREATE FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[] DEFAULT NULL::text[], cycles text[] DEFAULT NULL::text[], lanes text[] DEFAULT NULL::text[], partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], traceparents text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, id uuid, created boolean)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -4335,8 +4342,8 @@ GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.transition TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text, OUT id uuid, OUT created boolean) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text, OUT id uuid, OUT created boolean) TO ledger_emitter;
+REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;
 
 REVOKE ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], cycles text[], lanes text[], partition_keys text[], labels text[], traceparents text[]) TO ledger_emitter;
