@@ -9,6 +9,7 @@ from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topic_directory import TopicDirectory
 from dueledger.allocator.publish import Publisher
 from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.sleep import PollDuration
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import estimate_allowances
@@ -46,11 +47,16 @@ class DueFlowPoller:
         self._topics = topics
         self._publisher = publisher
         self._topic_window_items = topic_window_items
-        self.poll_seconds = 0.0  # how long the last list took
+        self._duration = PollDuration()
         self._limits_poll_at = float("-inf")
         self._heavy_active = False
         self.polled_at = float("-inf")
         self._is_invalid = False
+
+    @property
+    def poll_seconds(self) -> float:
+        """How long it takes to list due flows."""
+        return self._duration.seconds
 
     @property
     def next_poll_at(self) -> float:
@@ -113,7 +119,7 @@ class DueFlowPoller:
         self._is_invalid = False
         horizon = max(HORIZON_SECONDS, 2 * self.poll_interval_seconds)
         flows = await list_due_flows(connection, FLOWS_LISTED_MAX, horizon_seconds=horizon)
-        self.poll_seconds = monotonic() - began
+        self._duration.add(monotonic() - began)
         for start in range(0, len(flows), FLOWS_PER_YIELD):
             self._flow_queue.update(flows[start : start + FLOWS_PER_YIELD], asked_at=began)
             await asyncio.sleep(0)  # 10,000 flows take 30 ms: claims go on meanwhile

@@ -1,7 +1,7 @@
 """A process that sleeps is woken by what it could claim earlier, and nobody else is notified."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -11,18 +11,24 @@ import pytest
 from dueledger.ledger import sleep
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.sleep import WAKES_MAX, Sleep
+from dueledger.ledger.sleep import POLLS_COMPARED, WAKES_MAX, PollDuration, Sleep
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.processes import ProcessRole
 
 MakeDrafts = Callable[..., list[ItemDraft]]
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 NAME: Final = "allocator:host:1:abcd"
 KILL: Final = """
     select count(pg_terminate_backend(a.pid, 5000)) from pg_stat_activity a
     where a.datname = current_database() and a.application_name = $1
+"""
+WAITS: Final = """
+    select count(*) from pg_stat_activity a
+    where a.datname = current_database() and a.application_name = $1
+      and cardinality(pg_blocking_pids(a.pid)) > 0
 """
 LONG: Final = 3600.0
 LATER: Final = datetime(2190, 1, 1, tzinfo=UTC)
@@ -113,6 +119,28 @@ async def test_g9_a_transaction_that_began_before_the_sleep_and_emits_in_it_wake
         early = await sleeper.heard()
     await sleeper.woken.wait()
     assert early == 0
+
+
+async def test_g9_an_item_emitted_before_the_registration_is_committed_is_polled_for(
+    sleeper: Sleeper,
+    connection: Connection,
+    other: Connection,
+    actor_no: int,
+    make_drafts: MakeDrafts,
+    eventually: Eventually,
+) -> None:
+    holding, emitting = connection.transaction(), other.transaction()
+    await holding.start()
+    await connection.execute("select from ledger.process for update")
+    pausing = asyncio.create_task(sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001))
+    await eventually(lambda: other.fetchval(WAITS, NAME))
+    await emitting.start()
+    await emit_items(other, make_drafts(), actor_no=actor_no)
+    await holding.commit()
+    pause = await pausing
+    asleep = sleeper.sleep.is_asleep
+    await emitting.commit()
+    assert (asleep, 0 < pause < LONG) == (False, True)
 
 
 async def test_only_items_available_within_the_sleep_wake_and_one_statement_wakes_once(
@@ -209,3 +237,12 @@ async def test_a_sleep_ends_by_itself(
     await emit_items(connection, make_drafts(), actor_no=actor_no)
     assert sleeps_until is not None
     assert await sleeper.heard() == 0
+
+
+def test_a_poll_that_waits_for_a_core_postpones_no_other() -> None:
+    duration = PollDuration()
+    least = [duration.seconds]
+    for seconds in (0.003, 0.08, 0.002, *[0.05] * POLLS_COMPARED):
+        duration.add(seconds)
+        least.append(duration.seconds)
+    assert least == [0.0, 0.003, 0.003, *[0.002] * POLLS_COMPARED, 0.05]

@@ -15,7 +15,7 @@ from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.ledger.sleep import Sleep
+from dueledger.ledger.sleep import PollDuration, Sleep
 from dueledger.ledger.store.claims import list_due_flows, release_claims
 from dueledger.ledger.store.direct_claims import list_open_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
@@ -107,7 +107,7 @@ class DirectSource(WorkSource):
         self._flow_of_run: dict[int, int] = {}
         self._polled_at = float("-inf")
         self._poll_at = self._list_at = float("-inf")
-        self._list_seconds = 0.0
+        self._list_duration = PollDuration()
         self._idle_lists = 0
         self._run_no_max = 0
         self._has_lost_response = False
@@ -177,7 +177,7 @@ class DirectSource(WorkSource):
         return {"taken": suspects + taken.get("taken", 0)}
 
     async def _wait_for_next_poll(self) -> None:
-        await self._sleep.end_if_busy(poll_seconds=self._list_seconds)
+        await self._sleep.end_if_busy(poll_seconds=self._list_duration.seconds)
         if not self._wake.is_set():
             await self._pause(max(0.0, self._poll_at - monotonic()))
         # Items that end now and items that are due in a moment are served together.
@@ -188,7 +188,7 @@ class DirectSource(WorkSource):
         self._polled_at = monotonic()
 
     async def _pause(self, wanted: float) -> None:
-        seconds = await self._sleep.pause_seconds(wanted, poll_seconds=self._list_seconds)
+        seconds = await self._sleep.pause_seconds(wanted, poll_seconds=self._list_duration.seconds)
         self._has_news |= seconds < wanted
         await wait_for_event(self._wake, seconds)
 
@@ -275,7 +275,7 @@ class DirectSource(WorkSource):
             flows = list(filter(self._admits, flows))
         self._flows.update(flows, asked_at=began)
         self._flows.remove_unlisted(asked_at=began)
-        self._list_seconds = monotonic() - began
+        self._list_duration.add(monotonic() - began)
         self._list_at = monotonic() + self._list_pause()
         self._idle_lists = min(self._idle_lists + 1, IDLE_DOUBLINGS_MAX)
 
@@ -284,7 +284,7 @@ class DirectSource(WorkSource):
         pause = self._settings.direct_idle_seconds
         if not self._sleep.is_asleep:
             pause = min(pause, growing)
-        return max(pause, LIST_SHARE * self._list_seconds)
+        return max(pause, LIST_SHARE * self._list_duration.seconds)
 
     # Suspects.
 
