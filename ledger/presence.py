@@ -34,6 +34,7 @@ from dueledger.ledger.store.processes import (
     end_sleep,
     is_seen_by_all,
     record_process_failure,
+    record_process_kinds,
     register_process,
     register_sleep,
     renew_process,
@@ -112,7 +113,7 @@ class Presence:
         self.process_no = 0
         self.losses = 0
         self._yields = yields
-        self._kinds = kinds
+        self._kinds = self._recorded_kinds = kinds
         self._failure = self._recorded_failure = ProcessFailure()
         self._confirmed_at = float("-inf")
         self._dsn = dsn
@@ -151,12 +152,19 @@ class Presence:
                 if (failure := self._failure) != self._recorded_failure:
                     await record_process_failure(connection, self.process_no, failure)
                     self._recorded_failure = failure
+                if (kinds := self._kinds) != self._recorded_kinds:
+                    await record_process_kinds(connection, self.process_no, kinds)
+                    self._recorded_kinds = kinds
         self._renewed.set()
         return {}
 
     def ledger_now(self) -> datetime | None:
         """Return the business clock for a metric; no decision may use it."""
         return self._clock.now()
+
+    def serve_kinds(self, kinds: Sequence[str]) -> None:
+        """Let the ledger know soon for which kinds the process has workers."""
+        self._kinds = kinds
 
     # Failures.
 
@@ -301,6 +309,7 @@ class Presence:
             yields=self._yields,
             kinds=self._kinds,
         )
+        self._recorded_kinds = self._kinds
         self._confirmed_at = asked_at
         self.losses += self._lock.has_lapsed
         if self._lock.is_locked:

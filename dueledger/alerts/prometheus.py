@@ -39,17 +39,21 @@ def inhibitions_file() -> str:
     by_name = {rule.name: rule for rule in RULES}
     rules: list[dict[str, Any]] = []
     for rule in RULES:
-        groups: dict[tuple[str, ...], list[str]] = {}
+        groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
         for name in rule.inhibits:
-            equal = tuple(label for label in rule.labels if label in by_name[name].labels)
-            groups.setdefault(equal, []).append(name)
+            own = by_name[name].labels
+            equal = tuple(label for label in rule.labels if label in own)
+            where = tuple(
+                f'{label}=~"{text}"' for label, text in rule.inhibits_where if label in own
+            )
+            groups.setdefault((equal, where), []).append(name)
         rules += [
             {
                 "source_matchers": [f'alertname="Dueledger{rule.name}"'],
-                "target_matchers": [f'alertname=~"Dueledger({"|".join(names)})"'],
+                "target_matchers": [f'alertname=~"Dueledger({"|".join(names)})"', *where],
                 **({"equal": list(equal)} if equal else {}),
             }
-            for equal, names in groups.items()
+            for (equal, where), names in groups.items()
         ]
     return HEADER + yaml.safe_dump({"inhibit_rules": rules}, sort_keys=False, width=120)
 

@@ -37,7 +37,9 @@ class AlertRule:
     """An alert stands while the number of a metric is above `above`.
 
     `labels` are those by which series are grouped; `where` has a regular expression for the whole
-    value of a label. `summary` may name labels in braces. `breakage` is what is broken then.
+    value of a label. `summary` may name labels in braces. `breakage` is what is broken then. Of the
+    alerts that it `inhibits`, only those whose labels are as `inhibits_where` says, if they have
+    them, and only those with equal values of the labels that both have.
     """
 
     name: str
@@ -51,6 +53,7 @@ class AlertRule:
     for_seconds: int = 30
     severity: AlertSeverity = AlertSeverity.PAGE
     inhibits: tuple[str, ...] = ()
+    inhibits_where: tuple[tuple[str, str], ...] = ()
 
     @property
     def anchor(self) -> str:
@@ -68,6 +71,7 @@ class AlertRule:
         return f"{self.aggregation}{by} ({series}) > {self.above:g}"
 
 
+_OF_FLOW: Final = ("tenant", "kind", "topic", "dispatch")
 _CANNOT_CLAIM: Final = (
     "ItemsLate",
     "FlowSilent",
@@ -99,22 +103,22 @@ RULES: Final = (
         labels=("role",),
         where=(("server", "kafka"),),
         inhibits=_CANNOT_CLAIM,
+        inhibits_where=(("dispatch", "kafka|http|other"),),
     ),
     AlertRule(
         "AllocatorMissing",
-        Metric.PROCESSES,
-        "no allocator and no direct worker lives",
+        Metric.CLAIMERS,
+        "no process lives that claims due items",
         "nothing claims due items: no allocator and no direct worker lives",
-        where=(("role", "allocator|direct_worker"), ("status", "live")),
         aggregation=Aggregation.ABSENT,
         inhibits=("ItemsLate", "FlowSilent", "WorkerMissing", "TopicSilent", "WatermarkStalled"),
     ),
     AlertRule(
         "WorkerMissing",
         Metric.UNSERVED_ITEMS,
-        "no worker serves a topic",
-        "due items of {topic} wait, and no worker serves them",
-        labels=("topic",),
+        "due items reach no worker",
+        "due items of {topic} wait, and reach no worker",
+        labels=("topic", "dispatch"),
         aggregation=Aggregation.SUM,
         inhibits=("ItemsLate", "FlowSilent"),
     ),
@@ -139,7 +143,7 @@ RULES: Final = (
         Metric.OLDEST_DUE_SECONDS,
         "items of a kind are not claimed",
         "due items of {tenant} {kind} have waited for more than five minutes",
-        labels=("tenant", "kind"),
+        labels=_OF_FLOW,
         above=300,
         severity=AlertSeverity.TICKET,
     ),
@@ -147,8 +151,8 @@ RULES: Final = (
         "ItemsLate",
         Metric.LATE_SECONDS,
         "items are past complete_by, or their grace",
-        "items of {tenant} {kind} wait past their complete_by or grace",
-        labels=("tenant", "kind"),
+        "items of {tenant} {kind} are not done, past their complete_by or grace",
+        labels=_OF_FLOW,
         inhibits=("FlowSilent",),
     ),
     AlertRule(
@@ -288,4 +292,6 @@ def _inhibits(other: AlertKey, key: AlertKey) -> bool:
         return False
     values = dict(zip(rule.labels, other.labels, strict=True))
     own = dict(zip(inhibited.labels, key.labels, strict=True))
-    return all(values[label] == own[label] for label in values.keys() & own.keys())
+    return all(values[label] == own[label] for label in values.keys() & own.keys()) and all(
+        re.fullmatch(pattern, own[label]) for label, pattern in rule.inhibits_where if label in own
+    )

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, final
 import uvicorn
 
 from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.gauges import READ_SECONDS, LedgerGauges
+from dueledger.ledger.metrics import METRICS
 from dueledger.ledger.presence import Presence, open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
@@ -172,7 +174,7 @@ async def _run(settings: ServiceSettings, stop: Stop, open_console: OpenConsole 
 async def _background(
     settings: ServiceSettings, calls: CallHost, pool: Pool, presence: Presence
 ) -> AsyncGenerator[PullQueue]:
-    """Serve long polls for the block; and do upkeep, if the login may.
+    """Serve long polls for the block; and do upkeep and measure the ledger, if the login may.
 
     There may be no allocator and no direct worker that does.
     """
@@ -188,6 +190,7 @@ async def _background(
     )
     async with pool.acquire() as connection:
         does_upkeep = await has_role(connection, "upkeep")
+    gauges = LedgerGauges(pool, holder=f"process:{presence.process_no}")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run_service("service.pull", pulls.tick, stop=stop, idle_seconds=0.0))
         if does_upkeep:
@@ -196,8 +199,13 @@ async def _background(
                     "service.upkeep", upkeep.tick, stop=stop, idle_seconds=upkeep.pause_seconds
                 )
             )
+        if does_upkeep and settings.metrics_port is not None:
+            tasks.create_task(
+                run_service("service.measure", gauges.tick, stop=stop, idle_seconds=READ_SECONDS)
+            )
         try:
-            yield pulls
+            with METRICS.source(gauges.samples):
+                yield pulls
         finally:
             stop.request()
             pulls.close()

@@ -63,6 +63,7 @@ class PullQueue(Pulls):
         list_as: Callable[[], AbstractAsyncContextManager[Connection]],
     ) -> None:
         self._list_as = list_as
+        self._presence = presence
         self._subscribers: dict[Subscription, _Subscribers] = {}
         self._kinds: frozenset[str] = frozenset()
         self._sleep = Sleep(presence, [])
@@ -121,8 +122,7 @@ class PullQueue(Pulls):
         await self._wait()
         if self._is_closed or not self.waiting:
             return {}
-        now = monotonic()
-        self._forget(now)
+        self._forget(now := monotonic())
         served = await self._serve_all()
         brief = [
             pull for each in self._subscribers.values() for pull in each.pulls if pull.needs_list
@@ -168,6 +168,17 @@ class PullQueue(Pulls):
         ]
         for subscription in left:
             del self._subscribers[subscription]
+        if left:
+            self._serve_kinds(self._asked_kinds())
+
+    def _asked_kinds(self) -> frozenset[str]:
+        return frozenset[str]().union(*(each.kinds for each in self._subscribers))
+
+    def _serve_kinds(self, kinds: frozenset[str]) -> None:
+        """Be woken for items of these kinds, and let the ledger know that workers ask for them."""
+        self._kinds = kinds
+        self._sleep.wake_for(sorted(kinds))
+        self._presence.serve_kinds(sorted(kinds))
 
     def _on_woken(self) -> None:
         self._sleep.woken()
@@ -175,9 +186,10 @@ class PullQueue(Pulls):
         self._wake.set()
 
     async def _wait(self) -> None:
-        if not self.waiting and not self._is_closed:
+        while not self.waiting and not self._is_closed:
             self._wake.clear()
-            await self._wake.wait()
+            self._forget(monotonic())
+            await wait_for_event(self._wake, SUBSCRIPTION_SECONDS if self._subscribers else None)
         await self._sleep.end_if_busy(poll_seconds=self._list_seconds)
         if not self._wake.is_set():
             wanted = max(0.0, self._poll_at - monotonic())
@@ -190,10 +202,9 @@ class PullQueue(Pulls):
         """List the flows that are due now or soon, of all kinds that are asked for."""
         began = monotonic()
         self._has_news = False
-        kinds = frozenset[str]().union(*(each.kinds for each in self._subscribers))
+        kinds = self._asked_kinds()
         if not kinds <= self._kinds:
-            self._kinds = kinds
-            self._sleep.wake_for(sorted(kinds))
+            self._serve_kinds(kinds)
         horizon = HORIZON_POLLS * max(IDLE_SECONDS, self._list_pause())
         async with self._list_as() as connection:
             flows = await list_pull_flows(connection, sorted(kinds), horizon)

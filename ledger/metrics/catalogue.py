@@ -5,7 +5,7 @@ prometheus-client itself says of the process and of Python.
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 
 class MetricType(StrEnum):
@@ -29,6 +29,11 @@ class Metric(StrEnum):
         member._value_ = name
         member.type, member.text, member.labels = type_, text, labels
         return member
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it says something of the process alone: nothing of the ledger and its tenants."""
+        return self in _PUBLIC
 
     # Every process.
 
@@ -107,13 +112,20 @@ class Metric(StrEnum):
         "Time since the first of the due items could be claimed.",
         "tenant",
         "kind",
+        "topic",
+        "dispatch",
     )
     LATE_SECONDS = (
         "dueledger_late_seconds",
         MetricType.GAUGE,
-        "Time since a waiting item passed its complete_by, or its due time and the grace.",
+        (
+            "Time since an item that waits, retries or is handed out passed its complete_by, or its"
+            " due time and the grace; of each flow and of what is handed out the oldest are read."
+        ),
         "tenant",
         "kind",
+        "topic",
+        "dispatch",
     )
     RETRYING_ITEMS = (
         "dueledger_retrying_items",
@@ -153,8 +165,12 @@ class Metric(StrEnum):
     UNSERVED_ITEMS = (
         "dueledger_unserved_items",
         MetricType.GAUGE,
-        "Due items of a topic that no worker reads and whose kinds no direct worker has.",
+        (
+            "Due items that reach no worker: nobody publishes or reads their topic, no direct"
+            " worker has their kind, and no pull worker asks for it."
+        ),
         "topic",
+        "dispatch",
     )
     CREDIT_ITEMS = (
         "dueledger_credit_items",
@@ -177,14 +193,14 @@ class Metric(StrEnum):
     WATERMARK_AGE_SECONDS = (
         "dueledger_watermark_age_seconds",
         MetricType.GAUGE,
-        "Age of the completeness watermark.",
+        "Age of the completeness watermark; of a kind never complete, since a pass first looked.",
         "tenant",
         "kind",
     )
     RECONCILED_SECONDS = (
         "dueledger_reconciled_seconds",
         MetricType.GAUGE,
-        "Time since the last pass of a reconciler.",
+        "Time since the last pass of a reconciler; without any, since the ledger was made.",
     )
     OPEN_FINDINGS = (
         "dueledger_open_findings",
@@ -199,6 +215,15 @@ class Metric(StrEnum):
         "Processes seen in the last hour that are live, silent or gone.",
         "role",
         "status",
+    )
+    CLAIMERS = (
+        "dueledger_claimers",
+        MetricType.GAUGE,
+        (
+            "Live processes that claim due items: allocators and direct workers; services for pull"
+            " workers, unless an allocator or direct worker was killed in the last hour."
+        ),
+        "role",
     )
     FAILING_PROCESSES = (
         "dueledger_failing_processes",
@@ -268,3 +293,18 @@ class Metric(StrEnum):
         "partition",
         "waits_for",
     )
+
+
+_PUBLIC: Final = frozenset(
+    {
+        Metric.PROCESS_INFO,
+        Metric.PASSES,
+        Metric.PASS_FAILURES,
+        Metric.PASS_SECONDS,
+        Metric.PASS_COUNTS,
+        Metric.SERVER_UNREACHABLE,
+        Metric.POOL_CONNECTIONS,
+        Metric.STATEMENTS,
+        Metric.STATEMENT_SECONDS,
+    }
+)

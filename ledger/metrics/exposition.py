@@ -56,13 +56,14 @@ _FAMILIES: Final = {
 class CatalogueCollector(Collector):
     """Has prometheus-client read the metrics of the catalogue; a program may register it."""
 
-    def __init__(self, readings: MetricReadings = METRICS) -> None:
+    def __init__(self, readings: MetricReadings = METRICS, *, only_public: bool = False) -> None:
         self._readings = readings
+        self._metrics = [each for each in Metric if each.is_public or not only_public]
 
     def collect(self) -> Iterable[MetricFamily]:
         """Return the metrics that have a number, in the order of the catalogue."""
         read, histograms = self._readings.read(), self._readings.read_histograms()
-        for metric in Metric:
+        for metric in self._metrics:
             if metric in read:
                 yield _family(metric, read[metric])
             elif metric in histograms:
@@ -85,10 +86,12 @@ def _histogram_family(metric: Metric, series: dict[Labels, Histogram]) -> Metric
     return family
 
 
-def process_registry(readings: MetricReadings = METRICS) -> CollectorRegistry:
+def process_registry(
+    readings: MetricReadings = METRICS, *, only_public: bool = False
+) -> CollectorRegistry:
     """Return the registry of a process: the catalogue, its memory and CPU time, and Python's."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(CatalogueCollector(readings))
+    registry.register(CatalogueCollector(readings, only_public=only_public))
     for collector in (ProcessCollector, PlatformCollector, GCCollector):
         collector(registry=registry)
     return registry
@@ -96,10 +99,10 @@ def process_registry(readings: MetricReadings = METRICS) -> CollectorRegistry:
 
 @final
 class MetricsPage:
-    """What `/metrics` answers."""
+    """What `/metrics` answers; with `only_public`, to anybody."""
 
-    def __init__(self, readings: MetricReadings = METRICS) -> None:
-        self._registry = process_registry(readings)
+    def __init__(self, readings: MetricReadings = METRICS, *, only_public: bool = False) -> None:
+        self._registry = process_registry(readings, only_public=only_public)
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """Return the page and its content type, by the request's header Accept."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 CANCEL_SECONDS: Final = 5.0  # time for cancelled work to end
 
 
-async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
-    """Wait for the event, at most `seconds`."""
+async def wait_for_event(event: asyncio.Event, seconds: float | None) -> None:
+    """Wait for the event, at most `seconds` if they are given."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

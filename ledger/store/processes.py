@@ -151,6 +151,13 @@ async def record_process_failure(
     )
 
 
+async def record_process_kinds(
+    connection: Connection, process_no: int, kinds: Sequence[str] | None
+) -> None:
+    """Record for which kinds a process has workers."""
+    await connection.execute(statement("record_process_kinds"), process_no, kinds)
+
+
 async def end_process(connection: Connection, process_no: int) -> None:
     """Record that a process stopped in order."""
     await connection.execute(statement("end_process"), process_no)

@@ -10,14 +10,17 @@ import yaml
 
 from dueledger.alerts.prometheus import RUNBOOK
 from dueledger.alerts.rules import RULES, AlertKey, evaluate, without_inhibited
+from dueledger.ledger.flows.shares import FlowShare
 from dueledger.ledger.metrics import Metric, Sample
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.gauges import measure_gauges
 from dueledger.ledger.store.items import emit_items
+from dueledger.workers.pull.claims import claim_shares
 from tests.databases import DatabasePool, MakeDatabase
 
 from .test_prometheus import FOLDER, needs_promtool, run_promtool
@@ -34,11 +37,43 @@ class Broken(NamedTuple):
     make_drafts: MakeDrafts
     more: list[Sample]
 
-    async def emit(self, due_at: datetime | None = None) -> None:
+    async def emit(
+        self, due_at: datetime | None = None, *, kind: str = "Renewal", **more: str
+    ) -> None:
         """Emit an item that was due long ago, of a topic that a worker reads."""
-        [draft] = self.make_drafts(1, kind="Renewal", due_at=due_at)
+        [draft] = self.make_drafts(1, kind=kind, due_at=due_at, **more)
         await emit_items(self.connection, [draft], actor_no=self.actor_no)
-        await grant_credits(self.connection, self.actor_no, ["due.Renewal"], [9], 60)
+        await grant_credits(self.connection, self.actor_no, [f"due.{kind}"], [9], 60)
+
+    async def make_late(self) -> None:
+        await self.run("update ledger.pending set available_at = available_at - interval '1 h'")
+
+    async def serve(self, *kinds: str) -> None:
+        """Have a service live, of which pull workers ask for these kinds."""
+        number = await register_actor(self.connection, "api:test", ActorKind.API)
+        await self.connection.execute(
+            "insert into ledger.process (process_no, role, host, version, started_at, seen_at,"
+            " kinds) select $1, 'service', 'here', '1', now, now, $2 from ledger.machine_now() now",
+            number,
+            kinds,
+        )
+
+    async def pull_only(self, *kinds: str) -> None:
+        """Have a service live and nothing else, and no worker read a topic."""
+        await self.run("delete from ledger.process")
+        await self.run("delete from ledger.credit")
+        await self.serve(*kinds)
+
+    async def start(self) -> None:
+        """Start what waits, as a pull worker does, with a lease."""
+        flows = await list_due_flows(self.connection, 10, ["Renewal"])
+        await claim_shares(
+            self.connection,
+            [FlowShare(flow, 10, flow.floor) for flow in flows],
+            key_no=self.actor_no,
+            lease_seconds=600,
+            tenants=None,
+        )
 
     async def emit_in_time(self) -> None:
         """Emit an item that is due now."""
@@ -73,7 +108,76 @@ async def healthy(broken: Broken) -> None:
 
 async def late(broken: Broken) -> None:
     await broken.emit()
-    await broken.run("update ledger.pending set available_at = available_at - interval '1 h'")
+    await broken.make_late()
+
+
+async def running_late(broken: Broken) -> None:
+    await broken.emit()
+    await broken.start()
+
+
+async def retried_late(broken: Broken) -> None:
+    await broken.emit()
+    await broken.run("update ledger.pending set state = 4, available_at = now() + interval '1 h'")
+
+
+async def two_topics(broken: Broken) -> None:
+    """A topic without a worker beside one whose worker is slow."""
+    await late(broken)
+    await broken.emit(kind="Letter")
+    await broken.make_late()
+    await broken.run("update ledger.credit set topic = 'due.Renewal'")
+
+
+async def kafka_and_direct(broken: Broken) -> None:
+    """Items that do not need Kafka are late while it is down."""
+    await kafka(broken)
+    await broken.emit(kind="Letter")
+    await broken.make_late()
+    await broken.run("update ledger.kind set dispatch = 'direct' where name = 'Letter'")
+    await broken.serve("Letter")
+
+
+async def pulled(broken: Broken) -> None:
+    """A service with pull workers is all that runs."""
+    await broken.emit_in_time()
+    await broken.pull_only("Renewal")
+
+
+async def pulled_and_busy(broken: Broken) -> None:
+    """The only pull worker is at work, and asks for nothing."""
+    await broken.emit_in_time()
+    await broken.run("update ledger.kind set dispatch = 'direct'")
+    await broken.start()
+    await broken.emit(await read_now(broken.connection), prefix="more")
+    await broken.pull_only()
+
+
+async def pulled_by_nobody(broken: Broken) -> None:
+    await late(broken)
+    await broken.pull_only()
+
+
+async def all_dead(broken: Broken) -> None:
+    await late(broken)
+    await broken.pull_only("Renewal")
+    await broken.run("update ledger.process set seen_at = seen_at - interval '1 min'")
+
+
+async def allocator_beside_service(broken: Broken) -> None:
+    await allocator(broken)
+    await broken.serve()
+
+
+async def never_reconciled(broken: Broken) -> None:
+    await broken.emit_in_time()
+    await broken.run("delete from ledger.watermark")
+    await broken.run("update ledger.partition_span set made_at = made_at - interval '1 d'")
+
+
+async def never_complete(broken: Broken) -> None:
+    await broken.run("update ledger.watermark set complete_before = null")
+    await broken.run("update ledger.watermark set first_as_of = first_as_of - interval '3 h'")
 
 
 async def exhausted(broken: Broken) -> None:
@@ -148,26 +252,57 @@ async def disk(broken: Broken) -> None:
 
 
 OWN = "acme/Renewal"
+KAFKA = f"{OWN}/due.Renewal/kafka"
+LETTER = "acme/Letter/due.Letter"
 BREAKAGES: dict[Arrange, tuple[str, str]] = {
     healthy: ("", ""),
-    late: (f"ItemsLate {OWN}", f"FlowSilent {OWN}"),
+    late: (f"ItemsLate {KAFKA}", f"FlowSilent {KAFKA}"),
+    running_late: (f"ItemsLate {KAFKA}", ""),
+    retried_late: (f"ItemsLate {KAFKA}", ""),
+    two_topics: (
+        f"WorkerMissing due.Letter/kafka, ItemsLate {KAFKA}",
+        f"ItemsLate {LETTER}/kafka, FlowSilent {LETTER}/kafka, FlowSilent {KAFKA}",
+    ),
+    kafka_and_direct: (
+        f"KafkaUnreachable allocator, ItemsLate {LETTER}/direct",
+        (
+            f"WorkerMissing due.Renewal/kafka, ItemsLate {KAFKA}, FlowSilent {KAFKA},"
+            f" FlowSilent {LETTER}/direct"
+        ),
+    ),
+    pulled: ("", ""),
+    pulled_and_busy: ("", ""),
+    pulled_by_nobody: (
+        "WorkerMissing due.Renewal/kafka",
+        f"ItemsLate {KAFKA}, FlowSilent {KAFKA}",
+    ),
+    all_dead: (
+        "AllocatorMissing",
+        f"WorkerMissing due.Renewal/kafka, ItemsLate {KAFKA}, FlowSilent {KAFKA}",
+    ),
+    allocator_beside_service: (
+        "AllocatorMissing",
+        f"WorkerMissing due.Renewal/kafka, ItemsLate {KAFKA}, FlowSilent {KAFKA}",
+    ),
+    never_reconciled: ("ReconcilerSilent", ""),
+    never_complete: (f"WatermarkStalled {OWN}", ""),
     exhausted: (f"RetriesExhausted {OWN}", f"ItemsParked {OWN}"),
     parked: (f"ItemsParked {OWN}", ""),
     stuck: ("ItemsStuck STUCK", "FindingsOpen STUCK"),
     found: ("FindingsOpen MISSING", ""),
     watermark: (f"WatermarkStalled {OWN}", ""),
     reconciler: ("ReconcilerSilent", f"WatermarkStalled {OWN}"),
-    worker: ("WorkerMissing due.Renewal", f"ItemsLate {OWN}, FlowSilent {OWN}"),
+    worker: ("WorkerMissing due.Renewal/kafka", f"ItemsLate {KAFKA}, FlowSilent {KAFKA}"),
     allocator: (
         "AllocatorMissing",
-        f"WorkerMissing due.Renewal, ItemsLate {OWN}, FlowSilent {OWN}",
+        f"WorkerMissing due.Renewal/kafka, ItemsLate {KAFKA}, FlowSilent {KAFKA}",
     ),
     kafka: (
         "KafkaUnreachable allocator",
-        f"WorkerMissing due.Renewal, ItemsLate {OWN}, FlowSilent {OWN}",
+        f"WorkerMissing due.Renewal/kafka, ItemsLate {KAFKA}, FlowSilent {KAFKA}",
     ),
     postgres: ("PostgresUnreachable alert", ""),
-    topic: ("TopicSilent due.Renewal", f"ItemsLate {OWN}, FlowSilent {OWN}"),
+    topic: ("TopicSilent due.Renewal", f"ItemsLate {KAFKA}, FlowSilent {KAFKA}"),
     partition: ("PartitionStalled due.Renewal", ""),
     transaction: ("TransactionOld", ""),
     disk: ("DatabaseLarge", ""),

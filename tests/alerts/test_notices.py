@@ -87,6 +87,6 @@ def test_alerts_that_one_channel_refuses_do_not_keep_others_from_it() -> None:
 
 
 def test_the_bound_of_the_database_is_a_setting() -> None:
-    samples = [Sample(Metric.PROCESSES, 1, ("allocator", "live")), Sample(Metric.DATABASE_BYTES, 2)]
+    samples = [Sample(Metric.CLAIMERS, 1, ("allocator",)), Sample(Metric.DATABASE_BYTES, 2)]
     assert [key.name for key in evaluate(samples, database_bytes_max=1)] == ["DatabaseLarge"]
     assert evaluate(samples, database_bytes_max=2) == {}

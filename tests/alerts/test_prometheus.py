@@ -50,8 +50,9 @@ INTRODUCTION = """\
 What to do is in the [runbook](runbook.md). `make schema` makes this page and these files of the
 rules in the code.
 
-Prometheus needs `/metrics` of every allocator and direct worker, because one of them measures the
-ledger: while none does, it has `AllocatorMissing`, and evaluates no other alert of the ledger.
+Prometheus needs `/metrics` of every allocator and direct worker, and of each `dueledger serve`
+whose login may do upkeep, at `DUELEDGER_METRICS_PORT`, because one of them measures the ledger:
+while none does, it has `AllocatorMissing`, and evaluates no other alert of the ledger.
 
 Without Prometheus, `dueledger alert` evaluates the same rules on the same numbers each
 `DUELEDGER_ALERT_INTERVAL_SECONDS` (15) and sends what stands, once to each channel, and its end
@@ -66,8 +67,10 @@ so by itself. `dueledger alert --test` sends a test to each channel, with the st
 fails if one does not take it. Its login has the role `alerter`.
 `DUELEDGER_ALERT_DATABASE_BYTES_MAX` is the bound of `DatabaseLarge`.
 
-An alert is not sent while one stands that inhibits it, for the same tenant, kind and topic where
-both name them. `page` calls somebody, `ticket` waits for the day.
+An alert is not sent while one stands that inhibits it, for the same tenant, kind, topic and
+dispatch where both name them; `KafkaUnreachable` inhibits none of items whose `dispatch` is
+`direct`. `page` calls somebody, `ticket` waits for the day. Eight series of a metric have names,
+the others are `other`: where an alert stands by them, they are the oldest.
 
 | alert | what is broken | it stands while | for | | inhibits |
 |---|---|---|---|---|---|

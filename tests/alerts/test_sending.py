@@ -124,6 +124,10 @@ async def silence(connection: Connection, topics: int = 1) -> None:
         " from ledger.machine_now() now",
         number,
     )
+    await connection.execute(
+        "insert into ledger.watermark (tenant, kind, complete_before, as_of)"
+        " select 'acme', 'Renewal', day, day from (select ledger.now() + interval '1 day') d (day)"
+    )
     for each in range(topics):
         consumers = await register_actor(connection, f"topic:{each}", ActorKind.WORKER)
         await connection.execute(

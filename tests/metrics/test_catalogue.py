@@ -13,7 +13,8 @@ Each process answers `/metrics` in Prometheus's format at `DUELEDGER_METRICS_POR
 on 127.0.0.1, unless `DUELEDGER_METRICS_HOST` names another address. There is no key, and names of
 topics, tenants and kinds can be read there: let nobody reach it but Prometheus. It answers while
 Postgres and Kafka are away, and while a handler blocks the event loop. `dueledger serve` answers
-`/metrics` at its own port, too.
+`/metrics` at its own port, too: there everybody may ask, and finds nothing of the ledger, its
+tenants and kinds.
 
 A program that [runs a worker](embedding.md) and has metrics of its own registers
 `dueledger.ledger.metrics.exposition.CatalogueCollector()` with prometheus-client.

@@ -42,6 +42,11 @@ async def test_gauges_count_what_waits_is_late_and_is_not_served(
     )
     await grant_credits(connection, actor_no, [f"due.{other}"], [70], 60)
     await connection.execute(
+        "insert into ledger.process (process_no, role, host, version, started_at, seen_at)"
+        " select $1, 'allocator', 'here', '1', now, now from ledger.machine_now() now",
+        actor_no,
+    )
+    await connection.execute(
         "insert into ledger.watermark (tenant, kind, complete_before, as_of)"
         " values ('acme', $1, ledger.now() - interval '1 h', ledger.now() - interval '1 min')",
         kind,
@@ -50,9 +55,12 @@ async def test_gauges_count_what_waits_is_late_and_is_not_served(
     own = ("acme", kind)
     assert read[Metric.DUE_ITEMS] == {own: 5, ("acme", other): 3}
     assert read[Metric.RETRYING_ITEMS] == {own: 1, ("acme", other): 0}
-    assert read[Metric.OLDEST_DUE_SECONDS].keys() == {own, ("acme", other)}
-    assert read[Metric.LATE_SECONDS][own] > 86_400  # due long ago
-    assert read[Metric.UNSERVED_ITEMS] == {(f"due.{kind}",): 5}
+    assert read[Metric.OLDEST_DUE_SECONDS].keys() == {
+        (*own, f"due.{kind}", "kafka"),
+        ("acme", other, f"due.{other}", "kafka"),
+    }
+    assert read[Metric.LATE_SECONDS][*own, f"due.{kind}", "kafka"] > 86_400  # due long ago
+    assert read[Metric.UNSERVED_ITEMS] == {(f"due.{kind}", "kafka"): 5}
     assert read[Metric.CREDIT_ITEMS] == {(f"due.{other}",): 70}
     assert 3600 <= read[Metric.WATERMARK_AGE_SECONDS][own] < 7200
     assert 60 <= read[Metric.RECONCILED_SECONDS][()] < 3600
@@ -61,6 +69,39 @@ async def test_gauges_count_what_waits_is_late_and_is_not_served(
     rows = await monitor.fetch("select metric from ledger.measure_gauges()")
     assert {Metric(row["metric"]) for row in rows} == set(read)
     await monitor.close()
+
+
+async def test_what_is_added_to_other_kinds_moves_no_parked_kind_to_the_others(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    """An alert stands by the labels of its series: it must not end because another kind grew."""
+
+    async def park(kind: str, count: int) -> None:
+        await emit_items(connection, make_drafts(count, kind=kind), actor_no=actor_no)
+        await connection.execute(
+            "with p as (delete from ledger.pending returning *)"
+            " insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt,"
+            " starts, reason, actor_no) select item_no, effective_date, flow_no,"
+            " ledger.machine_now(), 5, 5, 'attempts exhausted', $1 from p",
+            actor_no,
+        )
+
+    async def shown() -> list[set[tuple[str, ...]]]:
+        read = by_metric(await measure_gauges(connection))
+        return [
+            {labels for labels, count in read[metric].items() if count > 0}
+            for metric in (Metric.PARKED_ITEMS, Metric.EXHAUSTED_ITEMS)
+        ]
+
+    await park("First", 1)
+    for number in range(7):
+        await park(f"Kind{number}", 2)
+    parked, exhausted = await shown()
+    assert parked == exhausted == {("acme", "First"), *(("acme", f"Kind{n}") for n in range(7))}
+    for number in range(3):
+        await park(f"Later{number}", 5)
+    await emit_items(connection, make_drafts(9, kind="Busy"), actor_no=actor_no)
+    assert await shown() == [parked | {("other", "other")}] * 2
 
 
 async def test_one_process_reads_the_gauges_and_another_takes_over(

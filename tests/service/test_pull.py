@@ -8,14 +8,17 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
+from dueledger.ledger.metrics import Metric
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.claims import reap_runs
-from dueledger.service import ServiceSettings, open_service
+from dueledger.service import ServiceSettings, open_service, pull_queue
 from tests.logins import with_login
+from tests.metrics_page import Series, read_own_page
 from tests.service.conftest import Api
 from tests.service.test_requests import problem
+from tests.workers.conftest import Eventually
 
 LONG_SECONDS = 60.0
 _numbers = count(1)
@@ -211,6 +214,42 @@ async def test_g9_without_other_processes_the_service_gives_back_what_a_dead_wor
         assert again["fence"] > first["fence"]
         names = "select a.kind from ledger.run r join ledger.actor a on a.actor_no = r.worker_no"
         assert {row["kind"] for row in await connection.fetch(names)} == {"key"}
+
+
+async def test_a_service_alone_measures_the_ledger_and_shows_nothing_of_it_to_everybody(
+    database: str,
+    connection: Connection,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = ServiceSettings(
+        dsn=SecretStr(with_login(database, "service_alone")), service_port=0, metrics_port=0
+    )
+    person_no = await register_actor(connection, "person:t", ActorKind.PERSON)
+
+    async def served() -> list[str]:
+        """Return the kinds that pull workers ask for, as the ledger has them."""
+        row = "select kinds from ledger.process where role = 'service'"
+        return await connection.fetchval(row) or []
+
+    async def forgotten() -> bool:
+        return "PolicyRenewalDue" not in await served()
+
+    async def measured() -> Series | None:
+        return read_own_page().get(Metric.CLAIMERS)
+
+    async with open_service(settings) as service, aiohttp.ClientSession() as session:
+        api = Api(service, connection, session, person_no)
+        key = await api.make_key("alone", Scope.WORK)
+        assert await pull(api, key, "PolicyRenewalDue") == []
+        assert await eventually(served) == ["PolicyRenewalDue"]
+        assert await eventually(measured) == {("service",): 1}
+        page = (await api.ask("GET", "/metrics")).text
+        assert "dueledger_process_info" in page
+        assert all(name not in page for name in (Metric.CLAIMERS, "tenant=", "kind=", "topic="))
+        monkeypatch.setattr(pull_queue, "SUBSCRIPTION_SECONDS", 0.0)
+        assert await pull(api, key, "Other") == []
+        assert await eventually(forgotten)
 
 
 async def test_a_client_that_has_gone_is_given_nothing(

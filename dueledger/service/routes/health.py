@@ -10,7 +10,7 @@ from dueledger.ledger.metrics.exposition import MetricsPage
 from dueledger.service.calls import PROBLEMS
 from dueledger.service.readiness import Readiness
 
-_metrics = MetricsPage()
+_metrics = MetricsPage(only_public=True)
 
 routes = APIRouter(tags=["service"], responses={"default": PROBLEMS["default"]})
 
@@ -56,7 +56,10 @@ async def get_readiness(
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def get_metrics(request: Request) -> Response:
-    """Return the metrics of this process in Prometheus's format. None names a tenant."""
+    """Return what the process says of itself, in Prometheus's format.
+
+    Nothing of the ledger: no tenant, kind or topic is named.
+    """
     page, content_type = _metrics.render(request.headers.get("accept", ""))
     return Response(page, media_type=content_type)
 

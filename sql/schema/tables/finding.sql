@@ -98,6 +98,7 @@ create table ledger.watermark (
   complete_before timestamptz,
   blocked_by text,
   as_of timestamptz not null,
+  first_as_of timestamptz not null default ledger.now(),
   primary key (tenant, kind)
 );
 
@@ -106,3 +107,4 @@ comment on table ledger.watermark is
   'explained or an open finding.';
 comment on column ledger.watermark.blocked_by is 'What blocks the watermark.';
 comment on column ledger.watermark.as_of is 'The moment on business time of the pass that computed it.';
+comment on column ledger.watermark.first_as_of is 'When a pass computed it first: its age while nothing is complete.';
