@@ -2787,6 +2787,15 @@ COMMENT ON COLUMN ledger.credit.worker_no IS 'The worker, as an actor number.';
 
 COMMENT ON COLUMN ledger.credit.granted_until IS 'When the grant ends unless the worker renews it.';
 
+CREATE TABLE ledger.cursor_secret (
+    one_row boolean DEFAULT true NOT NULL,
+    secret bytea DEFAULT sha256((uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))) NOT NULL,
+    CONSTRAINT cursor_secret_length CHECK ((octet_length(secret) = 32)),
+    CONSTRAINT cursor_secret_only_one CHECK (one_row)
+);
+
+COMMENT ON TABLE ledger.cursor_secret IS 'The key under which processes of the service seal the cursors of lists, in one row: each opens those of the others.';
+
 ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.definition_definition_no_seq
     START WITH 1
@@ -3961,6 +3970,9 @@ ALTER TABLE ONLY ledger.console_session
 ALTER TABLE ONLY ledger.credit
     ADD CONSTRAINT credit_pkey PRIMARY KEY (topic, worker_no);
 
+ALTER TABLE ONLY ledger.cursor_secret
+    ADD CONSTRAINT cursor_secret_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY ledger.definition
     ADD CONSTRAINT definition_pkey PRIMARY KEY (definition_no);
 
@@ -4148,6 +4160,10 @@ CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key,
 
 CREATE INDEX due_item_default_business_key_flow_no_idx ON ledger.due_item_default USING btree (business_key, flow_no);
 
+CREATE INDEX due_item_flow_idx ON ONLY ledger.due_item USING btree (flow_no, effective_date, item_no);
+
+CREATE INDEX due_item_default_flow_no_effective_date_item_no_idx ON ledger.due_item_default USING btree (flow_no, effective_date, item_no);
+
 CREATE INDEX event_key_idx ON ONLY ledger.event USING btree (tenant, business_key, occurred_at);
 
 CREATE INDEX event_key_received_at_idx ON ledger.event_key USING btree (received_at);
@@ -4223,6 +4239,8 @@ CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no,
 CREATE INDEX transition_default_item_no_effective_date_idx1 ON ledger.transition_default USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
 
 ALTER INDEX ledger.due_item_key_idx ATTACH PARTITION ledger.due_item_default_business_key_flow_no_idx;
+
+ALTER INDEX ledger.due_item_flow_idx ATTACH PARTITION ledger.due_item_default_flow_no_effective_date_item_no_idx;
 
 ALTER INDEX ledger.due_item_id_effective_date_key ATTACH PARTITION ledger.due_item_default_id_effective_date_key;
 
@@ -4855,6 +4873,8 @@ GRANT SELECT,INSERT,DELETE ON TABLE ledger.credit TO ledger_worker;
 GRANT UPDATE(items) ON TABLE ledger.credit TO ledger_worker;
 
 GRANT UPDATE(granted_until) ON TABLE ledger.credit TO ledger_worker;
+
+GRANT SELECT ON TABLE ledger.cursor_secret TO ledger_service;
 
 GRANT SELECT ON TABLE ledger.depth TO ledger_monitor;
 

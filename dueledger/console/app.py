@@ -44,6 +44,7 @@ async def open_console(
     console = FastAPI(routes=list(PAGES), openapi_url=None, docs_url=None, redoc_url=None)
     console.state.calls = host
     console.state.callers = callers
+    console.state.cursors = app.state.cursors
     console.state.settings = settings
     console.include_router(sign_in.routes)
     console.include_router(preferences.routes)

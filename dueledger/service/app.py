@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
 from dueledger.service.calls import SECURITY_SCHEMES, CallHost
+from dueledger.service.cursors import CursorSeal
 from dueledger.service.problems import handle_errors
 from dueledger.service.pull_queue import PullQueue
 from dueledger.service.readiness import Readiness
@@ -61,7 +62,9 @@ ROUTES: Final[Sequence[BaseRoute]] = [
 class ServiceApp(FastAPI):
     """The routes of the service, on the calls of a host and a queue of long polls."""
 
-    def __init__(self, calls: CallHost, pulls: PullQueue, readiness: Readiness) -> None:
+    def __init__(
+        self, calls: CallHost, pulls: PullQueue, readiness: Readiness, cursors: CursorSeal
+    ) -> None:
         super().__init__(
             title="Dueledger",
             version="1",
@@ -73,6 +76,7 @@ class ServiceApp(FastAPI):
         self.state.calls = calls
         self.state.pulls = pulls
         self.state.readiness = readiness
+        self.state.cursors = cursors
         handle_errors(self)
 
     def openapi(self) -> dict[str, Any]:

@@ -1,30 +1,23 @@
 """Pages of lists: a cursor has the keys of the row after which the next page begins.
 
 A cursor grants nothing: each statement takes the tenants of the caller and the filters of the
-request again. It is bound to the path and the filters for which it was given.
+request again. It is sealed, for the path and the filters for which it was given.
 """
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from typing import Annotated, Any, Final, Generic, TypeVar
 
 import orjson
 from fastapi import Depends, Query, Request, Response
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
-from dueledger.ledger.errors import InvalidCursor
+from dueledger.service.cursors import CursorSeal
 from dueledger.service.documents import answer, members_of
 
 LIMIT_MAX: Final = 1_000
 LIMIT_DEFAULT: Final = 50
 _CURSOR_CHARS_MAX: Final = 2_000
-_TEXT_CHARS_MAX: Final = 1_000
-_INTEGER_MAX: Final = 2**63 - 1
-_YEARS: Final = range(1900, 2300)
-_DIGEST_BYTES: Final = 12
 
 Row = TypeVar("Row", bound=BaseModel)
 Place = TypeVar("Place")
@@ -45,8 +38,9 @@ class PageRequest:
 
     limit: int
     cursor: str | None
-    list_digest: bytes
-    """Of the list's path and filters."""
+    given_for: bytes
+    """The list's path and filters."""
+    seal: CursorSeal
 
     @property
     def rows_max(self) -> int:
@@ -60,15 +54,9 @@ class PageRequest:
         """
         if self.cursor is None:
             return [None] * len(types)
-        try:
-            decoded = base64.b64decode(self.cursor.encode(), b"-_", validate=True)
-            digest, given = decoded[:_DIGEST_BYTES], decoded[_DIGEST_BYTES:]
-            of_these: Any = tuple[types]
-            keys: Sequence[Any] = TypeAdapter(of_these).validate_json(given, strict=True)
-        except (ValueError, ValidationError):
-            raise _not_of_this_list() from None
-        if digest != self.list_digest or not all(map(_is_bounded, keys)):
-            raise _not_of_this_list()
+        of_these: Any = tuple[types]
+        place = self.seal.open(self.cursor, self.given_for)
+        keys: Sequence[Any] = TypeAdapter(of_these).validate_json(place, strict=True)
         return keys
 
     def place(self, named: Callable[..., Place], *types: Any) -> Place | None:  # noqa: ANN401 - as above
@@ -88,7 +76,7 @@ class PageRequest:
         if place is None:
             return None
         written = orjson.dumps(list(place), default=str)
-        return base64.urlsafe_b64encode(self.list_digest + written).decode()
+        return self.seal.seal(written, self.given_for)
 
     def answer(
         self,
@@ -103,28 +91,7 @@ class PageRequest:
         return answer({"items": items, "next_cursor": cursor, **others})
 
 
-def _is_bounded(value: object) -> bool:
-    match value:
-        case None | bool():
-            return True
-        case int():
-            return -_INTEGER_MAX <= value <= _INTEGER_MAX
-        case str():
-            return len(value) <= _TEXT_CHARS_MAX and "\0" not in value
-        case datetime(tzinfo=None):
-            return False
-        case date():
-            return value.year in _YEARS
-        case _:
-            return True
-
-
-def _not_of_this_list() -> InvalidCursor:
-    message = "The cursor was not given by this list with these filters. Begin without one."
-    return InvalidCursor(message)
-
-
-def _page_of(
+async def _page_of(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="rows of a page")] = LIMIT_DEFAULT,
     cursor: Annotated[
@@ -135,8 +102,8 @@ def _page_of(
     filters = sorted(
         each for each in request.query_params.multi_items() if each[0] not in {"limit", "cursor"}
     )
-    digested = orjson.dumps([request.url.path, filters])
-    return PageRequest(limit, cursor, hashlib.sha256(digested).digest()[:_DIGEST_BYTES])
+    given_for = orjson.dumps([request.url.path, filters])
+    return PageRequest(limit, cursor, given_for, request.app.state.cursors)
 
 
 CurrentPage = Annotated[PageRequest, Depends(_page_of)]

@@ -22,7 +22,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import Pool, has_role, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation
-from dueledger.ledger.store.api_keys import CallRate
+from dueledger.ledger.store.api_keys import CallRate, read_cursor_secret
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
@@ -31,6 +31,7 @@ from dueledger.service.app import ServiceApp
 from dueledger.service.callers import Callers
 from dueledger.service.calls import CallHost
 from dueledger.service.client_connection import ClientConnection
+from dueledger.service.cursors import CursorSeal
 from dueledger.service.entry import RequestEntry
 from dueledger.service.pull_queue import PullQueue
 from dueledger.service.rates import CallRates
@@ -115,7 +116,9 @@ async def open_service(
             pulls = await background.enter_async_context(
                 _background(settings, calls, pool, presence)
             )
-            app = ServiceApp(calls, pulls, Readiness(aside))
+            async with pool.acquire() as connection:
+                cursors = CursorSeal(await read_cursor_secret(connection))
+            app = ServiceApp(calls, pulls, Readiness(aside), cursors)
             if open_console is not None:
                 await background.enter_async_context(
                     open_console(app, connections, callers, settings)

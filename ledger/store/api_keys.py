@@ -211,3 +211,8 @@ def rate_of(row: Record) -> CallRate | None:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode()).digest()
+
+
+async def read_cursor_secret(connection: Connection) -> bytes:
+    """Return the 32 bytes under which the cursors of this ledger's lists are sealed."""
+    return await connection.fetchval(statement("read_cursor_secret"))

@@ -15,6 +15,7 @@
 \ir ../schema/tables/api_answer.sql
 \ir ../schema/tables/audit.sql
 \ir ../schema/tables/console_session.sql
+\ir ../schema/tables/cursor_secret.sql
 \ir ../schema/tables/process.sql
 \ir ../schema/tables/alert.sql
 \ir ../schema/tables/leader.sql

@@ -135,6 +135,33 @@ async def test_items_in_flight_are_listed_however_many_others_have(
         assert shown <= set(names)
 
 
+async def test_pages_have_own_items_alone_and_all_of_them_however_many_others_have(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flows of one date, of later ones and of earlier ones, among those of another tenant."""
+    monkeypatch.setattr("dueledger.service.routes.items._EXAMINED_MAX", 4)
+    both = await api.make_key("both", Scope.EMIT, tenants=["paged", "beside"])
+    placed = {
+        f"{lane}{number}": (lane, f"2027-{month:02}-{1 + number % days:02}")
+        for lane, month, days, count in (("a", 5, 1, 9), ("b", 6, 9, 7), ("c", 4, 2, 3))
+        for number in range(count)
+    }
+    for each, (lane, day) in placed.items():
+        members = {"kind": "Paged", "lane": lane, "effective_date": day}
+        items = [api.item(f"o{number}", tenant="beside", **members) for number in range(5)]
+        await api.emit(both, api.item(each, tenant="paged", **members), *items)
+    expected = sorted(placed, key=lambda each: placed[each][1], reverse=True)
+    key = await api.make_key("paged", Scope.READ, tenants=["paged"])
+    for query, kept in (("", expected), ("&lane=a", [x for x in expected if x[0] == "a"])):
+        for limit in (1, 2, 3, 50):
+            found = await listed(api, key, query, limit)
+            assert [placed[each][1] for each in found] == [placed[each][1] for each in kept]
+            assert sorted(found) == sorted(kept)
+    full = await api.ask("GET", "/v1/items?limit=15", key=key)
+    assert len(full.document["items"]) == 15
+    assert await listed(api, key, "&state=Completed", 5) == []
+
+
 async def test_a_cursor_of_other_filters_is_a_problem(api: Api, lister: NewApiKey) -> None:
     first = await api.ask("GET", f"/v1/items?kind={KIND}&limit=1", key=lister)
     cursor = first.document["next_cursor"]

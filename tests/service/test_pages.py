@@ -1,4 +1,4 @@
-"""A cursor leads to the next page of the list that gave it, and of no other."""
+"""A cursor leads to the next page of the list that gave it, and of no other; it shows nothing."""
 
 import base64
 from datetime import UTC, datetime
@@ -9,9 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from dueledger.ledger.errors import InvalidCursor
+from dueledger.service.cursors import CursorSeal
 from dueledger.service.pages import PageRequest
 
-DIGEST = b"twelve bytes"
+LIST = b"path and filters"
+SEAL = CursorSeal(b"32 bytes that nobody else knows.")
 LAST = datetime(2027, 3, 1, 9, 0, 0, 123456, UTC)
 
 
@@ -22,42 +24,45 @@ class Row(BaseModel):
     item_no: int
 
 
-def page(cursor: str | None, *, list_digest: bytes = DIGEST) -> PageRequest:
-    return PageRequest(2, cursor, list_digest)
+def page(cursor: str | None, *, given_for: bytes = LIST, seal: CursorSeal = SEAL) -> PageRequest:
+    return PageRequest(2, cursor, given_for, seal)
 
 
-def cursor_of(*keys: object, digest: bytes = DIGEST) -> str:
-    return base64.urlsafe_b64encode(digest + orjson.dumps(keys)).decode()
-
-
-def test_a_cursor_holds_the_keys_of_the_last_row_shown_and_the_last_page_has_none() -> None:
+def given() -> str:
     rows = [{"due_at": LAST, "item_no": number} for number in range(3)]
     first: dict[str, Any] = orjson.loads(
         page(None).answer_rows(Row, rows, "due_at", "item_no").body
     )
     assert [row["item_no"] for row in first["items"]] == [0, 1]
-    assert page(first["next_cursor"]).after(datetime, int) == (LAST, 1)
-    last = orjson.loads(page(None).answer_rows(Row, rows[:2], "due_at", "item_no").body)
+    return first["next_cursor"]
+
+
+def test_a_cursor_holds_the_keys_of_the_last_row_shown_and_the_last_page_has_none() -> None:
+    assert page(given()).after(datetime, int) == (LAST, 1)
+    rows = [{"due_at": LAST, "item_no": number} for number in range(2)]
+    last = orjson.loads(page(None).answer_rows(Row, rows, "due_at", "item_no").body)
     assert last["next_cursor"] is None
     assert page(None).after(datetime, int) == [None, None]
 
 
+def test_a_cursor_shows_nothing_and_no_two_are_alike() -> None:
+    assert b"2027" not in base64.urlsafe_b64decode(given())
+    assert given() != given()
+
+
 @pytest.mark.parametrize(
-    "cursor",
+    "asked",
     [
-        "",
-        "nonsense",
-        "ü",
-        cursor_of(LAST, 1, digest=b"other filter"),
-        cursor_of(LAST),
-        cursor_of(LAST, 1, 2),
-        cursor_of(LAST, "1"),
-        cursor_of(LAST, 2**63),
-        cursor_of("2027-03-01T09:00:00", 1),
-        cursor_of("9999-12-31T23:59:59-23:00", 1),
-        cursor_of(LAST, 1)[:-4],
+        page(""),
+        page("nonsense"),
+        page("ü"),
+        page(given()[:-4]),
+        page("A" + given()[1:] if given()[0] != "A" else "B" + given()[1:]),
+        page(given(), given_for=b"other filter"),
+        page(given(), seal=CursorSeal(bytes(32))),
+        page(base64.urlsafe_b64encode(LIST + orjson.dumps([LAST, 1])).decode()),
     ],
 )
-def test_a_cursor_that_the_list_did_not_give_is_a_problem(cursor: str) -> None:
+def test_a_cursor_that_the_list_did_not_give_is_a_problem(asked: PageRequest) -> None:
     with pytest.raises(InvalidCursor):
-        page(cursor).after(datetime, int)
+        asked.after(datetime, int)

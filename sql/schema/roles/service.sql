@@ -2,7 +2,8 @@
 select ledger.make_role('ledger_service');
 
 grant usage on schema ledger to ledger_service;
-grant select on ledger.actor, ledger.api_answer, ledger.api_key, ledger.console_session, ledger.process, ledger.process_status
+grant select on ledger.actor, ledger.api_answer, ledger.api_key, ledger.console_session, ledger.cursor_secret, ledger.process,
+  ledger.process_status
   to ledger_service;
 grant insert on ledger.api_answer, ledger.console_session, ledger.process to ledger_service;
 grant update (body, location, status) on ledger.api_answer to ledger_service;

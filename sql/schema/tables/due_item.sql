@@ -58,6 +58,8 @@ comment on column ledger.due_item.overlap is
   '4 cancel the running one.';
 
 create index due_item_key_idx on ledger.due_item (business_key, flow_no);
+-- A tenant's list reads its own items alone, however few they are among those of others. An emission of arrays takes 7 % more CPU.
+create index due_item_flow_idx on ledger.due_item (flow_no, effective_date, item_no);
 
 -- Emission makes no partition. Items of a month without one wait here until upkeep makes it: ledger.make_partition,
 -- which excludes everybody from this table. The planner reads the list of partitions first and locks them afterwards.

@@ -1,4 +1,4 @@
--- List items, the latest effective date first, after a place; up to a limit of items is examined.
+-- List items of all tenants, the latest effective date first, after a place; up to a limit of items is examined.
 -- returns: one or more, without a number if nothing was found
 -- roles: auditor, operator
 -- $1 tenants text[]

@@ -16,27 +16,33 @@
 -- $13 after_no bigint
 -- $14 read_max integer
 -- $15 limit integer
--- index: due_item_key_idx, flow_pkey, kind_pkey, transition_terminal_idx
+-- index: due_item_key_idx, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
+scope as materialized (
+  select f.flow_no
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
+    and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+),
 keyed as materialized (
-  select i.effective_date, i.item_no, i.flow_no, i.due_at, i.labels, i.definition_no
-  from ledger.due_item i
-  where i.business_key = $5::text
-  limit $14::integer + 1
+  (select i.effective_date, i.item_no, i.due_at, i.labels, i.definition_no
+   from ledger.due_item i
+   where i.business_key = $5::text and i.flow_no = any (array(select s.flow_no from scope s))
+     and not ($1::text[] is null and $2::text is null and $3::text is null and $4::text is null)
+   limit $14::integer + 1)
+  union all
+  -- Of all flows, each is not looked for.
+  (select i.effective_date, i.item_no, i.due_at, i.labels, i.definition_no
+   from ledger.due_item i
+   where i.business_key = $5::text and $1::text[] is null and $2::text is null and $3::text is null and $4::text is null
+   limit $14::integer + 1)
 ),
 found as materialized (
   select i.effective_date, i.item_no
   from keyed i
-  -- `offset 0`: the flow of an item is found by its key, in the order of the items
-  cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
-  cross join lateral (select k.tenant, k.name from ledger.kind k where k.kind_no = f.kind_no offset 0) k
   where (select count(*) from keyed) <= $14::integer
     and (i.effective_date, i.item_no) < (coalesce($12::date, 'infinity'), coalesce($13::bigint, 9223372036854775807))
-    and ($1::text[] is null or k.tenant = any ($1::text[]))
-    and ($2::text is null or k.tenant = $2::text)
-    and ($3::text is null or k.name = $3::text)
-    and ($4::text is null or f.lane = $4::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
     and ($11::bigint[] is null or i.definition_no = any ($11::bigint[]))
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
