@@ -1,0 +1,220 @@
+"""What a key of one tenant is answered is the same whether there is another tenant or not."""
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from fastapi.routing import APIRoute
+
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.items import withdraw_items
+from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.service.app import ROUTES
+from tests.databases import MakeDatabase
+from tests.service.conftest import SCHEDULE, Api, open_api
+
+FLYING, ENDED, PARKED, WAITING = 1_100, 2_100, 1_100, 300
+"""Items of the other tenant: more than a list reads of its own."""
+BATCH = 500
+SCOPES = tuple(Scope)
+UNLIKE_TEXT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d| UTC)|(run|Operation) \d+"
+)
+UNLIKE = {
+    "id",
+    "finding_id",
+    "fence",
+    "operation_no",
+    "prefix",
+    "next_cursor",
+    "subject",
+    "request_id",
+}
+"""Members that no two ledgers have alike; of these it counts whether there is one."""
+UNMADE = {"getReport", "getReportPage", "downloadReportFindings", "downloadReportRepairs"}
+"""Routes of what a reconciliation records, which neither ledger has."""
+QUERIES = {
+    "listItems": [
+        *("open=true", "state=Running", "state=Scheduled", "state=Completed", "state=Cancelled"),
+        *("late=true", "business_key=P-0", "business_key=crowded", "label=line=1"),
+        "open=true&business_key=P-3",
+    ],
+    "getFlow": ["lane=a"],
+}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """A service on a ledger that has what the tenant acme has, and its key and operation."""
+
+    api: Api
+    key: NewApiKey
+    items: list[UUID]
+    operation_no: int
+    finding: UUID
+    prefix: str
+
+
+async def fill(api: Api, tenant: str, *counts: int) -> tuple[NewApiKey, list[UUID], int, UUID]:
+    """Give a tenant items in flight, ended, parked and waiting, so many each, and the rest."""
+    key = await api.make_key(f"all-{tenant}", *SCOPES, tenants=[tenant])
+    emitted: list[UUID] = []
+    for group, count in zip(("a", "b", "c", "d"), counts, strict=True):
+        names = [f"P-{number}" if number else "crowded" for number in range(count)]
+        for first in range(0, count, BATCH):
+            items = [
+                api.item(
+                    name,
+                    tenant=tenant,
+                    lane=group,
+                    cycle=group,
+                    labels={"line": str(number % 2)},
+                    effective_date=f"2027-03-{1 + number % 28:02}",
+                    due_at=f"{2096 if group == 'd' else 2026}-01-{1 + number % 28:02}T09:00:00Z",
+                )
+                for number, name in enumerate(names[first : first + BATCH], start=first)
+            ]
+            emitted += await api.emit(key, *items)
+    flying, ended, parked, _ = counts
+    claimed = 0
+    while claimed < flying:
+        body = {"kinds": ["PolicyRenewalDue"], "lanes": ["a"], "items_max": BATCH}
+        answer = await api.ask("POST", "/v1/claims", key=key, body=body)
+        assert answer.document["items"]
+        claimed += len(answer.document["items"])
+    await withdraw_items(
+        api.owner,
+        emitted[flying : flying + ended],
+        event=TransitionEvent.CANCELLED,
+        reason="test",
+        actor_no=api.person_no,
+    )
+    await api.park(*emitted[flying + ended : flying + ended + parked])
+    await api.define(tenant, "statements", SCHEDULE)
+    await api.put_calendar(tenant, "statements")
+    found = await api.find(tenant, 3)
+    await api.propose(found[0], api.person_no)
+    operation_no = await record_operation(
+        api.owner,
+        OperationVerb.CANCEL,
+        ItemFilter(tenant, lane="d"),
+        reason="test",
+        actor_no=api.person_no,
+    )
+    assert operation_no is not None
+    await pause_flows(
+        api.owner, FlowScope(tenant, kind="Other"), reason="test", actor_no=api.person_no
+    )
+    return key, emitted, operation_no, found[0]
+
+
+@pytest.fixture(scope="module")
+async def ledgers(make_database: MakeDatabase) -> AsyncGenerator[list[Ledger]]:
+    """Two that have the same of the tenant acme; the second one has much of another, too."""
+    made: list[Ledger] = []
+    async with AsyncExitStack() as exits:
+        for is_crowded in (False, True):
+            api = await exits.enter_async_context(
+                open_api(make_database, service_body_bytes_max=1024 * 1024)
+            )
+            if is_crowded:
+                await fill(api, "umbra", FLYING, ENDED, PARKED, WAITING)
+            key, items, operation_no, finding = await fill(api, "acme", 3, 3, 3, 4)
+            prefix = (await api.make_key("spare", Scope.READ)).prefix
+            made.append(Ledger(api, key, items, operation_no, finding, prefix))
+        yield made
+
+
+def alike(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return an answer without what differs between any two ledgers."""
+    match value:
+        case dict():
+            members = cast("dict[str, Any]", value)
+            return {
+                name: member is not None if name in UNLIKE else alike(member)
+                for name, member in members.items()
+            }
+        case list():
+            return [alike(each) for each in cast("list[Any]", value)]
+        case str():
+            return UNLIKE_TEXT.sub("…", value)
+        case _:
+            return value
+
+
+def requests(ledger: Ledger) -> list[tuple[str, str]]:
+    """Return the routes that read, by name and path, with queries."""
+    named = {
+        "tenant": "acme",
+        "name": "statements",
+        "kind": "PolicyRenewalDue",
+        "operation": ledger.operation_no,
+        "finding": ledger.finding,
+        "prefix": ledger.prefix,
+        "number": 1,
+    }
+    asked: list[tuple[str, str]] = []
+    for route in ROUTES:
+        if not isinstance(route, APIRoute) or not route.path.startswith("/v1"):
+            continue
+        if "GET" not in (route.methods or ()):
+            continue
+        name = route.operation_id or ""
+        for item in ledger.items if "{item}" in route.path else [None]:
+            path = route.path.format(item=item, **named)
+            takes_limit = any(each.name == "limit" for each in route.dependant.query_params) or any(
+                each.name == "limit"
+                for inner in route.dependant.dependencies
+                for each in inner.query_params
+            )
+            queries = ["", *(["limit=2"] if takes_limit else []), *QUERIES.get(name, [])]
+            asked += [(name, f"{path}?{query}" if query else path) for query in queries]
+    return asked
+
+
+async def pages(ledger: Ledger, path: str) -> list[Any]:
+    """Return what all pages of a list say, or the one answer."""
+    found: list[Any] = []
+    cursor: str | None = ""
+    while cursor is not None and len(found) < 50:
+        answer = await ledger.api.ask("GET", path + cursor, key=ledger.key)
+        found.append((answer.status, alike(answer.document), answer.headers.get("ETag")))
+        following = answer.document.get("next_cursor")
+        cursor = following and f"{'&' if '?' in path else '?'}cursor={following}"
+    return found
+
+
+async def test_an_answer_is_the_same_without_the_other_tenant(ledgers: list[Ledger]) -> None:
+    alone, beside = ledgers
+    differing: dict[str, Any] = {}
+    answered: dict[str, set[int]] = {}
+    for (name, path), (_, path_beside) in zip(requests(alone), requests(beside), strict=True):
+        one, other = await pages(alone, path), await pages(beside, path_beside)
+        answered.setdefault(name, set()).add(one[0][0])
+        if one != other:
+            differing[f"{name} {path}"] = (one, other)
+    assert differing == {}
+    assert {name for name, statuses in answered.items() if 200 not in statuses} == UNMADE
+
+
+@pytest.mark.parametrize("verb", ["trigger", "redrive", "cancel"])
+async def test_a_preview_is_the_same_without_the_other_tenant(
+    ledgers: list[Ledger], verb: str
+) -> None:
+    answers = [
+        await each.api.ask(
+            "POST",
+            "/v1/tenants/acme/operations/preview",
+            key=each.key,
+            body={"verb": verb},
+        )
+        for each in ledgers
+    ]
+    assert {each.status for each in answers} == {200}
+    assert alike(answers[0].document) == alike(answers[1].document)
