@@ -114,7 +114,6 @@ async def test_large_bodies_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch)
 async def test_one_caller_leaves_a_quarter_of_the_connections_to_others(
     database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(admission, "WAIT_SECONDS", AT_ONCE)
     dsn = with_login(database, "service")
     async with (
         open_pool(dsn, application_name="test", size_max=4) as pool,
@@ -123,11 +122,13 @@ async def test_one_caller_leaves_a_quarter_of_the_connections_to_others(
         shares = ConnectionShares(pool, 4)
         for _ in range(3):
             await lent.enter_async_context(shares.lend(1))
-        with pytest.raises(ServiceBusy):
-            await lent.enter_async_context(shares.lend(1))
-        await lent.enter_async_context(shares.lend(2))
-        with pytest.raises(ServiceBusy):
-            await lent.enter_async_context(shares.lend(3))
+        for beyond, fitting in ((1, 2), (3, None)):
+            with monkeypatch.context() as brief:
+                brief.setattr(admission, "WAIT_SECONDS", AT_ONCE)
+                with pytest.raises(ServiceBusy):
+                    await lent.enter_async_context(shares.lend(beyond))
+            if fitting is not None:
+                await lent.enter_async_context(shares.lend(fitting))
         await lent.aclose()
         for _ in range(3):
             await lent.enter_async_context(shares.lend(1))

@@ -239,7 +239,7 @@ async def test_a_service_alone_measures_the_ledger_and_shows_nothing_of_it_to_ev
         return read_own_page().get(Metric.CLAIMERS)
 
     async with open_service(settings) as service, aiohttp.ClientSession() as session:
-        api = Api(service, connection, session, person_no)
+        api = Api(service, connection, session, person_no, database)
         key = await api.make_key("alone", Scope.WORK)
         assert await pull(api, key, "PolicyRenewalDue") == []
         assert await eventually(served) == ["PolicyRenewalDue"]
