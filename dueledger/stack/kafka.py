@@ -2,14 +2,11 @@
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import socket
 import struct
-import subprocess
 import tempfile
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,14 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, final
 
-from dueledger.stack import free_ports, kafka_classes, kafka_jars
+from dueledger.stack import free_ports, kafka_classes, kafka_jars, kafka_storage
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.server_process import ServerProcess, launched, server_environment
+from dueledger.stack.server_process import ServerProcess
 from dueledger.stack.start_progress import StartProgress
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
-_SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _ATTEMPTS_MAX: Final = 5
 _PROBE_SECONDS: Final = 2.0
 _METADATA_API: Final = 3
@@ -128,6 +124,7 @@ class Kafka:
         self._steps = steps
         self._relay_port = relay_port
         self._joins = joins
+        self._node = 1 if joins is None else 2
         self._compiler = [_QUICK_COMPILER] if brief else []
         self._threads = [_FEW_THREADS] if brief else []
         self._class_record = class_record
@@ -211,7 +208,7 @@ class Kafka:
         self._home.mkdir(exist_ok=True)
         if not (self._home / "log").exists():
             self._steps.report("kafka: formatting its storage")
-            self._format(command)
+            self._format(command, jars[0].parent)
         self._steps.report("kafka: starting")
         self._run([*command, *self._compiler])
         self._steps.report("kafka: ready")
@@ -245,46 +242,25 @@ class Kafka:
             finally:
                 broker.stop()
 
-    def _format(self, java: list[str]) -> None:
+    def _format(self, java: list[str], kept: Path) -> None:
         fresh = self._home / "log.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        unused = {name: number for number, name in enumerate(self._ports, start=1)}
-        settings = self._write_settings(unused, fresh)
-        cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
-        if self._joins is not None:
-            cluster_id = self._joins.cluster_id
-        command = [
-            *java,
-            _QUICK_COMPILER,
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={cluster_id}",
-            f"--config={settings}",
-            *(
-                f"--add-scram={mechanism}=[name={name},password={password}]"
-                for mechanism in _SCRAM_MECHANISMS
-                for name, password in self._scram_users.items()
-            ),
-        ]
-        result = subprocess.run(  # noqa: S603  (a list of our own, no shell)
-            launched(command, stop_signal=signal.SIGTERM),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd="/",
-            env=server_environment(),
-            start_new_session=True,
-            check=False,
-        )
-        if result.returncode != 0:
-            output = result.stdout.decode(errors="replace").strip()
-            raise StackError(
-                "kafka_format_failed",
-                f"Kafka cannot format its storage in {self._home}:\n{output[-2000:]}",
-                "Choose a data directory you can write to, "
-                "or use the containers or external provider.",
-            )
+        cluster_id = self._joins.cluster_id if self._joins is not None else kafka_storage.new_id()
+        if self._scram_users:  # only the tool writes them
+            self._format_by_tool(java, fresh, cluster_id)
+        elif not kafka_storage.copy(kept, fresh, cluster_id=cluster_id, node=self._node):
+            self._format_by_tool(java, fresh, cluster_id)
+            kafka_storage.keep(fresh, kept)
         fresh.rename(self._home / "log")
+
+    def _format_by_tool(self, java: list[str], fresh: Path, cluster_id: str) -> None:
+        unused = {name: number for number, name in enumerate(self._ports, start=1)}
+        kafka_storage.format_by_tool(
+            [*java, _QUICK_COMPILER],
+            self._write_settings(unused, fresh),
+            cluster_id=cluster_id,
+            scram_users=self._scram_users,
+        )
 
     def _run(self, java: list[str]) -> None:
         for attempt in range(_ATTEMPTS_MAX):
@@ -338,7 +314,7 @@ class Kafka:
             _SETTINGS.format(
                 host=host,
                 roles=roles,
-                node=1 if self._joins is None else 2,
+                node=self._node,
                 controller=controller,
                 listeners=",".join(listeners),
                 advertised=",".join(advertised),
