@@ -1,6 +1,7 @@
 """A call: one request with a valid key, in a transaction under the role of its route's scope."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -305,15 +306,21 @@ def _query_parameters(dependant: Dependant) -> Iterator[str]:
 
 
 def _check_query(request: Request, known: frozenset[str]) -> None:
-    """Raise InvalidInput for unknown parameters: a misspelt filter would filter nothing."""
+    """Raise InvalidInput for parameters that would filter nothing.
+
+    They are misspelt, or given again: the framework takes the last one.
+    """
     accepted = " | ".join(sorted(known)) or None
+    given = Counter(name for name, _ in request.query_params.multi_items())
     problems = [
-        Problem(name, "", "there is no such parameter", accepted or "none")
-        for name in dict.fromkeys(request.query_params)
-        if name not in known
+        Problem(name, "", "it is given more than once", "one value")
+        if name in known
+        else Problem(name, "", "there is no such parameter", accepted or "none")
+        for name, count in given.items()
+        if name not in known or count > 1
     ]
     if problems:
-        raise InvalidInput("The request has parameters that the route has not.", problems)
+        raise InvalidInput("The request has parameters that the route does not take.", problems)
 
 
 class ScopedRoutes:

@@ -34,11 +34,12 @@ async def test_an_unknown_route_and_an_unknown_method_are_problems(
     assert answer.headers["Allow"] == "GET, POST"
 
 
-async def test_an_unknown_parameter_is_a_problem_for_it_would_filter_nothing(
-    api: Api, key: NewApiKey
+@pytest.mark.parametrize("query", ["tenent=acme", "tenant=acme&tenant=umbra"])
+async def test_an_unknown_or_repeated_parameter_is_a_problem_for_it_would_filter_nothing(
+    api: Api, key: NewApiKey, query: str
 ) -> None:
-    found = problem(await api.ask("GET", "/v1/items?tenent=acme", key=key), 422, "INVALID_INPUT")
-    assert [each.pointer for each in found.errors] == ["tenent"]
+    found = problem(await api.ask("GET", f"/v1/items?{query}", key=key), 422, "INVALID_INPUT")
+    assert [each.pointer for each in found.errors] == [query.partition("=")[0]]
 
 
 async def test_an_unknown_item_is_a_problem(api: Api, key: NewApiKey) -> None:
