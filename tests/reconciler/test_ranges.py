@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.store import Connection, Record, reconciled_rows
+from dueledger.ledger.store import Connection, Pool, Record, reconciled_rows
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.items import read_accounting as read_at_once
 from dueledger.ledger.store.partitions import make_event_months
@@ -205,6 +205,31 @@ async def test_g11_days_that_have_the_rows_that_are_known_are_digested_together(
         assert digested == [MAY] * (MAY.toordinal() in changed)
         assert {day for day in known if changed.get(day) != known[day]} == {MAY.toordinal()}
         known = changed
+
+
+@pytest.mark.damages
+@pytest.mark.usefixtures("open_items")
+async def test_g11_a_change_by_a_transaction_that_ran_when_the_key_was_read_shows(
+    frozen: Connection, pool: Pool
+) -> None:
+    scope = PassScope().window
+    async with pool.acquire() as writer, pool.acquire() as later:
+        async with writer.transaction():
+            await writer.execute(EDITS_OF_MAY[0], APRIL)  # it has a number from here on
+            await later.execute("create table ledger.made_later ()")  # and this one is over
+            key = (await reconciled_rows.read_version_key(frozen)).key
+            known = (await read_ledger_days(frozen, scope, key, known={})).rows
+            async with writer.transaction():
+                await writer.execute(EDITS_OF_MAY[0], MAY)  # a part of it, with its own number
+            assert (await read_ledger_days(frozen, scope, key, known=known)).rows == known
+        changed = (await read_ledger_days(frozen, scope, key, known=known)).rows
+    assert {day for day in known if changed[day] != known[day]} == {
+        APRIL.toordinal(),
+        MAY.toordinal(),
+    }
+    assert {day: each.items.rows for day, each in changed.items()} == {
+        day: each.items.rows for day, each in known.items()
+    }
 
 
 async def test_g11_a_column_that_changes_what_all_rows_say_makes_their_versions_others(
