@@ -1,5 +1,6 @@
 """The console as an application below the service: its pages, its problems, its headers."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -9,13 +10,15 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request, Response
 from starlette.routing import BaseRoute
 
+from dueledger.console.activity import READ_SECONDS, LedgerActivity
 from dueledger.console.assets import serve_asset
 from dueledger.console.forms import FormHost
 from dueledger.console.headers import SecurityHeaders
 from dueledger.console.page_routes import PATH
-from dueledger.console.pages import items, now, preferences, sign_in
+from dueledger.console.pages import items, live, now, preferences, sign_in
 from dueledger.console.sessions import SessionCallers
 from dueledger.console.view import View, redirect
+from dueledger.ledger.runtime.service import Stop, run_service
 from dueledger.service.admission import ConnectionShares
 from dueledger.service.app import ServiceApp
 from dueledger.service.callers import Callers
@@ -26,6 +29,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *now.read.routes,
     *items.read.routes,
     *items.operate.routes,
+    *live.read.routes,
 ]
 """Pages and actions under the scope of a key, in the order of the navigation."""
 
@@ -33,8 +37,8 @@ PAGES: Final[Sequence[BaseRoute]] = [
 @asynccontextmanager
 async def open_console(
     app: ServiceApp, connections: ConnectionShares, callers: Callers, settings: ServiceSettings
-) -> AsyncGenerator[FastAPI]:
-    """Mount the console at `PATH` for the block."""
+) -> AsyncGenerator[LedgerActivity]:
+    """Mount the console at `PATH` for the block. What it yields ends the streams of pages."""
     host = FormHost(
         connections,
         SessionCallers(connections, callers),
@@ -46,6 +50,8 @@ async def open_console(
     console.state.callers = callers
     console.state.cursors = app.state.cursors
     console.state.settings = settings
+    activity = LedgerActivity(host.lend)
+    console.state.activity = activity
     console.include_router(sign_in.routes)
     console.include_router(preferences.routes)
     console.add_route("/assets/{name}", serve_asset, methods=["GET"])
@@ -53,7 +59,16 @@ async def open_console(
     handle_errors(console, _answer_problem)
     app.add_route("/", _to_console, methods=["GET"], include_in_schema=False)
     app.mount(PATH, console)
-    yield console
+    stop = Stop()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(
+            run_service("console.activity", activity.tick, stop=stop, idle_seconds=READ_SECONDS)
+        )
+        try:
+            yield activity
+        finally:
+            stop.request()
+            activity.close()
 
 
 async def _to_console(request: Request) -> Response:

@@ -10,7 +10,7 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import uvicorn
 
@@ -72,8 +72,17 @@ class _Server(uvicorn.Server):
         self.listening.set()
 
 
+class ClosableStreams(Protocol):
+    """Answers that go on until they are closed."""
+
+    def close(self) -> None:
+        """End them."""
+        ...
+
+
 OpenConsole = Callable[
-    [ServiceApp, ConnectionShares, Callers, ServiceSettings], AbstractAsyncContextManager[object]
+    [ServiceApp, ConnectionShares, Callers, ServiceSettings],
+    AbstractAsyncContextManager[ClosableStreams],
 ]
 """Mounts the console into the application, for a block."""
 
@@ -119,8 +128,9 @@ async def open_service(
             async with pool.acquire() as connection:
                 cursors = CursorSeal(await read_cursor_secret(connection))
             app = ServiceApp(calls, pulls, Readiness(aside), cursors)
+            streams = None
             if open_console is not None:
-                await background.enter_async_context(
+                streams = await background.enter_async_context(
                     open_console(app, connections, callers, settings)
                 )
             server = _Server(_config(settings, app))
@@ -136,6 +146,8 @@ async def open_service(
                 yield RunningService(url, app, pulls, serving)
             finally:
                 pulls.close()
+                if streams is not None:
+                    streams.close()
                 server.should_exit = True
                 await serving
                 log.info(LogEvent.PROCESS_STOPPED, actor=name)

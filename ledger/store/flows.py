@@ -167,6 +167,14 @@ async def read_status(
     return [dict(row) for row in rows]
 
 
+async def list_next_due(
+    connection: Connection, *, tenants: Sequence[str] | None = None, limit: int = 5
+) -> list[dict[str, Any]]:
+    """List when the next item of each flow is available that is not due yet, the first first."""
+    rows = await connection.fetch(statement("list_next_due"), tenants, limit)
+    return [dict(row) for row in rows]
+
+
 async def list_pauses(
     connection: Connection,
     tenant: str | None = None,

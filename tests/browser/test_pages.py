@@ -1,8 +1,10 @@
 """Each page as a browser shows it: at three widths, in both themes, by keys alone."""
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 
 from tests.browser.window import THEMES, WIDTHS, Window
+from tests.service.conftest import Api
 
 pytestmark = pytest.mark.browser
 
@@ -31,3 +33,66 @@ async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
         assert window.messages() == []
 
     await window.do(walk)
+
+
+async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
+    def walk() -> None:
+        window.open("/console/")
+        window.press(Keys.TAB)
+        assert window.focused("textContent") == "Skip to the content"
+        window.press(Keys.ENTER)
+        window.press("/")
+        assert window.focused("name") == "q"
+        window.press("C-00001", Keys.ESCAPE, "?")
+        assert window.find("dialog[open]")
+        window.press(Keys.ESCAPE)
+        assert not window.find("dialog[open]")
+        window.press("j", "j", "k", "j")
+        [row] = window.find("tbody tr.at")
+        assert "PaymentDue" in row.text
+        window.press(Keys.ENTER)
+        window.wait_for("form.filters")
+        assert "kind=PaymentDue" in window.driver.current_url
+        window.press("/", "C-00001 ", Keys.ENTER)
+        window.wait_for("tbody td.c-state")
+        assert {each.text for each in window.find("tbody th")} == {"C-00001"}
+
+    await window.do(walk)
+
+
+async def test_a_page_shows_what_changes_and_waits_while_a_form_is_edited(
+    window: Window, api: Api
+) -> None:
+    [item] = await api.owner.fetch(
+        "select i.id, i.item_no from ledger.due_item i join ledger.review r using (item_no) limit 1"
+    )
+
+    async def change(reason: str) -> None:
+        """Change why the item is parked; the server counts it at once."""
+        await api.owner.execute(
+            "update ledger.review set reason = $1 where item_no = $2", reason, item["item_no"]
+        )
+        await api.owner.execute("select pg_stat_force_next_flush()")
+
+    def begin() -> None:
+        window.open(f"/console/items/{item['id']}")
+        window.wait_for('[data-pulse="live"]')
+
+    def edit() -> None:
+        window.wait_for_text(".why h2", "changed once")
+        window.find(".action summary")[0].click()
+        window.find(".action[open] input[name=reason]")[0].send_keys("INC-1")
+        window.wait_for('[data-pulse="paused"]')
+
+    def leave() -> None:
+        assert window.find(".action[open] input[name=reason]")[0].get_attribute("value") == "INC-1"
+        assert "changed once" in window.find(".why h2")[0].text
+        window.driver.execute_script("document.activeElement.blur()")
+        window.find(".action[open] summary")[0].click()
+        window.wait_for_text(".why h2", "changed twice")
+
+    await window.do(begin)
+    await change("changed once")
+    await window.do(edit)
+    await change("changed twice")
+    await window.do(leave)

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from axe_selenium_python import Axe  # pyright: ignore[reportMissingTypeStubs]
-from selenium.webdriver import Chrome
+from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import (
     presence_of_element_located as element_located,
+)
+from selenium.webdriver.support.expected_conditions import (
+    text_to_be_present_in_element as text_present,
 )
 from selenium.webdriver.support.wait import WebDriverWait
 
@@ -48,6 +51,22 @@ class Window:
     def find(self, selector: str) -> list[Any]:
         """Return the elements of a selector."""
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def wait_for_text(self, selector: str, text: str) -> None:
+        """Wait until an element has a text."""
+        has_text: Any = text_present((By.CSS_SELECTOR, selector), text)
+        WebDriverWait(self.driver, WAIT_SECONDS).until(has_text)
+
+    def press(self, *keys: str) -> None:
+        """Press keys, where the focus is."""
+        actions: Any = ActionChains(self.driver)
+        for key in keys:
+            actions.send_keys(key)
+        actions.perform()
+
+    def focused(self, attribute: str) -> str:
+        """Return an attribute of what has the focus."""
+        return self.driver.switch_to.active_element.get_attribute(attribute)
 
     def messages(self) -> list[str]:
         """Return what the browser said since it was asked last."""

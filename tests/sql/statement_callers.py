@@ -40,7 +40,7 @@ PROCESSES: Final = {
     "reconciler": ("dueledger.reconciler.process",),
     "relay": ("dueledger.ledger.outbox.process",),
     "service": (
-        *("dueledger.service.process", "dueledger.console.forms"),
+        *("dueledger.service.process", "dueledger.console.activity", "dueledger.console.forms"),
         *("dueledger.console.pages.sign_in", "dueledger.console.sessions"),
     ),
     "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check", "dueledger.ledger.gauges"),

@@ -83,3 +83,105 @@ document.addEventListener("keydown", (event) => {
   }
   event.preventDefault();
 });
+
+// Live: one stream a tab says which tables changed. A page loads itself again, as often as the service permits, and
+// replaces its live parts; never while something is edited, selected or under the pointer, and not while it is hidden.
+
+const pulse = document.querySelector("[data-pulse]");
+const sections = document.querySelectorAll("[data-live]");
+const changes = document.querySelector("[data-changed]");
+const POLL_SECONDS = 15;
+const seen = new Map();
+let stream = null;
+let every = 2;
+let loadedAt = Date.now();
+let isStale = false;
+let isLoading = false;
+
+function watches(element, table) {
+  return (element.dataset.live ?? element.dataset.changed).split(" ").includes(table);
+}
+
+function isBusy() {
+  const at = document.activeElement;
+  return Boolean(
+    at?.closest("main form") ||
+      document.querySelector("main details[open] form, dialog[open]") ||
+      document.querySelector("main tbody:hover") ||
+      String(getSelection()),
+  );
+}
+
+function show(state) {
+  if (!pulse) return;
+  pulse.hidden = false;
+  pulse.dataset.pulse = state;
+  pulse.textContent = { live: "Live", paused: "Paused", polling: `Each ${POLL_SECONDS} s` }[state];
+}
+
+async function load() {
+  isLoading = true;
+  loadedAt = Date.now();
+  isStale = false;
+  try {
+    const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.redirected || !answer.ok) {
+      if (answer.redirected) location.reload();
+      return;
+    }
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.querySelectorAll("[data-live]");
+    if (fresh.length !== sections.length || isBusy()) return;
+    const focused = document.activeElement?.getAttribute("href");
+    sections.forEach((section, number) => {
+      const open = [...section.querySelectorAll("details")].map((each) => each.open);
+      section.replaceChildren(...fresh[number].childNodes);
+      section.querySelectorAll("details").forEach((each, at) => { each.open = open[at] ?? false; });
+    });
+    if (focused) document.querySelector(`main a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    document.dispatchEvent(new Event("live"));
+  } catch {
+    isStale = true; // the service is away; the stream says when it is back
+  } finally {
+    isLoading = false;
+  }
+}
+
+function listen() {
+  stream = new EventSource(`${document.body.dataset.root}/live`);
+  stream.onmessage = (event) => {
+    const { every: seconds, tables } = JSON.parse(event.data);
+    every = seconds;
+    for (const [table, digest] of Object.entries(tables)) {
+      const isNews = seen.has(table) && seen.get(table) !== digest;
+      seen.set(table, digest);
+      if (!isNews) continue;
+      if ([...sections].some((section) => watches(section, table))) isStale = true;
+      if (changes && watches(changes, table)) changes.hidden = false;
+    }
+  };
+}
+
+function tick() {
+  if (document.hidden) return;
+  const isLive = stream?.readyState === EventSource.OPEN;
+  const age = (Date.now() - loadedAt) / 1000;
+  const isDue = (isStale && age >= every) || age >= Math.max(POLL_SECONDS, every);
+  const busy = isBusy();
+  show(busy ? "paused" : isLive ? "live" : "polling");
+  if (stream?.readyState === EventSource.CLOSED && age >= POLL_SECONDS) listen();
+  if (isDue && !busy && !isLoading && sections.length > 1) load();
+}
+
+if (pulse && (sections.length > 1 || changes)) {
+  listen();
+  setInterval(tick, 1000);
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) {
+      stream?.close();
+      return;
+    }
+    listen();
+    isStale = true;
+  });
+}

@@ -14,7 +14,7 @@ from dueledger.items import page_open_items
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, list_watermarks
-from dueledger.ledger.store.flows import read_status
+from dueledger.ledger.store.flows import list_next_due, read_status
 from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -25,6 +25,7 @@ FLOWS_MAX: Final = 50
 COUNTED_MAX: Final = 1_000
 """Items counted of a flow; more are shown as this number and +."""
 LATE_MAX: Final = 100
+COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
 
 
@@ -59,6 +60,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         failures=describe_failures(roles),
         figures=await _figures(call, view, flows, status),
         groups=groups,
+        coming=await list_next_due(call.connection, tenants=call.tenants, limit=COMING_MAX),
         listing=_listing(view, flows),
     )
 
@@ -75,7 +77,7 @@ def _verdict(view: View, status: LedgerStatus) -> tuple[str, str]:
     if status.due:
         return "good", "Items are due, and none is late."
     if status.groups:
-        return "good", "Nothing is due, and nothing is late."
+        return "good", "Nothing is due now, and nothing is late."
     return "good", "Nothing is open."
 
 
