@@ -1,5 +1,6 @@
 """Keys of the REST interface, for commands and for REST: made, rotated, revoked."""
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import ceil
@@ -22,6 +23,7 @@ PREFIX: str = "key:"
 RATE_MAX = 100_000
 BURST_MAX = 1_000_000
 _BURST_SECONDS = 5
+_TENANTS_CHARS_MAX = 200
 _SHAPE = "1 to 100 of A-Z a-z 0-9 . _ -"
 
 
@@ -34,13 +36,18 @@ async def make_key(
     expires_at: datetime | None,
     actor_no: int,
     rate: CallRate | None = None,
+    maker_tenants: Sequence[str] | None = None,
 ) -> NewApiKey:
     """Make a key of a name. Without `tenants` it is for all; without a `rate` settings have it.
 
+    A maker for some tenants alone, `maker_tenants`, gives names that begin with those of the key:
+    it neither learns names of others nor takes them.
     Raises InvalidInput with what can be no name, scope, tenant or rate; Conflict if the name's keys
     are for other tenants.
     """
     _check(name, scopes, tenants, rate)
+    if maker_tenants is not None:
+        name = f"{_named(tenants or maker_tenants)}/{name}"
     made = await create_key(
         connection,
         f"{PREFIX}{name}",
@@ -113,6 +120,11 @@ def read_rate(per_second: float | None, burst: int | None) -> CallRate | None:
     if burst is None:
         burst = ceil(min(max(0.0, per_second), RATE_MAX) * _BURST_SECONDS)
     return CallRate(per_second, max(1, burst))
+
+
+def _named(tenants: Sequence[str]) -> str:
+    names = "+".join(sorted(set(tenants)))
+    return names if len(names) <= _TENANTS_CHARS_MAX else hashlib.sha256(names.encode()).hexdigest()
 
 
 def _check(

@@ -75,7 +75,7 @@ async def test_an_administrator_gives_rights_for_its_own_tenants_alone(api: Api)
         refused = await api.ask("POST", "/v1/keys", key=admin, body={**body, "tenants": tenants})
         found = problem(refused, 403, "NOT_PERMITTED")
         assert [each.pointer for each in found.errors] == [pointer]
-    listed = await api.ask("GET", "/v1/keys?name=hired", key=admin)
+    listed = await api.ask("GET", "/v1/keys?name=acme/hired", key=admin)
     assert [each["created_by"] for each in listed.document["items"]] == ["key:admin"]
     prefix = made.document["prefix"]
     rotated = await api.ask(
@@ -91,6 +91,22 @@ async def test_an_administrator_gives_rights_for_its_own_tenants_alone(api: Api)
     problem(
         await api.ask("POST", f"/v1/keys/{everybody.prefix}/revoke", key=admin), 404, "NOT_FOUND"
     )
+
+
+async def test_names_of_keys_are_each_administrators_own(api: Api) -> None:
+    """By a name that is taken, a key would learn of keys of others, and could take theirs."""
+    await api.make_key("invoices", Scope.READ, tenants=["umbra"])
+    for tenants in (["acme"], ["umbra"], ["acme", "umbra"]):
+        admin = await api.make_key(
+            f"admin-{len(tenants)}-{tenants[0]}", Scope.ADMIN, tenants=tenants
+        )
+        body = {"name": "invoices", "scopes": ["read"], "tenants": tenants}
+        for _ in range(2):
+            made = await api.ask("POST", "/v1/keys", key=admin, body=body)
+            assert made.status == 201, made.text
+        name = f"{'+'.join(tenants)}/invoices"
+        listed = await api.ask("GET", f"/v1/keys?name={name.replace('+', '%2B')}", key=admin)
+        assert {each["name"] for each in listed.document["items"]} == {name}
 
 
 async def test_an_emission_under_the_role_of_an_emitter_is_in_no_other_name(api: Api) -> None:

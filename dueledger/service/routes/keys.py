@@ -141,6 +141,7 @@ async def create(call: CurrentCall, asked: KeyRequest) -> Response:
         expires_at=asked.expires_at,
         actor_no=call.caller.actor_no,
         rate=read_rate(asked.rate_per_second, asked.rate_burst),
+        maker_tenants=call.tenants,
     )
     target = f"keys/{made.prefix}"
     call.note_change(target=target, tenants=asked.tenants, name=asked.name, scopes=asked.scopes)
