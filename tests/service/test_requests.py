@@ -129,3 +129,17 @@ def test_each_error_of_the_product_has_its_row_in_the_catalogue() -> None:
             codes.add(error.code)
     assert len(codes) > 20
     assert codes <= KINDS.keys()
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/items?due_from=0001-01-01T00:00:00%2B14:00",
+        "/v1/items?due_before=2200-01-01T00:00:00Z",
+        "/v1/definitions/acme/statements/occurrences?from=9995-01-01T00:00:00Z",
+    ],
+)
+async def test_a_time_beyond_those_of_items_is_a_problem(
+    api: Api, key: NewApiKey, path: str
+) -> None:
+    problem(await api.ask("GET", path, key=key), 422, "INVALID_INPUT")

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -275,15 +275,25 @@ def test_each_route_is_walked() -> None:
     assert {each.route.operation_id for each in ALL} == WALK.keys()
 
 
-async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
-    after, body = WALK[each.route.operation_id or ""](api, place)
+def named_in(operation: str, place: Place) -> dict[str, Any]:
+    """Return what the path of a route names, so that its request succeeds once."""
     named = asdict(place)
-    if each.route.operation_id == "revokeKey":  # a revoked one cannot be rotated
-        named["prefix"] = place.revocable
-    if each.route.operation_id == "acceptFinding":  # an explained one is closed
-        named["finding"] = place.accepted
-    if each.route.operation_id in {"planRepair", "proposeRepair"}:
-        named["finding"] = place.repairable
+    match operation:
+        case "revokeKey":  # a revoked one cannot be rotated
+            named["prefix"] = place.revocable
+        case "acceptFinding":  # an explained one is closed
+            named["finding"] = place.accepted
+        case "planRepair" | "proposeRepair":
+            named["finding"] = place.repairable
+        case _:
+            pass
+    return named
+
+
+async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
+    operation = each.route.operation_id or ""
+    after, body = WALK[operation](api, place)
+    named = named_in(operation, place)
     path = each.route.path.format(**named)
     headers = {"If-Match": "*"} if each.method == "PUT" else None
     return await api.ask(each.method, path + after, key=key, body=body, headers=headers)

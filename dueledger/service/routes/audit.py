@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
 from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import Text, written
+from dueledger.service.routes.fields import Instant, Text
 
 audit = ScopedRoutes(Scope.AUDIT, "audit")
 
@@ -60,8 +60,8 @@ async def list_changes(
     actor: Annotated[str | None, Text] = None,
     operation: Annotated[str | None, Text] = None,
     target: Annotated[str | None, Text] = None,
-    since: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
-    until: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+    since: Instant | None = None,
+    until: Instant | None = None,
 ) -> Response:
     """List what people, API keys and tokens changed, the newest first, before the instant `until`.
 

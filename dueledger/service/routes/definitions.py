@@ -6,7 +6,6 @@ from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query, Response
-from pydantic import AwareDatetime, BeforeValidator
 
 from dueledger.definitions.change import (
     DefinitionRequest,
@@ -47,7 +46,7 @@ from dueledger.service.routes.definition_documents import (
     TriggeredItem,
     TriggerRequest,
 )
-from dueledger.service.routes.fields import TenantPath, Text, written
+from dueledger.service.routes.fields import Instant, TenantPath, Text
 from dueledger.service.versions import IfMatch, IfNoneMatch, answer_version, check_match
 
 read = ScopedRoutes(Scope.READ, "definitions")
@@ -132,7 +131,7 @@ async def list_occurrences(
     tenant: TenantPath,
     name: NamePath,
     count: Annotated[int, Query(ge=1, le=OCCURRENCES_MAX)] = 10,
-    since: Annotated[AwareDatetime | None, Query(alias="from"), BeforeValidator(written)] = None,
+    since: Annotated[Instant | None, Query(alias="from")] = None,
 ) -> Response:
     """List the next times at which the newest version of a schedule is due, within ten years."""
     newest = (await _versions(call.connection, tenant, name, 1))[0]
@@ -160,7 +159,7 @@ async def put_definition(
     document: Annotated[dict[str, Any], Body(examples=[EXAMPLE])],
     if_match: IfMatch = None,
     *,
-    effective_from: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+    effective_from: Instant | None = None,
     backfill: bool = False,
     accept_disagreement: Annotated[str | None, Text] = None,
 ) -> Response:
@@ -197,7 +196,7 @@ async def preview_definition_change(
     name: NamePath,
     document: Annotated[dict[str, Any], Body(examples=[EXAMPLE])],
     *,
-    effective_from: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+    effective_from: Instant | None = None,
     backfill: bool = False,
 ) -> Response:
     """Compute what a document would change, with the checks of putting it; change nothing."""

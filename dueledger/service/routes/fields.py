@@ -1,10 +1,11 @@
 """Fields that several routes have."""
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from fastapi import Path, Query
-from pydantic import Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from dueledger.ledger.states import State
 
@@ -32,3 +33,18 @@ def written(value: object) -> object:
         message = "it must be a text in the form of ISO 8601"
         raise ValueError(message)
     return value
+
+
+_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_END: Final = datetime(2200, 1, 1, tzinfo=UTC)
+
+
+def _within_bounds(instant: datetime) -> datetime:
+    if not _EARLIEST <= instant < _END:
+        message = "it must lie within the years 1970 to 2199"
+        raise ValueError(message)
+    return instant
+
+
+Instant = Annotated[AwareDatetime, BeforeValidator(written), AfterValidator(_within_bounds)]
+"""A time with an offset, within the years that items may have."""

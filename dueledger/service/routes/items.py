@@ -24,7 +24,16 @@ from dueledger.ledger.store.items import item_timeline
 from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page, PageRequest
-from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, StateName, Text, written
+from dueledger.service.routes.fields import (
+    PRINTABLE,
+    Instant,
+    Key,
+    Lane,
+    Name,
+    StateName,
+    Text,
+    written,
+)
 
 ITEMS_MAX = 10_000
 _EXAMINED_MAX = 2_000
@@ -250,8 +259,8 @@ async def list_items(
         str | None,
         Query(max_length=8_192, pattern=r"^[^\x00=]+=[^\x00]*$", description="NAME=VALUE"),
     ] = None,
-    due_from: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
-    due_before: Annotated[AwareDatetime | None, BeforeValidator(written)] = None,
+    due_from: Instant | None = None,
+    due_before: Instant | None = None,
     late: Annotated[bool, Query(description="only open items past their SLA")] = False,
     is_open: Annotated[
         bool, Query(alias="open", description="only items that have not ended")

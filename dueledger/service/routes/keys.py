@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import Path, Response
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.api_keys import (
     BURST_MAX,
@@ -21,7 +21,7 @@ from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer
 from dueledger.service.idempotency import AnswerOnce
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import Name, Text, written
+from dueledger.service.routes.fields import Instant, Name, Text
 
 admin = ScopedRoutes(Scope.ADMIN, "keys")
 
@@ -29,7 +29,6 @@ OVERLAP_HOURS_MAX = 24 * 90
 TENANTS_MAX = 1_000
 
 PrefixPath = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="as lists show it")]
-Instant = Annotated[AwareDatetime | None, BeforeValidator(lambda given: given and written(given))]
 
 
 class KeyDocument(BaseModel):
@@ -70,7 +69,7 @@ class KeyRequest(BaseModel):
         list[Name] | None,
         Field(min_length=1, max_length=TENANTS_MAX, description="null: all, also later ones"),
     ]
-    expires_at: Instant = None
+    expires_at: Instant | None = None
     rate_per_second: Annotated[
         float | None,
         Field(gt=0, le=RATE_MAX, description="requests in each process; null: as its settings say"),
@@ -88,7 +87,7 @@ class SuccessorRequest(BaseModel):
     )
 
     overlap_hours: Annotated[float, Field(ge=0, le=OVERLAP_HOURS_MAX)] = 24.0
-    expires_at: Instant = None
+    expires_at: Instant | None = None
 
 
 class NewKeyDocument(BaseModel):

@@ -4,12 +4,12 @@ from datetime import date, datetime
 from typing import Annotated, Any, Final, Literal, Self
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.store.operations import OperationVerb
 from dueledger.service.pages import Page
-from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, Reason, StateName, written
+from dueledger.service.routes.fields import PRINTABLE, Instant, Key, Lane, Name, Reason, StateName
 
 ITEMS_MAX: Final = 1_000
 KEYS_MAX: Final = 100
@@ -121,7 +121,7 @@ class OperationFilter(BaseModel):
         Field(max_length=500, pattern=PRINTABLE, description="class of the last error"),
     ] = None
     since: Annotated[
-        Annotated[AwareDatetime, BeforeValidator(written)] | None,
+        Instant | None,
         Field(description="in their state since then or later"),
     ] = None
 
