@@ -4180,6 +4180,10 @@ CREATE INDEX finding_open_idx ON ledger.finding USING btree (type, tenant, kind)
 
 CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
 
+CREATE INDEX finding_tenant_idx ON ledger.finding USING btree (tenant, first_seen_at, id);
+
+CREATE INDEX finding_tenant_open_idx ON ledger.finding USING btree (tenant, first_seen_at, id) WHERE (closed_at IS NULL);
+
 CREATE INDEX flow_change_idx ON ledger.flow_change USING btree (flow_no, changed_at);
 
 CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
@@ -4218,9 +4222,9 @@ CREATE INDEX repair_finding_idx ON ledger.repair USING btree (finding_id);
 
 CREATE INDEX repair_proposed_idx ON ledger.repair USING btree (proposed_at, id) WHERE (status = 'proposed'::text);
 
-CREATE INDEX review_flow_idx ON ledger.review USING btree (flow_no, parked_at);
+CREATE INDEX review_flow_idx ON ledger.review USING btree (flow_no, parked_at, item_no);
 
-CREATE INDEX review_parked_idx ON ledger.review USING btree (parked_at);
+CREATE INDEX review_parked_idx ON ledger.review USING btree (parked_at, item_no);
 
 CREATE INDEX run_fence_idx ON ONLY ledger.run USING btree (fence);
 

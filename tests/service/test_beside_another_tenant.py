@@ -1,7 +1,7 @@
 """What a key of one tenant is answered is the same whether there is another tenant or not."""
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,6 +15,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.statements import statement
 from dueledger.service.app import ROUTES
 from tests.databases import MakeDatabase
 from tests.service.conftest import SCHEDULE, Api, open_api
@@ -37,6 +38,14 @@ UNLIKE = {
     "request_id",
 }
 """Members that no two ledgers have alike; of these it counts whether there is one."""
+READ_MAX = 200
+READS = {
+    "list_flow_items": "'{acme}'" + ", null" * 12 + ", 2000, 51",
+    "list_key_items": "'{acme}', null, null, null, 'crowded'" + ", null" * 8 + ", 2000, 51",
+    "list_reviews": "51, '{acme}'" + ", null" * 4,
+    "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null",
+}
+"""Statements, and their arguments for a key of the one tenant."""
 UNMADE = {"getReport", "getReportPage", "downloadReportFindings", "downloadReportRepairs"}
 """Routes of what a reconciliation records, which neither ledger has."""
 QUERIES = {
@@ -98,7 +107,7 @@ async def fill(api: Api, tenant: str, *counts: int) -> tuple[NewApiKey, list[UUI
     await api.park(*emitted[flying + ended : flying + ended + parked])
     await api.define(tenant, "statements", SCHEDULE)
     await api.put_calendar(tenant, "statements")
-    found = await api.find(tenant, 3)
+    found = await api.find(tenant, parked)
     await api.propose(found[0], api.person_no)
     operation_no = await record_operation(
         api.owner,
@@ -218,3 +227,20 @@ async def test_a_preview_is_the_same_without_the_other_tenant(
     ]
     assert {each.status for each in answers} == {200}
     assert alike(answers[0].document) == alike(answers[1].document)
+
+
+@pytest.mark.parametrize("name", READS)
+async def test_a_list_reads_nothing_of_the_other_tenant(ledgers: list[Ledger], name: str) -> None:
+    _, beside = ledgers
+    owner = beside.api.owner
+    await owner.execute(f"prepare {name} as {statement(name)}")  # its plan is for any tenant
+    [plan] = await owner.fetchval(f"explain (analyze, format json) execute {name} ({READS[name]})")
+    assert 0 < sum(rows_read(plan["Plan"])) <= READ_MAX
+
+
+def rows_read(plan: dict[str, Any]) -> Iterator[int]:
+    """Return how many rows each scan of a table of items, reviews or findings has read."""
+    if plan.get("Relation Name", "").startswith(("due_item", "review", "finding")):
+        yield plan["Actual Loops"] * (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0))
+    for inner in plan.get("Plans", []):
+        yield from rows_read(inner)

@@ -13,5 +13,5 @@ create table ledger.review (
 comment on table ledger.review is 'Parked items: a person redrives them, writes them off or cancels them.';
 comment on column ledger.review.run_no is 'Run in which the item failed last.';
 
-create index review_parked_idx on ledger.review (parked_at);
-create index review_flow_idx on ledger.review (flow_no, parked_at);
+create index review_parked_idx on ledger.review (parked_at, item_no);
+create index review_flow_idx on ledger.review (flow_no, parked_at, item_no);

@@ -7,17 +7,36 @@
 -- $4 kind text
 -- $5 after_parked_at timestamptz
 -- $6 after_item_no bigint
--- index: review_parked_idx
+-- index: review_parked_idx, review_flow_idx
 -- locks: none
-with locked_default as (select from ledger.due_item_default)
+-- Of each flow so many are read as a page has: what others have parked costs nothing.
+with locked_default as (select from ledger.due_item_default),
+scope as materialized (
+  select f.flow_no
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where ($2::text[] is null or k.tenant = any ($2::text[])) and ($3::text is null or k.tenant = $3::text)
+    and ($4::text is null or k.name = $4::text)
+    and not ($2::text[] is null and $3::text is null and $4::text is null)
+),
+found as materialized (
+  select r.*
+  from scope s
+  cross join lateral (
+    select r.* from ledger.review r
+    where r.flow_no = s.flow_no
+      and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
+    order by r.parked_at, r.item_no limit $1::integer
+  ) r
+  union all
+  (select r.* from ledger.review r
+   where $2::text[] is null and $3::text is null and $4::text is null
+     and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
+   order by r.parked_at, r.item_no limit $1::integer)
+)
 select i.id, i.item_no, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
   r.parked_at, r.reason, r.attempt, r.starts, i.payload::text as payload
-from ledger.review r
+from (select r.* from found r order by r.parked_at, r.item_no limit $1::integer) r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
 join ledger.flow f on f.flow_no = r.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
-where ($2::text[] is null or k.tenant = any ($2::text[])) and ($3::text is null or k.tenant = $3::text)
-  and ($4::text is null or k.name = $4::text)
-  and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
 order by r.parked_at, r.item_no
-limit $1::integer
