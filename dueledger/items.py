@@ -134,11 +134,16 @@ async def read_item(
     return found
 
 
-async def explain_item(connection: Connection, found: Mapping[str, Any]) -> dict[str, object]:
-    """Return why an item that was read has not been done yet, and what to do."""
+async def explain_item(
+    connection: Connection, found: Mapping[str, Any], tenants: Sequence[str] | None = None
+) -> dict[str, object]:
+    """Return why an item that was read has not been done yet, and what to do.
+
+    `tenants` are those of who asks.
+    """
     from dueledger.why import explain  # noqa: PLC0415 - lists do not load what it needs
 
-    explanation = await explain(connection, found)
+    explanation = await explain(connection, found, for_tenants=tenants is not None)
     return {
         "item": found["id"],
         "state": found["state"],

@@ -22,6 +22,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.flows import find_blockers, find_handed_out
 from dueledger.ledger.store.operations import OperationProgress, find_operation_of_item
 from dueledger.ledger.store.processes import ProcessRole, ProcessStatus, RoleStatus, read_roles
+from dueledger.tenant_hindrances import text_for_tenants
 from dueledger.time_spans import span
 
 _BY_LABEL = {state.label: state for state in State}
@@ -63,10 +64,13 @@ class Explanation:
     remedy: str | None
 
 
-async def explain(connection: Connection, item: Mapping[str, Any]) -> Explanation:
+async def explain(
+    connection: Connection, item: Mapping[str, Any], *, for_tenants: bool = False
+) -> Explanation:
     """Explain an item as `ledger.store.items.show_item` returned it, by four reads at most.
 
-    The ledger may change between them.
+    The ledger may change between them. `for_tenants`: in a text for a caller of some tenants, which
+    names no process, and nothing of others.
     """
     roles = await read_roles(connection)
     code, facts = await _find(connection, item, roles)
@@ -75,9 +79,10 @@ async def explain(connection: Connection, item: Mapping[str, Any]) -> Explanatio
         if operation is not None:
             code, facts = _of_operation(operation, roles)
     text = TEXTS[code]
+    sentence, remedy = text_for_tenants(code) if for_tenants else (text.sentence, text.remedy)
     facts = _of_item(item) | facts
-    remedy = None if text.remedy is None else text.remedy.format_map(facts)
-    return Explanation(code, text.sentence.format_map(facts), remedy)
+    remedy = None if remedy is None else remedy.format_map(facts)
+    return Explanation(code, sentence.format_map(facts), remedy)
 
 
 async def _find(connection: Connection, item: Mapping[str, Any], roles: Roles) -> _Found:

@@ -16,6 +16,12 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items, show_item, skip_items, withdraw_items
+from dueledger.tenant_hindrances import (
+    PRIVATE_FACTS,
+    TENANT_SENTENCES,
+    facts_named,
+    text_for_tenants,
+)
 from dueledger.why import explain
 
 DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "why.md"
@@ -112,3 +118,14 @@ def test_docs_show_every_hindrance() -> None:
     assert DOCUMENT.read_text() == describe_hindrances(), (
         "run `make schema` and read the difference"
     )
+
+
+@pytest.mark.parametrize("code", Hindrance)
+def test_a_text_for_a_caller_of_some_tenants_has_no_private_fact_and_no_unknown_one(
+    code: Hindrance,
+) -> None:
+    sentence, remedy = text_for_tenants(code)
+    named = facts_named(sentence) | facts_named(remedy or "")
+    assert not named & PRIVATE_FACTS
+    assert facts_named(sentence) <= facts_named(TEXTS[code].sentence)
+    assert (code in TENANT_SENTENCES) == (sentence != TEXTS[code].sentence)

@@ -147,7 +147,7 @@ async def show_item(call: CurrentCall, view: CurrentView, item: UUID) -> Respons
         "item.html",
         title=found["business_key"],
         item=found,
-        why=await explain_item(call.connection, found),
+        why=await explain_item(call.connection, found, call.tenants),
         steps=steps,
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
     )

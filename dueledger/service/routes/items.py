@@ -330,4 +330,4 @@ async def get_item_timeline(call: CurrentCall, item: UUID) -> Response:
 async def explain_item_delay(call: CurrentCall, item: UUID) -> Response:
     """Explain why an item has not been done yet, in one sentence, and what to do."""
     found = await read_item(call.connection, item, call.tenants)
-    return answer(await explain_item(call.connection, found))
+    return answer(await explain_item(call.connection, found, call.tenants))
