@@ -7,7 +7,7 @@ import pytest
 
 from dueledger.failures import KINDS
 from dueledger.ledger import errors
-from dueledger.ledger.store.api_keys import NewApiKey
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.service.problems import ProblemDocument
 from tests.service.conftest import BODY_BYTES_MAX, Answer, Api
 
@@ -40,6 +40,23 @@ async def test_an_unknown_or_repeated_parameter_is_a_problem_for_it_would_filter
 ) -> None:
     found = problem(await api.ask("GET", f"/v1/items?{query}", key=key), 422, "INVALID_INPUT")
     assert [each.pointer for each in found.errors] == [query.partition("=")[0]]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "member", "value"),
+    [
+        ("POST", "/v1/claims", "lease_seconds", True),
+        ("POST", "/v1/claims", "items_max", "7"),
+        ("PATCH", "/v1/flows/acme/PolicyRenewalDue", "weight", True),
+    ],
+)
+async def test_a_truth_value_or_a_text_is_no_number(
+    api: Api, method: str, path: str, member: str, value: object
+) -> None:
+    every = await api.make_key(f"number-{member}", Scope.WORK, Scope.OPERATE)
+    body = {member: value} | ({"kinds": ["Kind1"]} if method == "POST" else {})
+    found = problem(await api.ask(method, path, key=every, body=body), 422, "INVALID_INPUT")
+    assert [each.pointer for each in found.errors] == [f"/{member}"]
 
 
 async def test_an_unknown_item_is_a_problem(api: Api, key: NewApiKey) -> None:

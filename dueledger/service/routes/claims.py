@@ -12,7 +12,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.service.calls import HeldCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription
-from dueledger.service.routes.fields import Lane, Name
+from dueledger.service.routes.fields import Lane, Name, Number, Whole
 
 ITEMS_MAX: Final = 1_000
 WAIT_SECONDS_MAX: Final = 300
@@ -35,12 +35,12 @@ class PullRequest(BaseModel):
     lanes: Annotated[
         list[Lane] | None, Field(max_length=100, description="of these kinds; null: all")
     ] = None
-    items_max: Annotated[int, Field(ge=1, le=ITEMS_MAX)] = 1
+    items_max: Annotated[Whole, Field(ge=1, le=ITEMS_MAX)] = 1
     wait_seconds: Annotated[
-        float, Field(ge=0, le=WAIT_SECONDS_MAX, description="how long, if nothing is due")
+        Number, Field(ge=0, le=WAIT_SECONDS_MAX, description="how long, if nothing is due")
     ] = 0.0
     lease_seconds: Annotated[
-        float | None,
+        Number | None,
         Field(ge=1, le=LEASE_SECONDS_MAX, description="null: the shortest of the kinds"),
     ] = None
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, Strict
 
 from dueledger.ledger.states import State
 
@@ -18,6 +18,9 @@ Lane = Annotated[str, Field(max_length=100, pattern=PRINTABLE)]
 Key = Annotated[str, Field(min_length=1, max_length=512, pattern=PRINTABLE)]
 Reason = Annotated[str, Field(min_length=1, max_length=1_000, pattern=PRINTABLE)]
 StateName = Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
+Number = Annotated[float, Strict()]
+Whole = Annotated[int, Strict()]
+"""Of a body: neither a text nor true, which would count as 1."""
 TenantPath = Annotated[Name, Path(description="tenant that owes its items")]
 KindPath = Annotated[Name, Path(description="kind of the items")]
 Text = Query(max_length=512, pattern=PRINTABLE)

@@ -25,7 +25,7 @@ from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.definition_documents import PauseChange
-from dueledger.service.routes.fields import KindPath, Lane, Name, Reason, TenantPath, Text
+from dueledger.service.routes.fields import KindPath, Lane, Name, Number, Reason, TenantPath, Text
 
 read = ScopedRoutes(Scope.READ, "flows")
 operate = ScopedRoutes(Scope.OPERATE, "flows")
@@ -86,15 +86,15 @@ class FlowLimitsChange(BaseModel):
     lane: Annotated[Lane | None, Field(description="empty: the default lane; null: every lane")] = (
         ""
     )
-    weight: float | None = None
-    rate_per_second: float | None = None
-    concurrency_max: float | None = None
-    window_items: float | None = None
-    retry_share: float | None = None
-    circuit_failure_ratio: float | None = None
-    circuit_calls_min: float | None = None
-    circuit_window_seconds: float | None = None
-    circuit_rest_seconds: float | None = None
+    weight: Number | None = None
+    rate_per_second: Number | None = None
+    concurrency_max: Number | None = None
+    window_items: Number | None = None
+    retry_share: Number | None = None
+    circuit_failure_ratio: Number | None = None
+    circuit_calls_min: Number | None = None
+    circuit_window_seconds: Number | None = None
+    circuit_rest_seconds: Number | None = None
 
 
 class ChangedFlows(BaseModel):

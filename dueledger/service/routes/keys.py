@@ -21,7 +21,7 @@ from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer
 from dueledger.service.idempotency import AnswerOnce
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import Instant, Name, Text
+from dueledger.service.routes.fields import Instant, Name, Number, Text, Whole
 
 admin = ScopedRoutes(Scope.ADMIN, "keys")
 
@@ -71,11 +71,11 @@ class KeyRequest(BaseModel):
     ]
     expires_at: Instant | None = None
     rate_per_second: Annotated[
-        float | None,
+        Number | None,
         Field(gt=0, le=RATE_MAX, description="requests in each process; null: as its settings say"),
     ] = None
     rate_burst: Annotated[
-        int | None, Field(ge=1, le=BURST_MAX, description="null: those of 5 seconds")
+        Whole | None, Field(ge=1, le=BURST_MAX, description="null: those of 5 seconds")
     ] = None
 
 
@@ -86,7 +86,7 @@ class SuccessorRequest(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"overlap_hours": 1}]}
     )
 
-    overlap_hours: Annotated[float, Field(ge=0, le=OVERLAP_HOURS_MAX)] = 24.0
+    overlap_hours: Annotated[Number, Field(ge=0, le=OVERLAP_HOURS_MAX)] = 24.0
     expires_at: Instant | None = None
 
 
