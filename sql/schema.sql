@@ -4182,8 +4182,6 @@ CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
 
 CREATE INDEX finding_tenant_idx ON ledger.finding USING btree (tenant, first_seen_at, id);
 
-CREATE INDEX finding_tenant_open_idx ON ledger.finding USING btree (tenant, first_seen_at, id) WHERE (closed_at IS NULL);
-
 CREATE INDEX flow_change_idx ON ledger.flow_change USING btree (flow_no, changed_at);
 
 CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);

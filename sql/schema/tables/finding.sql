@@ -52,7 +52,6 @@ create index finding_open_idx on ledger.finding (type, tenant, kind) where close
 create index finding_item_idx on ledger.finding (item_id) where item_id is not null;
 create index finding_seen_idx on ledger.finding (first_seen_at, id);
 create index finding_tenant_idx on ledger.finding (tenant, first_seen_at, id);
-create index finding_tenant_open_idx on ledger.finding (tenant, first_seen_at, id) where closed_at is null;
 
 create table ledger.repair (
   id uuid primary key,

@@ -9,7 +9,7 @@
 -- $6 page_size integer
 -- $7 tenants text[]
 -- $8 kind text
--- index: finding_seen_idx, finding_tenant_idx, finding_tenant_open_idx
+-- index: finding_seen_idx, finding_tenant_idx
 -- locks: none
 -- Of each tenant so many are read as a page has: what others have costs nothing and shows nowhere.
 with tenants as materialized (
