@@ -64,6 +64,8 @@ class ApiCall:
     caller: ApiCaller
     body: bytes
     note: AuditNote = field(default_factory=AuditNote)
+    on_commit: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """What is called once the transaction is committed."""
 
     def may_reach(self, tenant: str) -> bool:
         """Return whether the call may reach a tenant."""
@@ -193,8 +195,12 @@ class CallHost:
     @asynccontextmanager
     async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
         """Open a transaction for the block; it has a role when one is assumed."""
-        async with self._connections.lend(caller.actor_no) as connection, connection.transaction():
-            yield ApiCall(connection, caller, body)
+        async with self._connections.lend(caller.actor_no) as connection:
+            call = ApiCall(connection, caller, body)
+            async with connection.transaction():
+                yield call
+        for each in call.on_commit:
+            each()
 
 
 @dataclass(frozen=True, slots=True)

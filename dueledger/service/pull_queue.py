@@ -24,6 +24,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.lost_connections import POSTGRES
 from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription
 from dueledger.workers.pull.claims import PulledRun, claim_shares, list_pull_flows, release_runs
+from dueledger.workers.pull.observe import observe_starts
 
 LIST_SECONDS: Final = 0.05
 LIST_SHARE: Final = 20
@@ -295,6 +296,7 @@ class PullQueue(Pulls):
             flows.requeue_by_weight(shares[0], REFUSED, asked_at=asked_at)
             return []
         crash_point("pull.claimed")
+        observe_starts(result.runs, self._presence.ledger_now(), asked_at)
         for share in shares:
             found = result.results.get(share.key, NOTHING_FOUND)
             flows.requeue_by_weight(share, found, asked_at=asked_at)

@@ -259,20 +259,23 @@ class Metric(StrEnum):
     OUTCOMES = (
         "dueledger_outcomes_total",
         MetricType.COUNTER,
-        "Outcomes of items that a worker recorded.",
+        "Outcomes of items that a worker recorded, or that were reported.",
         "kind",
         "outcome",
     )
     START_LAG_SECONDS = (
         "dueledger_start_lag_seconds",
         MetricType.HISTOGRAM,
-        "Time from due to started; a run counts half its items as its first, half as its last.",
+        (
+            "Time from due to started; a run counts half its items as its first, half as its last,"
+            " one of a pull worker each item."
+        ),
         "kind",
     )
     COMPLETION_LAG_SECONDS = (
         "dueledger_completion_lag_seconds",
         MetricType.HISTOGRAM,
-        "Time from due to recorded as completed; items are counted as for the start lag.",
+        "Time from due to recorded as completed; a worker counts items as for the start lag.",
         "kind",
     )
     PARTITIONS_ASSIGNED = (

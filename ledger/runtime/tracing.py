@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from itertools import islice
 from os import environ
-from typing import TYPE_CHECKING, Any, Final, final
+from time import monotonic, time_ns  # noqa: TID251 - times of spans are the machine's
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from dueledger.ledger.errors import MissingExtra
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from opentelemetry.trace import Span, Tracer
 
@@ -100,6 +102,35 @@ def call_span(
         attributes={"dueledger.kind": kind, **attributes},
     ) as span:
         yield CallSpan(span)
+
+
+class TracedItem(NamedTuple):
+    """An item of a batch, the trace that it was emitted under, and what its span says of it."""
+
+    kind: str
+    traceparent: str | None
+    attributes: Mapping[str, str | int]
+
+
+def record_spans(verb: str, began_at: float, items: Iterable[TracedItem]) -> None:
+    """Record what was done with a batch, as a span `VERB KIND` in the trace of each of its items.
+
+    It began at `began_at`, monotonic, and ends now. Items without a trace have no
+    span, and only the first `LINKS_MAX` of a batch have one.
+    """
+    tracer = _tracer()
+    if tracer is None:
+        return
+    ended_at = time_ns()
+    seconds = monotonic() - began_at
+    for item in islice((each for each in items if each.traceparent is not None), LINKS_MAX):
+        span = tracer.start_span(
+            f"{verb} {item.kind}",
+            context=_context(item.traceparent or ""),
+            start_time=ended_at - int(seconds * 1e9),
+            attributes={"dueledger.kind": item.kind, **item.attributes},
+        )
+        span.end(ended_at)
 
 
 def is_tracing() -> bool:

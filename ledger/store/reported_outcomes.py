@@ -51,6 +51,9 @@ class ClaimedItem:
     """The item at a position of a claim, and how it ended if it `has_ended` in the claim's run."""
 
     item_no: int
+    kind: str
+    due_at: datetime
+    traceparent: str | None
     attempt: int
     backoff_base_seconds: float
     backoff_cap_seconds: float
@@ -199,6 +202,9 @@ def _item(row: Record) -> ClaimedItem:
     event = row["ended_event"]
     return ClaimedItem(
         row["item_no"],
+        row["kind"],
+        row["due_at"],
+        row["traceparent"],
         row["attempt"],
         row["backoff_base_seconds"],
         row["backoff_cap_seconds"],

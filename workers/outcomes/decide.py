@@ -59,6 +59,13 @@ class _RecordedEnd(NamedTuple):
     detail: object
 
 
+class ReportedEnd(NamedTuple):
+    """An item whose outcome is recorded, and how it ended."""
+
+    item: ClaimedItem
+    event: TransitionEvent
+
+
 @final
 @dataclass(slots=True)
 class _RunOutcomes:
@@ -73,12 +80,15 @@ class _RunOutcomes:
 class OutcomeDecisions:
     """What to write: settlements and lease extensions, by who settles, and refusals.
 
+    They were decided at `now`, the ledger's time; `ends` are the items that ended.
     `settled`, `heartbeats` and `duplicates` count reported outcomes; `slots` counts the entries of
     all runs. `reasons` and `faults` have refused outcomes by their place in the input, `faults`
     those alone whose sender is at fault. `run_nos` has the runs of heartbeats, by place as well;
     `lease_seconds` has, once they are written, what is left of the leases of runs that go on.
     """
 
+    now: datetime
+    ends: list[ReportedEnd] = field(default_factory=list[ReportedEnd])
     runs: dict[int, dict[RunId, _RunOutcomes]] = field(
         default_factory=dict[int, dict[RunId, _RunOutcomes]]
     )
@@ -128,7 +138,7 @@ def decide_outcomes(
 @final
 class _OutcomeDecider:
     def __init__(self, now: datetime, actor_no: int) -> None:
-        self.decisions = OutcomeDecisions()
+        self.decisions = OutcomeDecisions(now)
         self._now = now
         self._actor_no = actor_no
 
@@ -162,6 +172,7 @@ class _OutcomeDecider:
             run_outcomes.reported[index] = reported
             run_outcomes.outcomes[index] = _outcome(reported, item, self._now)
             decisions.settled += 1
+            decisions.ends.append(ReportedEnd(item, _EVENTS[reported.verdict]))
 
     def _refuse(
         self,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Final, NamedTuple, final
 
 from dueledger.ledger.errors import InvalidInput, InvalidOutcome, Problem
@@ -11,6 +12,7 @@ from dueledger.ledger.kafka.topic_intake import BatchRecorder, IntakeResult
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Pool
 from dueledger.workers.outcomes.decide import OutcomeDecisions, OutcomeReport
+from dueledger.workers.outcomes.observe import observe_ends
 from dueledger.workers.outcomes.parse import parse_outcome
 from dueledger.workers.outcomes.settle import settle_reports
 
@@ -81,8 +83,10 @@ class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
 
     async def _settle(self, batch: Sequence[OutcomeRecord]) -> OutcomeDecisions | None:
         """Decide and write in one transaction; write nothing if its runs are too large."""
-        reports = [each.report for each in batch]
+        reports, began_at = [each.report for each in batch], monotonic()
         async with self._pool.acquire() as connection, connection.transaction():
             decisions = await settle_reports(connection, reports, self._actor_no)
             crash_point("outcomes.settled")
+        if decisions is not None:
+            observe_ends(decisions, began_at)
         return decisions

@@ -1,6 +1,8 @@
 """The route of domain events: one is recorded as the intake from Kafka records it."""
 
 from datetime import datetime
+from functools import partial
+from time import monotonic
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Request, Response
@@ -10,6 +12,7 @@ from dueledger.ledger.errors import KeyConflict, NotPermitted, Problem
 from dueledger.ledger.intake.event_recorder import EventRules, record_event
 from dueledger.ledger.intake.parse import STRUCTURED, parse_event
 from dueledger.ledger.kafka.envelope import CONTENT_TYPE
+from dueledger.ledger.runtime.tracing import TracedItem, record_spans
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.service.calls import CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer
@@ -85,6 +88,7 @@ async def record(
 
     Repeating it changes nothing; another event with its source and id is a conflict.
     """
+    began_at = monotonic()
     event = parse_event(_HEADERS, call.body)
     if not call.may_reach(event.tenant):
         problem = Problem("/duetenant", "", "the key is not for this tenant")
@@ -93,6 +97,8 @@ async def record(
     if applied.altered:
         problem = Problem("/id", "", "an event of this source has it, with another time or content")
         raise KeyConflict("The event exists otherwise. Nothing was changed.", problems=[problem])
+    traced = TracedItem(event.type, event.traceparent, {"dueledger.tenant": event.tenant})
+    call.on_commit.append(partial(record_spans, "record", began_at, [traced]))
     return answer(
         {
             "is_new": not applied.duplicates,

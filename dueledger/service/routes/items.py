@@ -1,6 +1,8 @@
 """Routes of items: emit, read, explain."""
 
 from datetime import date, datetime
+from functools import partial
+from time import monotonic
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -16,6 +18,7 @@ from dueledger.items import (
     read_item,
 )
 from dueledger.ledger.errors import KeyConflict, NotPermitted, Problem
+from dueledger.ledger.runtime.tracing import TracedItem, record_spans
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.emission import emit_by_key, find_other_terms
@@ -225,7 +228,7 @@ async def emit_items(call: CurrentCall, emission: Emission) -> Response:
     ]
     if others:
         raise NotPermitted("The key is not for these tenants.", problems=others)
-    document = call.body.decode()
+    document, began_at = call.body.decode(), monotonic()
     emitted = await emit_by_key(call.connection, document)
     if known := [ord_ for ord_, (_, created) in enumerate(emitted, start=1) if not created]:
         differences = [
@@ -235,6 +238,8 @@ async def emit_items(call: CurrentCall, emission: Emission) -> Response:
         if differences:
             message = "Items exist with other terms. Nothing was emitted."
             raise KeyConflict(message, problems=differences)
+    traced = [TracedItem(item.kind, item.traceparent, {}) for item in emission.items]
+    call.on_commit.append(partial(record_spans, "emit", began_at, traced))
     return answer(
         {
             "items": [

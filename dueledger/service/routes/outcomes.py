@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
+from time import monotonic
 from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
@@ -14,6 +16,7 @@ from dueledger.ledger.store.reported_outcomes import OutcomeRefusal
 from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer
 from dueledger.workers.outcomes.decide import OutcomeReport
+from dueledger.workers.outcomes.observe import observe_ends
 from dueledger.workers.outcomes.parse import ALIASES, ReportedVerdict, read_exact, read_outcome
 from dueledger.workers.outcomes.settle import settle_reports
 
@@ -131,6 +134,7 @@ def _read(call: ApiCall, reports: OutcomeReports) -> list[OutcomeReport]:
 
 async def _record(call: ApiCall, reports: Sequence[OutcomeReport]) -> list[dict[str, object]]:
     """Record outcomes; if their runs are too large for one statement, in halves."""
+    began_at = monotonic()
     decisions = await settle_reports(
         call.connection,
         reports,
@@ -141,6 +145,7 @@ async def _record(call: ApiCall, reports: Sequence[OutcomeReport]) -> list[dict[
     if decisions is None:
         half = len(reports) // 2
         return await _record(call, reports[:half]) + await _record(call, reports[half:])
+    call.on_commit.append(partial(observe_ends, decisions, began_at))
     return [
         {
             "item": report.reported.item,

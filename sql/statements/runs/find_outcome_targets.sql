@@ -37,7 +37,7 @@ run as materialized (
   cross join lateral ledger.find_topic_run(c.fence, c.closed_at, c.settler_no) r
 ),
 target as materialized (
-  select u.ord, c.size, c.settler_no, c.pulled, coalesce(i.id = u.item, false) as matches, i.item_no, i.effective_date, i.flow_no,
+  select u.ord, c.size, c.settler_no, c.pulled, coalesce(i.id = u.item, false) as matches, i.item_no, i.effective_date, i.flow_no, i.due_at, i.traceparent,
     case when i.id = u.item then c.attempt[u.position] end as attempt, c.run_no, c.started_at, c.claimed_at,
     c.from_position, c.to_position, c.lease_seconds, c.closed_at is null as waiting,
     c.run_no is not null and c.ended_at is null as open,
@@ -47,7 +47,7 @@ target as materialized (
   cross join lateral unnest(c.ords, c.positions, c.items) u (ord, position, item)
   -- Ids begin with the date. `offset 0`: otherwise a plan made while there were few rows reads every item of these dates.
   left join lateral (
-    select i.id, i.item_no, i.effective_date, i.flow_no
+    select i.id, i.item_no, i.effective_date, i.flow_no, i.due_at, i.traceparent
     from ledger.due_item i
     where i.id = u.item and i.effective_date between ledger.effective_date_of($8::uuid) and ledger.effective_date_of($9::uuid)
       and ($10::text[] is null or exists (
@@ -65,7 +65,7 @@ ended as materialized (
 )
 select t.size, t.settler_no, t.pulled, t.matches, t.item_no, t.attempt, t.run_no, t.started_at, t.claimed_at, t.from_position,
   t.to_position, t.lease_seconds, t.waiting, t.open, k.outcome_topic, t.ended, e.event as ended_event,
-  e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds
+  e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds, k.name as kind, t.due_at, t.traceparent
 from target t
 left join ledger.flow f on f.flow_no = t.flow_no
 left join ledger.kind k on k.kind_no = f.kind_no
