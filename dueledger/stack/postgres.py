@@ -61,7 +61,7 @@ wal_compression = {durable}
 checkpoint_timeout = '15min'
 checkpoint_completion_target = 0.9
 
-autovacuum_naptime = '10s'
+autovacuum_naptime = '{naptime}'
 autovacuum_vacuum_cost_limit = 2000
 autovacuum_vacuum_scale_factor = 0.05
 autovacuum_analyze_scale_factor = 0.05
@@ -73,6 +73,9 @@ synchronous_commit = on             # also without fsync: an immediate stop lose
 log_line_prefix = '%m [%p] %q%u@%d %a '
 log_checkpoints = off
 """
+_DURABLE: Final = {"durable": "on", "wal_min": "512MB", "wal_max": "4GB", "naptime": "10s"}
+_BRIEF: Final = {"durable": "off", "wal_min": "128MB", "wal_max": "512MB", "naptime": "1min"}
+"""Autovacuum connects to each database at each nap: all that an idle server does."""
 
 
 @final
@@ -258,13 +261,8 @@ class Postgres:
         return free_ports.choose(record, ("sql",), fresh=fresh)["sql"]
 
     def _write_settings(self, port: int) -> None:
-        wal_min, wal_max = ("512MB", "4GB") if self._durable else ("128MB", "512MB")
         text = _SETTINGS.format(
-            host=free_ports.LOOPBACK,
-            port=port,
-            durable="on" if self._durable else "off",
-            wal_min=wal_min,
-            wal_max=wal_max,
+            host=free_ports.LOOPBACK, port=port, **(_DURABLE if self._durable else _BRIEF)
         )
         (self._cluster / "postgresql.conf").write_text(text)
 
