@@ -93,7 +93,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "alert": "Send alerts by webhook, chat, mail and Kafka.",
             "materialise": "Emit items from schedules, ahead of time.",
             "relay": "Carry items from a service's outbox.",
-            "serve": "Answer requests by HTTP, each with an API key.",
+            "serve": "Answer requests by HTTP, with API keys, and people by the console.",
         },
     ),
     "Proof": {
@@ -112,7 +112,9 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "dueledger.cli.repairs",
             {"repair": "Reconcile and show what repairs change, or execute them."},
         ),
-        **_entries("dueledger.cli.audit", {"audit": "List what people, keys and tokens changed."}),
+        **_entries(
+            "dueledger.cli.audit", {"audit": "List what people, API keys and tokens changed."}
+        ),
     },
     "Operations": {
         **_entries(

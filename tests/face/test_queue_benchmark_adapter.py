@@ -54,7 +54,8 @@ def test_it_imports_public_names_alone_and_names_documented_relations() -> None:
     static = FOLDER.joinpath("adapter.json").read_text("utf-8")
     named = set(re.findall(r"\bledger\.(\w+)", ADAPTER.read_text("utf-8") + static))
     documented = set(re.findall(r"\w+", MONITORING.read_text("utf-8")))
-    assert named - documented == {"emit"}
+    assert "emit" in named
+    assert named - documented <= {"emit"}
 
 
 def test_importing_it_needs_nothing_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
