@@ -9,7 +9,7 @@ from typing import Any, Final, final
 
 from dueledger.allocator.admission_group import admission_group_of
 from dueledger.allocator.claim_loop import ClaimLoop
-from dueledger.allocator.concurrent_claims import CONCURRENT_CLAIMS_MAX, ConcurrentClaims
+from dueledger.allocator.concurrent_claims import ConcurrentClaims
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.due_flow_poller import DueFlowPoller
 from dueledger.allocator.discover.topic_directory import TopicDirectory
@@ -26,7 +26,7 @@ from dueledger.ledger.presence import Presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
 from dueledger.ledger.sleep import Sleep
-from dueledger.ledger.store import Pool, ReconnectingConnection
+from dueledger.ledger.store import Pool
 from dueledger.ledger.upkeep import Upkeep
 
 _COUNTS: Final = ("claimed", "published", "released", "reaped_runs", "reaped_claims", "withdrawn")
@@ -78,11 +78,6 @@ class Allocator:
             ClaimLoop(load, self._state, publishers[load]) for load in FlowLoad
         )
         self._heavy_task: asyncio.Task[None] | None = None
-        # A list and a claim take 30 ms to plan on each connection, and then less than one to run.
-        self._connection = ReconnectingConnection(pool)
-        self._claim_connections = [
-            ReconnectingConnection(pool) for _ in range(CONCURRENT_CLAIMS_MAX)
-        ]
         self.item_check = ItemCheck(pool, actor_no=allocator_no, role="allocator")
         self.upkeep = Upkeep(
             pool,
@@ -197,8 +192,8 @@ class Allocator:
         began, steps = monotonic(), _STEPS_PER_CLAIM * self._settings.allocator_claims_max
         try:
             async with (
-                self._connection.acquire() as connection,
-                ConcurrentClaims(self._claim_connections, self._light) as claims,
+                self._pool.acquire() as connection,
+                ConcurrentClaims(self._pool, self._light) as claims,
             ):
                 # While heavy flows are claimed the pass goes on, for light flows as well.
                 while steps > 0 or self._heavy_task is not None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections import Counter, deque
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self, final
 
 from dueledger.allocator.claim_loop import ClaimLoop
 from dueledger.ledger.flows.shares import FlowShare
-from dueledger.ledger.store import ReconnectingConnection
+from dueledger.ledger.store import Connection, Pool
 
 CONCURRENT_CLAIMS_MAX: Final = 2
 SPACING_SECONDS: Final = 0.006
@@ -22,14 +23,13 @@ PUBLISHING_MAX: Final = 8
 
 @final
 class ConcurrentClaims:
-    """The claims of one pass, each on one of the connections, of which at most that many run."""
+    """The claims of one pass. Connections are acquired when first needed and kept for the pass."""
 
-    def __init__(
-        self, connections: Sequence[ReconnectingConnection], claim_loop: ClaimLoop
-    ) -> None:
+    def __init__(self, pool: Pool, claim_loop: ClaimLoop) -> None:
+        self._pool = pool
         self._claim_loop = claim_loop
-        self._connections = len(connections)
-        self._free = deque(connections)
+        self._exits = AsyncExitStack()
+        self._free: deque[Connection] = deque()
         self._pace = ClaimPace()
         self.busy: set[asyncio.Task[None]] = set()
 
@@ -43,13 +43,16 @@ class ConcurrentClaims:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End the pass: wait for running claims."""
-        await asyncio.gather(*self.busy, return_exceptions=True)
+        """End the pass: wait for running claims and release the connections."""
+        try:
+            await asyncio.gather(*self.busy, return_exceptions=True)
+        finally:
+            await self._exits.aclose()
 
     def next_start_at(self, *, heavy_active: bool) -> float:
         """Return when the next claim may start; infinity while the most allowed are running."""
         if (
-            len(self.busy) == self._connections
+            len(self.busy) == CONCURRENT_CLAIMS_MAX
             or len(self._claim_loop.publishing) >= PUBLISHING_MAX
         ):
             return float("inf")
@@ -73,15 +76,17 @@ class ConcurrentClaims:
         return spacing_seconds(self._claim_loop.claim_seconds, heavy_active=heavy_active)
 
     async def _claim(self, shares: Sequence[FlowShare], counts: Counter[str]) -> None:
-        kept, is_acquired = self._free.pop(), False  # the last one used has its plans in the caches
         try:
-            async with kept.acquire() as connection:
-                is_acquired = True
-                await self._claim_loop.claim(connection, shares, counts)
+            if not self._free:
+                self._free.append(await self._exits.enter_async_context(self._pool.acquire()))
+            connection = self._free.popleft()
+        except BaseException:
+            self._claim_loop.return_unserved(shares)
+            raise
+        try:
+            await self._claim_loop.claim(connection, shares, counts)
         finally:
-            self._free.append(kept)
-            if not is_acquired:
-                self._claim_loop.return_unserved(shares)
+            self._free.append(connection)
 
 
 @final

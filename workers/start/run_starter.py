@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.ledger.store import ReconnectingConnection
 from dueledger.ledger.store.runs import StartRefusal, StartResult, start_runs
 from dueledger.workers.open_run import OpenRun
 from dueledger.workers.start.closed_claims import drop_closed_claims
@@ -54,8 +53,6 @@ class RunStarter:
         batch_wait_seconds: float,
     ) -> None:
         self._pool = pool
-        # Starting takes 15 ms to plan on each connection, and then less than one to run.
-        self._connection = ReconnectingConnection(pool)
         self._queues = queues
         self._counts = counts
         self._listener = listener
@@ -93,7 +90,7 @@ class RunStarter:
         asked_at = monotonic()
         by_fence = sorted(chosen_slices, key=lambda chosen: chosen.claim_slice.fence)
         try:
-            async with self._connection.acquire() as connection:
+            async with self._pool.acquire() as connection:
                 start_results = await start_runs(
                     connection,
                     [chosen.claim_slice.claim_id for chosen in by_fence],
