@@ -15,7 +15,7 @@ from dueledger.ledger.store.processes import ProcessRole
 SECONDS_A_DAY: Final = 86_400
 
 # Bytes of a row with its index entries.
-_DUE_ITEM_BYTES: Final = 242.0  # with a business key of ten characters
+_DUE_ITEM_BYTES: Final = 270.0  # with a business key of ten characters
 _KEY_CHARS: Final = 10
 _BYTES_A_KEY_CHAR: Final = 2.6  # in the row and in the index by business key
 _BYTES_A_PAYLOAD_BYTE: Final = 1.07  # the rest is what a page cannot be filled with
