@@ -1,4 +1,4 @@
-"""One client, or one caller, cannot take the service from all others."""
+"""What one client, and one caller, may take of the service at a time."""
 
 import asyncio
 import json
