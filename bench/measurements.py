@@ -277,6 +277,18 @@ async def count_ended(connection: Connection) -> int:
     return await connection.fetchval(bench_statement("count_ended"))
 
 
+class PassCounts(NamedTuple):
+    """How many passes of reconciliation have begun, and how many have ended."""
+
+    begun: int
+    ended: int
+
+
+async def count_passes(connection: Connection) -> PassCounts:
+    """Count the passes of a ledger."""
+    return PassCounts(**(await connection.fetch(bench_statement("count_passes")))[0])
+
+
 async def measure_steps(connection: Connection, *, key_prefix: str) -> StepTimes | None:
     """Measure the steps of the items whose business key begins with `key_prefix`.
 

@@ -1,7 +1,7 @@
 """Compares the ledger with what is expected by ascending date, except what the cache has."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from operator import attrgetter
@@ -71,12 +71,16 @@ class LedgerComparison:
         self._days: KnownDays = {}
 
     async def run(
-        self, connection: Connection, reader: Connection, scope: DateRange, days: LedgerDays
+        self,
+        connection: Connection,
+        readers: Sequence[Connection],
+        scope: DateRange,
+        days: LedgerDays,
     ) -> ComparedDates:
         """Compare a range of dates; return what a later pass may take.
 
-        `reader` reads the items of the next window while one is compared. `days` was read before
-        any of their rows.
+        `readers` read the items of the next windows while one is compared; a pass that rests has
+        only the first read. `days` was read before any of their rows.
         """
         places = await read_places(connection)  # before any item
         self._comparer.begin(places)
@@ -96,7 +100,10 @@ class LedgerComparison:
         keep = {each.window for each in planned if each.is_kept}
         windows = read_ahead(
             [each.window for each in planned],
-            partial(copy_window, reader, key=expectation.version_key),
+            *(
+                partial(copy_window, reader, key=expectation.version_key)
+                for reader in (readers if expectation.share == 1 else readers[:1])
+            ),
             share=expectation.share,
         )
         waiting = sorted(cached, key=_FROM_DAY, reverse=True)

@@ -1,6 +1,7 @@
 """Work beside the event loop: reads that run ahead, computations in a thread, and rests."""
 
 import asyncio
+from collections import deque
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -18,23 +19,25 @@ FoundT = TypeVar("FoundT")
 
 
 async def read_ahead(
-    keys: Sequence[KeyT], read: Callable[[KeyT], Awaitable[FoundT]], *, share: float = 1.0
+    keys: Sequence[KeyT], *reads: Callable[[KeyT], Awaitable[FoundT]], share: float = 1.0
 ) -> AsyncGenerator[tuple[KeyT, FoundT]]:
-    """Yield each key with what was read for it. One read at a time; to be closed by the caller.
+    """Yield each key with what was read for it, in their order; to be closed by the caller.
 
-    `share` is the greatest share of the time in which it reads, or what it yields is used.
+    Each of `reads` reads one key at a time, all of them at once. `share` is the greatest share of
+    the time in which they read, or what is yielded is used.
     """
-    reading: asyncio.Task[FoundT] | None = None
+    reading = deque(_started(read, key) for read, key in zip(reads, keys, strict=False))
     try:
         async for place, key in paced(enumerate(keys), share):
-            found = await (reading or _started(read, key))
-            following = keys[place + 1 : place + 2]
-            reading = _started(read, following[0]) if following else None
+            found = await reading[0]
+            reading.popleft()
+            for following in keys[place + len(reads) : place + len(reads) + 1]:
+                reading.append(_started(reads[place % len(reads)], following))
             yield key, found
     finally:
-        if reading is not None:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+        for each in reading:
+            each.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
 
 
 async def paced(parts: Iterable[KeyT], share: float) -> AsyncGenerator[KeyT]:

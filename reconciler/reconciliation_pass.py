@@ -142,7 +142,7 @@ class ReconciliationPass:
                         recorder=self._recorder,
                         cache=self._cache,
                         facts=flows.of_kinds,
-                    ).run(connection, reader, scope, await days)
+                    ).run(connection, (reader, counter), scope, await days)
                 result.evidenced = self._evidence.checked_kinds()
                 if self._kafka is not None:
                     absent, is_full = self._window_findings.absent, not result.cached_windows

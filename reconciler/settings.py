@@ -21,7 +21,7 @@ class ReconcilerSettings(Settings):
         description="seconds that passes of the loop may use the cache before one reads everything",
     )
     reconcile_share: float = Field(
-        default=0.5,
+        default=0.25,
         ge=0.05,
         le=1,
         description="greatest share of the time in which a pass of the loop reads and compares; "

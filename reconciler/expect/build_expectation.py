@@ -1,11 +1,11 @@
 """Builds the expectation of a pass: reads every source once and spools what it expects."""
 
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from functools import partial
 from time import monotonic
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge, shown_value
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -25,18 +25,25 @@ from dueledger.reconciler.expect.expected_rows import (
 )
 from dueledger.reconciler.expect.item_terms import outside_terms
 from dueledger.reconciler.expect.plain_events import PlainRules, read_inbox_page
-from dueledger.reconciler.expect.plain_schedules import PlainSchedule, put_plain_schedules
-from dueledger.reconciler.expect.schedules import expected_drafts, schedule_drafts, within
+from dueledger.reconciler.expect.plain_schedules import PlainSchedule, put_unit, unit_spans
+from dueledger.reconciler.expect.schedules import (
+    ExpectedDraft,
+    expected_drafts,
+    schedule_drafts,
+    within,
+)
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.expect.versions import DefinitionSpan, read_version_spans
-from dueledger.reconciler.read_ahead import read_ahead, reading_beside, run_beside
+from dueledger.reconciler.read_ahead import paced, read_ahead, reading_beside, run_beside
 from dueledger.reconciler.sources import (
     PopulationReader,
     PopulationRow,
     SourceFailed,
     SourceRead,
 )
+
+_VERSIONS_AT_ONCE: Final = 100
 
 
 @asynccontextmanager
@@ -92,7 +99,7 @@ async def build_expectation(
         ) as digests:
             with Spool() as occurrences:
                 shared = SharedOccurrences(versions, occurrences)
-                await run_beside(partial(_put_schedules, expectation, shared, as_of))
+                await _put_schedules(expectation, shared, as_of)
             digested = await digests
         await _put_events(connection, reader or connection, expectation, rules, digested)
         for place, population in enumerate(populations, FIRST_POPULATION):
@@ -101,28 +108,21 @@ async def build_expectation(
         yield expectation
 
 
-def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: datetime) -> None:
+async def _put_schedules(
+    expectation: Expectation, shared: SharedOccurrences, as_of: datetime
+) -> None:
     began = monotonic()
-    read = expectation.reads[DEFINITIONS]
-    failed: dict[int, str] = {}
-    plain: list[PlainSchedule] = []
     schedules = [each for each in expectation.versions if each.definition.is_schedule]
     for version in schedules:
-        horizon = version.horizon(as_of)
-        expectation.horizons[version.definition_no] = horizon
-        schedule = None if shared.may_share(version) else PlainSchedule.of(version, horizon)
-        if schedule is not None:
-            plain.append(schedule)
-            continue
-        with _failing(failed, version):
-            for draft, reason in expected_drafts(version, horizon):
-                _put_occurrence(expectation, shared, version, draft, reason)
-    for schedule, start, end in put_plain_schedules(expectation.plain, plain, read.extract, failed):
-        with _failing(failed, schedule.version):
-            for draft, reason in schedule_drafts(schedule.version, start, end):
-                _put_occurrence(expectation, shared, schedule.version, draft, reason)
+        expectation.horizons[version.definition_no] = version.horizon(as_of)
+    expanded, share = _Expanded(expectation, shared), expectation.share
+    async for begin in paced(range(0, len(schedules), _VERSIONS_AT_ONCE), share):
+        versions = schedules[begin : begin + _VERSIONS_AT_ONCE]
+        await run_beside(partial(expanded.put_versions, versions))
+    async for span in paced(unit_spans(expanded.plain), share):
+        await run_beside(partial(expanded.put_unit, span))
     for version in schedules:
-        if reason := failed.get(version.definition_no):
+        if reason := expanded.failed.get(version.definition_no):
             expectation.failures.append(version.failed(reason))
         elif reason := version.unmaterialised:
             expectation.unmaterialised.append(version.failed(reason))
@@ -132,16 +132,43 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
         for version in schedules
         if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended
     }
-    read.duration_seconds = monotonic() - began
+    expectation.reads[DEFINITIONS].duration_seconds = monotonic() - began
 
 
-@contextmanager
-def _failing(failed: dict[int, str], version: DefinitionSpan) -> Generator[None]:
-    """Note the reason if the version cannot be expanded."""
-    try:
-        yield
-    except (InvalidInput, WindowTooLarge) as refusal:
-        failed[version.definition_no] = refusal.message
+class _Expanded:
+    """The schedules of a pass: `plain` are those whose occurrences are computed as columns.
+
+    `failed` has the reason of each version that cannot be expanded, by definition number.
+    """
+
+    def __init__(self, expectation: Expectation, shared: SharedOccurrences) -> None:
+        self._expectation, self._shared = expectation, shared
+        self.plain: list[PlainSchedule] = []
+        self.failed: dict[int, str] = {}
+
+    def put_versions(self, versions: Sequence[DefinitionSpan]) -> None:
+        """Put the occurrences of versions that are not plain, and remember those that are."""
+        for version in versions:
+            horizon = self._expectation.horizons[version.definition_no]
+            is_shared = self._shared.may_share(version)
+            if not is_shared and (schedule := PlainSchedule.of(version, horizon)):
+                self.plain.append(schedule)
+            else:
+                self._put(version, partial(expected_drafts, version, horizon))
+
+    def put_unit(self, span: tuple[datetime, datetime]) -> None:
+        """Put what the plain schedules owe in a unit's span."""
+        expectation = self._expectation
+        extract = expectation.reads[DEFINITIONS].extract
+        for schedule, *left in put_unit(expectation.plain, self.plain, span, extract, self.failed):
+            self._put(schedule.version, partial(schedule_drafts, schedule.version, *left))
+
+    def _put(self, version: DefinitionSpan, draft: Callable[[], Iterator[ExpectedDraft]]) -> None:
+        try:
+            for occurrence, reason in draft():
+                _put_occurrence(self._expectation, self._shared, version, occurrence, reason)
+        except (InvalidInput, WindowTooLarge) as refusal:
+            self.failed[version.definition_no] = refusal.message
 
 
 def _put_occurrence(

@@ -186,37 +186,37 @@ class PlainSchedule:
         }
 
 
-def put_plain_schedules(
+def put_unit(
     rows: PlainRows,
     schedules: Sequence[PlainSchedule],
+    unit_span: Span,
     extract: SourceTotals,
     failed: dict[int, str],
-) -> Iterator[LeftSpan]:
-    """Put what schedules owe as columns, in units of some days; yield what needs drafts.
+) -> list[LeftSpan]:
+    """Put what schedules owe in a unit's span as columns; return what needs drafts.
 
     `failed` gets the reason of each version that cannot be expanded, by definition number.
     """
-    for start, end in _unit_spans(schedules):
-        parts = [(each, part) for each in schedules if (part := each.within(start, end))]
-        name = ("schedules", hash(tuple((each.version.fingerprint, part) for each, part in parts)))
-        unit = rows.take(name)
-        if unit is None:
-            left: list[tuple[int, Span]] = []
-            for place, (schedule, part) in enumerate(parts):
-                spans: list[Span] = []
-                try:
-                    for days, columns in schedule.expand(*part, spans):
-                        rows.add(days, columns)
-                except (InvalidInput, WindowTooLarge) as refusal:
-                    failed[schedule.version.definition_no] = refusal.message
-                    name = object()  # the next pass says so again
-                left += [(place, span) for span in spans]
-            unit = rows.finish(name, left)
-        extract.add_rows(*unit.totals)
-        yield from ((parts[place][0], *span) for place, span in unit.left)
+    parts = [(each, part) for each in schedules if (part := each.within(*unit_span))]
+    name = ("schedules", hash(tuple((each.version.fingerprint, part) for each, part in parts)))
+    unit = rows.take(name)
+    if unit is None:
+        left: list[tuple[int, Span]] = []
+        for place, (schedule, part) in enumerate(parts):
+            spans: list[Span] = []
+            try:
+                for days, columns in schedule.expand(*part, spans):
+                    rows.add(days, columns)
+            except (InvalidInput, WindowTooLarge) as refusal:
+                failed[schedule.version.definition_no] = refusal.message
+                name = object()  # the next pass says so again
+            left += [(place, span) for span in spans]
+        unit = rows.finish(name, left)
+    extract.add_rows(*unit.totals)
+    return [(parts[place][0], *span) for place, span in unit.left]
 
 
-def _unit_spans(schedules: Sequence[PlainSchedule]) -> Iterator[Span]:
+def unit_spans(schedules: Sequence[PlainSchedule]) -> Iterator[Span]:
     """Yield spans that have all occurrences, with some 250,000 each: a power of two of days.
 
     So they stay the same in the next pass, except for the last.

@@ -16,7 +16,12 @@ from dueledger.reconciler.columns.terms import SEPARATOR
 from dueledger.reconciler.expect.events import ExpectedEventRules
 from dueledger.reconciler.expect.expected_rows import event_rows, occurrence_row
 from dueledger.reconciler.expect.plain_events import InboxPage, PlainRules
-from dueledger.reconciler.expect.plain_schedules import PlainSchedule, put_plain_schedules
+from dueledger.reconciler.expect.plain_schedules import (
+    LeftSpan,
+    PlainSchedule,
+    put_unit,
+    unit_spans,
+)
 from dueledger.reconciler.expect.schedules import expected_drafts, schedule_drafts
 from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.sources import SourceTotals
@@ -84,6 +89,16 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 PLAIN_SHARES = {"in a gap": 0.9, "gap and fold": 0.9, "business": 0.0, "smeared": 0.0}
 
 
+def put_schedules(
+    rows: PlainRows, schedules: list[PlainSchedule], totals: SourceTotals
+) -> list[LeftSpan]:
+    return [
+        left
+        for unit_span in unit_spans(schedules)
+        for left in put_unit(rows, schedules, unit_span, totals, {})
+    ]
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_occurrences_as_columns_and_those_left_are_those_of_the_drafts(name: str) -> None:
     version = span(7, {"business_key": "tick", **SCHEDULES[name]})
@@ -92,7 +107,7 @@ def test_occurrences_as_columns_and_those_left_are_those_of_the_drafts(name: str
     plain = PlainSchedule.of(version, end)
     kept, totals = KeptRows(), SourceTotals()
     rows = PlainRows(kept)
-    left = [*put_plain_schedules(rows, [plain] if plain else [], totals, {})]
+    left = put_schedules(rows, [plain] if plain else [], totals)
     count, found = totals.row_count, rows_of(rows, [7])
     for start, until in [each[1:] for each in left] if plain else [(START, end)]:
         for draft, _ in schedule_drafts(version, start, until):
@@ -217,7 +232,7 @@ def test_units_are_taken_as_long_as_they_are_needed_and_the_file_stays_small(
     def put(end: datetime) -> tuple[PlainRows, SourceTotals]:
         rows, totals = PlainRows(kept), SourceTotals()
         schedule.end = end
-        assert [*put_plain_schedules(rows, [schedule], totals, {})] == []
+        assert put_schedules(rows, [schedule], totals) == []
         return rows, totals
 
     before, _ = put(END)

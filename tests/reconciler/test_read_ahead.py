@@ -46,7 +46,10 @@ async def test_work_rests_so_that_it_takes_its_share_of_the_time(
         assert rested == expected
 
 
-async def test_the_next_read_runs_while_the_one_before_is_used_and_is_cancelled_with_it() -> None:
+@pytest.mark.parametrize("readers", [1, 2])
+async def test_the_next_reads_run_while_the_one_before_is_used_and_are_cancelled_with_it(
+    readers: int,
+) -> None:
     begun: list[int] = []
     hanging = asyncio.Event()
 
@@ -57,12 +60,12 @@ async def test_the_next_read_runs_while_the_one_before_is_used_and_is_cancelled_
         return key * 10
 
     found: list[tuple[int, int]] = []
-    reads = read_ahead([1, 2, 3, 4], read)
+    reads = read_ahead([1, 2, 3, 4], *[read] * readers)
     async with aclosing(reads):
         async for key, value in reads:
             await asyncio.to_thread(bool)
             found.append((key, value))
-            assert begun == list(range(1, key + 2))
+            assert begun == list(range(1, key + readers + 1))
             if key == 2:
                 break
     assert found == [(1, 10), (2, 20)]
