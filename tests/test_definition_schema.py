@@ -20,13 +20,10 @@ from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidDefinition
 from dueledger.ledger.schedule.when import KINDS, kind_of
 from tests.definition_documents import LETTERS, NIGHTLY, REFUSED, RENEWAL, document
+from tests.document_blocks import all_blocks
 
 ROOT = Path(__file__).parents[1]
-OTHER_YAML = {"deployment.md"}
-DOCS = (
-    ROOT / "README.md",
-    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name not in OTHER_YAML),
-)
+PAGES = sorted((ROOT / "docs").glob("*.md"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SCHEMA = json.loads((ROOT / "docs" / "definition.schema.json").read_text(encoding="utf-8"))
 VALIDATOR: Any = Draft202012Validator(SCHEMA)
@@ -57,12 +54,14 @@ def written(text: str) -> list[dict[str, Any]]:
     ]
 
 
-def shown(text: str) -> Iterator[dict[str, Any]]:
-    """Yield what a page shows; a part of a definition is shown in a whole one."""
-    for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        for one in written(block):
-            is_whole = "definition" in one or one.keys() >= {"kind", "tenant"}
-            yield one if is_whole else document(NIGHTLY, **one)
+def shown() -> Iterator[dict[str, Any]]:
+    """Yield what the documents show; a part of a definition is shown in a whole one."""
+    for block in all_blocks():
+        if block.language == "yaml" and block.is_run_by_language:
+            for one in written(block.text):
+                is_whole = "definition" in one or one.keys() >= {"kind", "tenant"}
+                yield one if is_whole else document(NIGHTLY, **one)
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     for row in re.findall(r"^\| `(\{.*\})` \|", text, re.MULTILINE):
         (when,) = written(row)
         if kind_of(when):
@@ -72,7 +71,7 @@ def shown(text: str) -> Iterator[dict[str, Any]]:
 SHOWN = [
     *written(RENEWAL + "---" + NIGHTLY + "---" + LETTERS),
     *written((ROOT / "examples" / "insurer" / "definitions.yaml").read_text(encoding="utf-8")),
-    *(one for page in DOCS for one in shown(page.read_text(encoding="utf-8"))),
+    *shown(),
 ]
 
 

@@ -16,6 +16,7 @@ from dueledger.ledger.schedule import Calendar, Cron, Fold, Gap, Observance, Rel
 from dueledger.ledger.schedule.when import KINDS
 from tests.cheap import check_cheap
 from tests.definition_documents import LETTERS, NIGHTLY, REFUSED, RENEWAL, document
+from tests.document_blocks import blocks_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 SCHEMA = DOCS / "definition.schema.json"
@@ -253,9 +254,7 @@ def test_every_when_that_the_docs_show_is_accepted() -> None:
 
 
 def test_the_definition_and_the_calendar_that_the_docs_show_are_accepted() -> None:
-    definition, declaration, calendar = re.findall(
-        r"^```yaml\n(.*?)^```", SCHEDULES.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-    )
+    definition, declaration, calendar = (each.text for each in blocks_of("docs/schedules.md"))
     assert load_definitions(definition + "---\n" + declaration, source="docs/schedules.md")
     nightly = re.sub(r"when: .*\n", "", NIGHTLY)
     assert load_definitions(nightly + calendar, source="docs/schedules.md")

@@ -41,7 +41,7 @@ setting, never its value. **Secret** values are in no log, message or list: give
 reference where you can. A list or a map is JSON unless its line says otherwise.
 
 What decides about items (retries, deadlines, topics, weights) is in [definitions](schedules.md) and
-[flows](operations.md#controlling-flows), the same for all processes. `DUELEDGER_ACTOR` names the
+[flows](flows.md#controlling-flows), the same for all processes. `DUELEDGER_ACTOR` names the
 person in the journal for commands.
 """
 SECTIONS: Final[Mapping[type[BaseSettings], tuple[str, str]]] = {

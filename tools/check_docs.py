@@ -16,8 +16,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 
-_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|!\[[^\]]*\]\(([^)\s]+)\)")
-_FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCE: Final = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]*`")
 _HEADING: Final = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 _ANCHOR: Final = re.compile(r'<a\s+(?:id|name)="([^"]+)"')
@@ -66,7 +66,7 @@ def _slug(heading: str) -> str:
 def _anchors(text: str) -> set[str]:
     slugs: set[str] = set(_ANCHOR.findall(text))
     counts: dict[str, int] = {}
-    for heading in _HEADING.findall(_FENCE.sub("", text)):
+    for heading in _HEADING.findall(FENCE.sub("", text)):
         slug = _slug(heading)
         seen = counts.get(slug, 0)
         counts[slug] = seen + 1
@@ -83,8 +83,8 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def _broken_links(path: Path, text: str) -> Iterator[str]:
-    prose = _CODE.sub(_blank, _FENCE.sub(_blank, text))
-    for match in _LINK.finditer(prose):
+    prose = _CODE.sub(_blank, FENCE.sub(_blank, text))
+    for match in LINK.finditer(prose):
         link = match.group(1) or match.group(2)
         if re.match(r"[a-z][a-z0-9+.-]*:", link):
             continue  # another site; its answers are not checked
@@ -100,7 +100,7 @@ def _broken_links(path: Path, text: str) -> Iterator[str]:
 
 
 def _missing_paths(path: Path, text: str) -> Iterator[str]:
-    for match in _CODE_PATH.finditer(_FENCE.sub(_blank, text)):
+    for match in _CODE_PATH.finditer(FENCE.sub(_blank, text)):
         if not any(ROOT.glob(match.group(1).rstrip("/"))):
             where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
             yield f"{where}: {match.group(1)} is not a file of this repository"
@@ -112,7 +112,7 @@ def _test_names() -> set[str]:
 
 
 def _missing_tests(path: Path, text: str, names: Collection[str]) -> Iterator[str]:
-    for match in _TEST.finditer(_FENCE.sub(_blank, text)):
+    for match in _TEST.finditer(FENCE.sub(_blank, text)):
         if not matching(names, match.group(1)):
             where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
             yield f"{where}: {match.group(1)} is not a test of this repository"

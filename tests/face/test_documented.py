@@ -1,16 +1,15 @@
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2].joinpath("docs", "handlers.md").read_text("utf-8")
-HANDLERS, TESTS = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+from tests.document_blocks import blocks_of
 
 
 def test_the_documented_handlers_pass_their_documented_tests(tmp_path: Path) -> None:
-    tmp_path.joinpath("reminders.py").write_text(HANDLERS, encoding="utf-8")
-    tmp_path.joinpath("test_reminders.py").write_text(TESTS, encoding="utf-8")
+    name = "test_the_documented_handlers_pass_their_documented_tests"
+    for block in blocks_of("docs/handlers.md", run_by=name):
+        tmp_path.joinpath(block.how["file"]).write_text(block.text, encoding="utf-8")
     ran = subprocess.run(  # this interpreter, on the document's code
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reminders.py"],
         cwd=tmp_path,

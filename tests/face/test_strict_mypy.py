@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.document_blocks import blocks_of
+
 ROOT = Path(__file__).parents[2]
 CONFIG = """
 [mypy]
@@ -16,19 +18,16 @@ ignore_missing_imports = true
 """
 
 
+def _python_of(page: str) -> list[str]:
+    return [block.text for block in blocks_of(page) if block.language == "python"]
+
+
 def test_strict_mypy_accepts_documented_handlers_and_refuses_the_same_mistakes_as_pyright(
     tmp_path: Path,
 ) -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    [handler] = [
-        text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Handlers" in text
-    ]
-    documented, tests = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/handlers.md").read_text("utf-8"), re.DOTALL
-    )
-    program, application = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs/embedding.md").read_text("utf-8"), re.DOTALL
-    )
+    _, handler = _python_of("README.md")
+    documented, tests = _python_of("docs/handlers.md")
+    program, application = _python_of("docs/embedding.md")
     usage = (ROOT / "tests/typed_usage/handlers.py").read_text("utf-8")
     files = {
         "readme_handler.py": handler,

@@ -3,8 +3,8 @@ README in an empty folder, on the oldest and the newest PostgreSQL that a wheel 
 
 import asyncio
 import os
-import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -23,13 +23,14 @@ from dueledger.ledger.store.item_lists import ItemListFilter, list_items
 from dueledger.ledger.store.server_version import read_server_version
 from dueledger.stack import Endpoints, free_ports
 from dueledger.stack.postgres import find_binaries
+from tests.document_blocks import blocks_of
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-FILES = re.findall(r"Save as `(\w+\.py)`", README)
+*FILES, COMMANDS = blocks_of(
+    "README.md", run_by="test_the_wheel_in_an_empty_folder_passes_the_readme"
+)
 SERVICE = {
     "workers/__init__.py": "",
     "workers/renewals.py": (
@@ -183,8 +184,9 @@ async def run_readme(
     service: Path, folder: Path, dsn: str, bootstrap_servers: str, eventually: Eventually
 ) -> None:
     """Do what the README says, with the wheel, in an empty folder."""
-    for name, text in zip(FILES, PYTHON, strict=True):
-        (folder / name).write_text(text, encoding="utf-8")
+    for block in FILES:
+        (folder / block.how["file"]).write_text(block.text, encoding="utf-8")
+    make_environment(folder / ".venv" / "bin")
     environment = {
         **os.environ,
         "DUELEDGER_DSN": dsn,
@@ -195,11 +197,11 @@ async def run_readme(
     where = "import dueledger.workers; print(dueledger.workers.__file__)"
     assert Path(ran(["-c", where], folder, **environment).strip()).is_relative_to(service / "site")
     ran(["-m", "dueledger", "migrate"], folder, **environment)
-    async with running(environment), open_connection(dsn, application_name="test") as connection:
-        producer = await asyncio.create_subprocess_exec(
-            sys.executable, str(folder / FILES[0]), env=environment, cwd=folder
-        )
-        assert await producer.wait() == 0
+    async with (
+        running(environment),
+        open_connection(dsn, application_name="test") as connection,
+        commands(folder, environment),
+    ):
 
         async def completed() -> list[dict[str, Any]]:
             wanted = ItemListFilter(business_key="INV-1", state="Completed")
@@ -207,6 +209,39 @@ async def run_readme(
 
         [item] = await eventually(completed)
     assert (item["tenant"], item["kind"]) == ("acme", "ReminderDue")
+
+
+def make_environment(folder: Path) -> None:
+    """Make what an environment has, of which the wheel is on the path already."""
+    folder.mkdir(parents=True)
+    programs = {
+        "activate": "PATH=$PWD/.venv/bin:$PATH",
+        "python": f'exec "{sys.executable}" "$@"',
+        "dueledger": f'exec "{sys.executable}" -m dueledger "$@"',
+    }
+    for name, line in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+
+
+@asynccontextmanager
+async def commands(folder: Path, environment: Mapping[str, str]) -> AsyncGenerator[None]:
+    """Run the commands, of which one starts a worker; end the worker with the block."""
+    shell = await asyncio.create_subprocess_exec(
+        *("sh", "-e", "-c", COMMANDS.text),
+        cwd=folder,
+        env=environment,
+        start_new_session=True,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    reading = asyncio.create_task(shell.communicate())
+    try:
+        yield
+    finally:
+        os.killpg(shell.pid, signal.SIGTERM)
+        output, _ = await reading  # until the worker has ended, too
+    assert shell.returncode == 0, output.decode()
 
 
 @asynccontextmanager
@@ -218,7 +253,6 @@ async def running(environment: Mapping[str, str]) -> AsyncGenerator[None]:
 
     supervisor = Supervisor(note, note, environment=environment)
     try:
-        await supervisor.start(ChildSpec("worker", ("work", "reminders:handlers")))
         await supervisor.start(ChildSpec("allocator", ("allocate",)))
         yield
     finally:
@@ -242,5 +276,5 @@ async def test_the_wheel_in_an_empty_folder_passes_the_readme_on_postgresql_16(
 
 
 def test_the_twenty_lines_are_about_twenty() -> None:
-    code = [line for text in PYTHON for line in text.splitlines() if line.strip()]
+    code = [line for block in FILES for line in block.text.splitlines() if line.strip()]
     assert len(code) <= 20

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dueledger.ledger.store.api_keys import Scope
+from tests.document_blocks import blocks_of
 from tests.service.conftest import Api
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "five-curls.md"
 PRINTED = re.compile(r'\{.*?\n\}|^"[^"\n]*"$|^\d+$', re.DOTALL | re.MULTILINE)
 
 
@@ -23,7 +23,8 @@ async def test_the_five_curls_register_run_receive_report_and_show(
     api: Api, tmp_path: Path
 ) -> None:
     key = await api.make_key("curls", Scope.READ, Scope.OPERATE, Scope.WORK)
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    name = "test_the_five_curls_register_run_receive_report_and_show"
+    blocks = [block.text for block in blocks_of("docs/five-curls.md", run_by=name)]
     assert len(blocks) == 7
     shell = await asyncio.create_subprocess_exec(
         *("sh", "-e", "-c", "".join(blocks)),

@@ -58,17 +58,8 @@ def test_g9_every_waiting_state_can_be_left() -> None:
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "states.md"
 
 
-def _label(state: State | None) -> str:
-    return state.label if state else "[*]"
-
-
 def describe_states() -> str:
     """Write docs/states.md from the declaration."""
-    diagram = [
-        f"    {_label(move.before)} --> {move.after.label}: {move.event.label}"
-        for move in TRANSITIONS
-    ]
-    ends = [f"    {state.label} --> [*]" for state in sorted(TERMINAL_STATES)]
     table = [
         f"| {event.label} | {', '.join(befores)} | {AFTER[event].label} |"
         for event in TransitionEvent
@@ -88,11 +79,9 @@ def describe_states() -> str:
             "Every pair that is not listed is refused. *Due* is no state: it is a comparison of",
             "`available_at` with the database's clock. Retry is a transition, not a state.",
             "",
-            "```mermaid",
-            "stateDiagram-v2",
-            *diagram,
-            *ends,
-            "```",
+            "![The usual path through the states](pictures/states.svg)",
+            "",
+            "The picture has the usual path, the table every transition.",
             "",
             "| event | from | to |",
             "|---|---|---|",

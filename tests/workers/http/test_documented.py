@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.workers.http.settings import HttpSettings
 from dueledger.workers.http.webhook import read_keys, sign
+from tests.document_blocks import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +16,8 @@ DOCUMENT = Path(__file__).parents[3].joinpath("docs", "http-dispatch.md").read_t
 
 
 def block(language: str) -> str:
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
-    return found
+    (found,) = [each for each in blocks_of("docs/http-dispatch.md") if each.language == language]
+    return found.text
 
 
 def example() -> dict[str, list[str]]:
