@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
 .PHONY: help env demo test test-full test-faults test-browser test-mutations bench clients helm check check-format check-lint check-style check-types check-imports \
-        check-sql schema check-docs dist format lock clean
+        check-sql schema check-docs docs dist format lock clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -95,6 +95,9 @@ schema: env ## write sql/schema.sql, the pages of docs that are made of the code
 
 check-docs: env ## links, addresses, paths and names of tests in everything that is tracked
 	$(BIN)/python tools/check_docs.py
+
+docs: env ## build the site of the documents in .tools/docs/site, and check its links; mkdocs has an environment of its own
+	@BIN='$(BIN)' tools/build_site
 
 dist: env ## build the wheel and the sdist in dist/
 	@rm -rf dist && $(BIN)/python -m hatchling build
