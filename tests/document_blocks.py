@@ -14,11 +14,8 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-PAGES: Final = (
-    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "bench/README.md"),
-    *("examples/kubernetes/README.md", ".github/PULL_REQUEST_TEMPLATE.md"),
-    *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
-)
+_PLACES: Final = ("*.md", ".github/*.md", "bench/*.md", "docs/**/*.md", "examples/*/*.md")
+PAGES: Final = sorted(str(path.relative_to(ROOT)) for each in _PLACES for path in ROOT.glob(each))
 BY_LANGUAGE: Final = frozenset({"sh", "sql", "text", "yaml"})
 """Languages whose blocks are run without a comment."""
 
