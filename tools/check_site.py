@@ -1,5 +1,6 @@
 """Check the built site of the documents: its links, and that nothing is of another host."""
 
+import re
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -9,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 LOADED: Final = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
 """What a browser loads by itself, by element."""
+
+_OTHER_HOST: Final = re.compile(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^\s)\"']+")
 
 
 class _Page(HTMLParser):
@@ -27,6 +30,9 @@ class _Page(HTMLParser):
 
 def findings(site: Path) -> Iterator[str]:
     """Yield one line for each link that leads nowhere, and for each thing of another host."""
+    for path in sorted(site.rglob("*.css")):
+        for found in _OTHER_HOST.finditer(path.read_text(encoding="utf-8")):
+            yield f"{path.relative_to(site)}: {found[0]} is loaded from elsewhere"
     pages = {path: _read(path) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
     for path, page in pages.items():
         for tag, link in page.links:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dueledger.cli.commands import COMMANDS
 from dueledger.failures import KINDS
 from tests.document_blocks import ROOT
+from tools.check_site import findings
 from tools.reference_pages import reference_pages
 from tools.write_site import page_of
 
@@ -58,6 +60,22 @@ def test_a_page_of_the_site_shows_what_the_repository_shows() -> None:
     assert page_of(text) == (
         "Said:\n\n- one\n- two\n\n| a |\n|---|\n\n```text\nSaid:\n- one\n```\n"
     )
+
+
+def test_a_broken_link_and_what_is_of_another_host_are_found(tmp_path: Path) -> None:
+    page = """<h1 id="here">One</h1><a href="two.html#there">right</a><a href="https://a.example">right</a>
+      <a href="#gone">1</a><a href="two.html#gone">2</a><a href="three.html">3</a>
+      <script src="https://a.example/b.js"></script>"""
+    (tmp_path / "one.html").write_text(page, encoding="utf-8")
+    (tmp_path / "two.html").write_text('<h2 id="there">Two</h2>', encoding="utf-8")
+    (tmp_path / "site.css").write_text("@import '//a.example/font.css';", encoding="utf-8")
+    assert [line.partition(": ")[2] for line in findings(tmp_path)] == [
+        "@import '//a.example/font.css is loaded from elsewhere",
+        "#gone has no such heading",
+        "two.html#gone has no such heading",
+        "three.html does not exist",
+        "https://a.example/b.js is loaded from elsewhere",
+    ]
 
 
 def test_each_picture_has_a_description_and_both_themes_and_loads_nothing() -> None:
