@@ -54,17 +54,17 @@ async def emit(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
     Raises ValueError for a `due_at` without offset, TypeError for another connection, and the
     driver's own error where Postgres refuses an item; then nothing is emitted.
     """
-    text = _document(items)
+    values = _values(items)
     client: Any = connection
     match _driver(connection):
         case "asyncpg":
-            rows = await client.fetch(emission_query("$1"), text)
+            rows = await client.fetch(_query(values, r"$\1"), *values)
         case "psycopg":
             async with client.cursor(row_factory=_tuple_row()) as cursor:
-                await cursor.execute(emission_query("%s"), (text,))
+                await cursor.execute(_query(values, "%s"), values)
                 rows = await cursor.fetchall()
         case _:
-            rows = (await client.execute(_clause(), {"items": text})).all()
+            rows = (await client.execute(_clause(values), _named(values))).all()
     return _results(rows)
 
 
@@ -73,14 +73,14 @@ def emit_sync(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
 
     `connection` is a psycopg Connection, or a Connection or Session of SQLAlchemy.
     """
-    text = _document(items)
+    values = _values(items)
     client: Any = connection
     match _driver(connection):
         case "psycopg":
             with client.cursor(row_factory=_tuple_row()) as cursor:
-                rows = cursor.execute(emission_query("%s"), (text,)).fetchall()
+                rows = cursor.execute(_query(values, "%s"), values).fetchall()
         case "sqlalchemy":
-            rows = client.execute(_clause(), {"items": text}).all()
+            rows = client.execute(_clause(values), _named(values)).all()
         case driver:
             message = f"{driver} is asynchronous: use `await emit(…)`"
             raise TypeError(message)
@@ -104,13 +104,33 @@ def _tuple_row() -> object:
     return import_module("psycopg.rows").tuple_row  # whatever rows the caller's connection makes
 
 
-def _clause() -> object:
-    return import_module("sqlalchemy").text(emission_query(":items"))
+def _query(values: Sequence[object], parameter: str) -> str:
+    return emission_query(parameter, of_one=len(values) > 1)
 
 
-def _document(items: Iterable[NewItem]) -> str:
+def _clause(values: Sequence[object]) -> object:
+    return import_module("sqlalchemy").text(_query(values, r":p\1"))
+
+
+def _named(values: Sequence[object]) -> dict[str, object]:
+    return {f"p{number}": value for number, value in enumerate(values, 1)}
+
+
+def _values(items: Iterable[NewItem]) -> Sequence[object]:
+    """Return the values for a statement: of one item its members, of others a document."""
     trace = current_traceparent()
-    return orjson.dumps([_members(item, trace) for item in items]).decode()
+    given = [_members(item, trace) for item in items]
+    if len(given) != 1:
+        return [orjson.dumps(given).decode()]
+    [one] = given
+    payload, labels = (_json_text(one[name]) for name in ("payload", "labels"))
+    return list((one | {"payload": payload or "{}", "labels": labels}).values())
+
+
+def _json_text(value: object) -> str | None:
+    """Return JSON text, or None for null, as Postgres reads a member of a document."""
+    text = orjson.dumps(value).decode().strip()
+    return None if text == "null" else text
 
 
 def _members(item: NewItem, trace: str | None) -> dict[str, object]:

@@ -129,7 +129,7 @@ CREATE FUNCTION ledger.accounting(from_date date DEFAULT '-infinity'::date, to_d
       and i.effective_date >= from_date and i.effective_date < to_date
     group by i.flow_no
   )
-  select k.tenant, k.name,
+  select f.tenant, f.kind,
     coalesce(sum(c.items), 0)::bigint,
     coalesce(sum(w.pending), 0)::bigint,
     coalesce(sum(h.handed_out), 0)::bigint,
@@ -141,15 +141,53 @@ CREATE FUNCTION ledger.accounting(from_date date DEFAULT '-infinity'::date, to_d
     coalesce(sum(c.skipped), 0)::bigint,
     coalesce(sum(c.written_off), 0)::bigint
   from ledger.flow f
-  join ledger.kind k on k.kind_no = f.kind_no
   left join item_counts c on c.flow_no = f.flow_no
   left join waiting w on w.flow_no = f.flow_no
   left join parked p on p.flow_no = f.flow_no
   left join open_counts h on h.flow_no = f.flow_no
-  group by k.tenant, k.name
+  group by f.tenant, f.kind
 $$;
 
 COMMENT ON FUNCTION ledger.accounting(from_date date, to_date date) IS 'The accounting identity of each kind, of a half-open range of effective dates: items = pending + handed out + running + reviews + terminal.';
+
+CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+    AS $$
+begin
+  if not pg_has_role(session_user, 'ledger_simulator', 'usage') then
+    raise exception using
+      errcode = 'DL001',
+      message = 'a simulated clock is set, and ' || session_user || ' may not use one',
+      hint = 'unset ledger.clock and ledger.machine_clock, or grant ledger_simulator (never in production)';
+  end if;
+  return split_part(setting, '|', 1)::timestamptz
+    + (statement_timestamp() - split_part(setting, '|', 2)::timestamptz)
+      * split_part(setting, '|', 3)::double precision;
+end $$;
+
+COMMENT ON FUNCTION ledger.simulated_time(setting text) IS 'The instant of a simulated clock: ''origin|anchor|rate'' means origin + (real time - anchor) * rate. Only for members of ledger_simulator.';
+
+CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN CASE WHEN (COALESCE(current_setting('ledger.clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.clock'::text, true)) END;
+
+COMMENT ON FUNCTION ledger.now() IS 'The business clock: what is due, available and effective.';
+
+CREATE SEQUENCE ledger.sleep_until
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    MAXVALUE 8589934591
+    CACHE 1;
+
+COMMENT ON SEQUENCE ledger.sleep_until IS 'No numbers: seconds of the epoch, of business time, until which a process may sleep. Other sessions read it without a query, and before the transaction that sets it is committed.';
+
+CREATE FUNCTION ledger.announce_sleep(until timestamp with time zone) RETURNS boolean
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN (setval('ledger.sleep_until'::regclass, LEAST((date_part('epoch'::text, (until + (until - ledger.now()))))::bigint, '8589934591'::bigint)) > 0);
+
+COMMENT ON FUNCTION ledger.announce_sleep(until timestamp with time zone) IS 'Let emissions of items due before then ask who sleeps; true. Before the row of the process is committed.';
 
 CREATE FUNCTION ledger.assign_cell(wanted integer) RETURNS smallint
     LANGUAGE plpgsql
@@ -167,7 +205,7 @@ begin
     from (
       select s.seqrelid, s.seqstart, greatest(cell * b.width, 1) as seqmin, (cell + 1) * b.width - 1 as seqmax
       from pg_sequence s
-      join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+      join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace and c.relname <> 'sleep_until'
       join (values ('bigint'::regtype, 1::bigint << 43), ('integer', 1::bigint << 21)) b (type, width) on b.type = s.seqtypid
     ) w
     join pg_sequence s on s.seqrelid = w.seqrelid and (s.seqmin, s.seqmax) <> (w.seqmin, w.seqmax)
@@ -350,25 +388,27 @@ declare
   id uuid := ledger.item_id(tenant, kind, business_key, cycle, effective_date);
   created boolean;
   emitted_at timestamptz := ledger.now();
-  -- Computed here and not in the look-up: each execution of a query sets up its expressions anew.
+  available_at timestamptz := greatest(due_at, emitted_at);
+  -- Computed here and not in the queries: each execution of a query sets up its expressions anew.
   emitter text := ledger.emitter_name();
-  starts_on date := ledger.partition_start(effective_date);
   flow_no integer;
   kind_no integer;
-  ordered boolean;
+  ordering text;
   actor_no bigint;
-  leaf regclass;
+  tenants text[];
   serial bigint;
+  serial_due_at timestamptz;
   overlap smallint;
 begin
-  select f.flow_no, f.kind_no, k.ordering = 'key', a.actor_no, p.leaf into flow_no, kind_no, ordered, actor_no, leaf
-  from ledger.kind k, ledger.flow f, ledger.actor a, ledger.partition_span p
-  where k.tenant = emit.tenant and k.name = emit.kind and f.kind_no = k.kind_no and f.lane = emit.lane
-    and a.name = emitter and (a.tenants is null or emit.tenant = any (a.tenants))
-    and p.parent = 'due_item' and p.starts_on = starts_on and not p.has_retired;
-  -- Asking whether the partition is updatable takes and releases a lock of it, as asking for its size in ledger.emit_items, and
-  -- so reads what other sessions did to it; 0 if it is gone. It asks no file system.
-  if flow_no is null or coalesce(pg_relation_is_updatable(leaf, false), 0) = 0 then
+  -- The partition of a month from 2020 to 2049 has this name (ledger.partition_name), and none of its keys is retired. Asking
+  -- whether it is updatable takes and releases a lock of it, as asking for its size in ledger.emit_items, and so reads what
+  -- other sessions did to it; 0 if it is gone. It asks no file system.
+  if pg_relation_is_updatable(to_regclass(to_char(effective_date::timestamp, '"ledger.due_item_"YYYYMM')), false) > 0 then
+    select f.flow_no, f.kind_no, f.ordering, a.actor_no, a.tenants into flow_no, kind_no, ordering, actor_no, tenants
+    from ledger.flow f, ledger.actor a
+    where f.tenant = emit.tenant and f.kind = emit.kind and f.lane = emit.lane and a.name = emitter;
+  end if;
+  if flow_no is null or not coalesce(tenant = any (tenants), tenants is null) then
     created := not exists (
       select from ledger.emit_items(
         array[tenant], array[kind], array[lane], array[1], array[business_key], array[cycle], array[effective_date],
@@ -377,8 +417,9 @@ begin
     return (id, created);
   end if;
 
-  if ordered then
+  if ordering = 'key' then
     serial := ledger.serial_of(kind_no, coalesce(partition_key, business_key));
+    serial_due_at := due_at;
     overlap := 1;
   end if;
   if traceparent is not null then
@@ -395,10 +436,12 @@ begin
     returning i.item_no
   )
   insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
-  select
-    m.item_no, effective_date, flow_no, greatest(due_at, emitted_at), serial, case when serial is not null then due_at end, overlap
-  from made m;
-  return (id, found);
+  select m.item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap from made m;
+  created := found;
+  if created and pg_sequence_last_value('ledger.sleep_until'::regclass) >= date_part('epoch', available_at) then
+    perform ledger.wake_sleepers(array[flow_no], array[available_at]);
+  end if;
+  return (id, created);
 end $$;
 
 COMMENT ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) IS 'Emit one item inside the caller''s own transaction, from any language. Emitting it again changes nothing.';
@@ -491,9 +534,7 @@ begin
     return null;
   end if;
 
-  select k.kind_no, k.tenant, k.name as kind, f.lane into flow
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where f.flow_no = before.flow_no;
+  select f.kind_no, f.tenant, f.kind, f.lane into flow from ledger.flow f where f.flow_no = before.flow_no;
   next_cycle := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
   effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
   -- If its definition has no overlap policy, its kind decides again whether its partition key is ordered.
@@ -615,13 +656,17 @@ begin
       case when m.serial is not null then m.due_at end, m.overlap
     from made m
     where skip_reasons is null or m.item_no not in (select s.item_no from skipped s)
+    returning pending.flow_no, pending.available_at
   )
   select x.ord
   from (
     select n.ord, m.id is null or row_number() over (partition by n.id order by n.ord) > 1 as known
     from input n left join made m on m.id = n.id
   ) x
-  where (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
+  where case
+      when (select ledger.wake_sleepers(array_agg(w.flow_no), array_agg(w.available_at)) from waiting w)
+      then (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
+    end
     and x.known
   order by x.ord;
 end $$;
@@ -708,21 +753,27 @@ begin
   order by 1, 2
   on conflict do nothing;
 
-  insert into ledger.flow (kind_no, lane, paused_at, paused_by, pause_reason)
-  select distinct on (k.kind_no, u.lane) k.kind_no, u.lane, p.paused_at, p.actor_no, p.reason
-  from unnest(tenants, kinds, lanes) u (tenant, kind, lane)
-  join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
-  left join ledger.pause p on p.tenant = u.tenant and p.resumed_at is null
-    and coalesce(p.kind = u.kind, true) and coalesce(p.lane = u.lane, true)
-  where not exists (select from ledger.flow f where f.kind_no = k.kind_no and f.lane = u.lane)
-  order by k.kind_no, u.lane, p.paused_at
+  -- The kinds are locked, so that none has another ordering when its flow is inserted.
+  with missing as materialized (
+    select k.kind_no, k.tenant, k.name as kind, k.ordering, u.lane
+    from unnest(tenants, kinds, lanes) u (tenant, kind, lane)
+    join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
+    where not exists (select from ledger.flow f where f.tenant = u.tenant and f.kind = u.kind and f.lane = u.lane)
+    order by k.kind_no
+    for key share of k
+  )
+  insert into ledger.flow (kind_no, tenant, kind, ordering, lane, paused_at, paused_by, pause_reason)
+  select distinct on (m.kind_no, m.lane) m.*, p.paused_at, p.actor_no, p.reason
+  from missing m
+  left join ledger.pause p on p.tenant = m.tenant and p.resumed_at is null
+    and coalesce(p.kind = m.kind, true) and coalesce(p.lane = m.lane, true)
+  order by m.kind_no, m.lane, p.paused_at
   on conflict do nothing;
 
   return query
-  select u.ord, f.flow_no, u.tenant, u.kind, k.kind_no, k.ordering = 'key'
+  select u.ord, f.flow_no, u.tenant, u.kind, f.kind_no, f.ordering = 'key'
   from unnest(tenants, kinds, lanes) with ordinality u (tenant, kind, lane, ord)
-  join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
-  join ledger.flow f on f.kind_no = k.kind_no and f.lane = u.lane;
+  join ledger.flow f on f.tenant = u.tenant and f.kind = u.kind and f.lane = u.lane;
 end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
@@ -1118,7 +1169,7 @@ COMMENT ON FUNCTION ledger.grant_role(role text, login text, tenants text[]) IS 
 
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit((substr(int4send((effective_date - '1970-01-01'::date)), 2) || substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 13)), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
+    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit((substr(int4send((effective_date - '1970-01-01'::date)), 2) || substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp without time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 13)), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
 
 COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) of three bytes of the effective date, then bytes of a SHA-256, so that the index by id grows where its dates are. docs/identity.md has vectors.';
 
@@ -1200,7 +1251,7 @@ CREATE FUNCTION ledger.list_sequences() RETURNS TABLE(name text, used double pre
     case when c.relname in ('fence', 'run_run_no_seq') then
       (n.last - s.seqmin) / 8192.0 - extract(epoch from clock_timestamp() - '2026-01-01 00:00Z'::timestamptz) end
   from pg_sequence s
-  join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+  join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace and c.relname <> 'sleep_until'
   cross join lateral (select pg_sequence_last_value(s.seqrelid)) n (last)
   order by c.relname;
 $$;
@@ -1247,23 +1298,6 @@ end $$;
 
 COMMENT ON FUNCTION ledger.lock_rows(subject text, keys text[]) IS 'Lock rows of lock_row until the transaction ends, one after another in the order of their keys; returns how many.';
 
-CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
-    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
-    AS $$
-begin
-  if not pg_has_role(session_user, 'ledger_simulator', 'usage') then
-    raise exception using
-      errcode = 'DL001',
-      message = 'a simulated clock is set, and ' || session_user || ' may not use one',
-      hint = 'unset ledger.clock and ledger.machine_clock, or grant ledger_simulator (never in production)';
-  end if;
-  return split_part(setting, '|', 1)::timestamptz
-    + (statement_timestamp() - split_part(setting, '|', 2)::timestamptz)
-      * split_part(setting, '|', 3)::double precision;
-end $$;
-
-COMMENT ON FUNCTION ledger.simulated_time(setting text) IS 'The instant of a simulated clock: ''origin|anchor|rate'' means origin + (real time - anchor) * rate. Only for members of ledger_simulator.';
-
 CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (COALESCE(current_setting('ledger.machine_clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.machine_clock'::text, true)) END;
@@ -1282,7 +1316,9 @@ CREATE FUNCTION ledger.make_partition(parent text, day date, rows_max integer DE
 declare
   first_day date := ledger.partition_start(day);
   next_day date := ledger.partition_end(day);
-  suffix text := ledger.partition_name('', day);
+  is_retired boolean := parent = 'due_item' and exists (
+    select from ledger.retired_key r where r.id >= ledger.least_id(first_day) and r.id < ledger.least_id(next_day));
+  suffix text := ledger.partition_name('', day) || case when is_retired then '_again' else '' end;
   tables text[] := case parent when 'due_item' then array['due_item', 'transition'] else array[parent] end;
   name text;
   copied tid[];
@@ -1354,9 +1390,7 @@ begin
   end loop;
   insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf, has_retired)
   values (
-    make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass,
-    parent = 'due_item' and exists (
-      select from ledger.retired_key r where r.id >= ledger.least_id(first_day) and r.id < ledger.least_id(next_day)))
+    make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass, is_retired)
   on conflict on constraint partition_span_pkey do update
   set leaf = excluded.leaf, made_at = excluded.made_at, has_retired = excluded.has_retired;
   return true;
@@ -1404,13 +1438,12 @@ begin
   from (
     select e.item_no, i.id, e.tenant, e.kind, e.lane, i.business_key, e.state, n.entered_at
     from (
-      select x.item_no, x.effective_date, x.state, x.entered_at, k.tenant, k.name as kind, f.lane
+      select x.item_no, x.effective_date, x.state, x.entered_at, f.tenant, f.kind, f.lane
       from ledger.examine_items(wanted, after_item_no, examined_max) x
       join ledger.flow f on f.flow_no = x.flow_no
-      join ledger.kind k on k.kind_no = f.kind_no
       where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
-        and (wanted.tenant is null or k.tenant = wanted.tenant)
-        and (wanted.kind is null or k.name = wanted.kind)
+        and (wanted.tenant is null or f.tenant = wanted.tenant)
+        and (wanted.kind is null or f.kind = wanted.kind)
         and (wanted.lane is null or f.lane = wanted.lane)
         and (wanted.parked_reason is null or x.parked_reason = wanted.parked_reason)
         and (wanted.verb <> 'trigger' or (x.available_at > ledger.now() and x.available_at < 'infinity'))
@@ -1587,8 +1620,8 @@ CREATE FUNCTION ledger.measure_gauges(series_max integer DEFAULT 8) RETURNS TABL
   flows as materialized (
     select d.*, f.flow_no, k.dispatch, k.settled_by, k.grace_seconds
     from ledger.measure_depth() d
-    join ledger.kind k on k.tenant = d.tenant and k.name = d.kind
-    join ledger.flow f on f.kind_no = k.kind_no and f.lane = d.lane
+    join ledger.flow f on f.tenant = d.tenant and f.kind = d.kind and f.lane = d.lane
+    join ledger.kind k on k.kind_no = f.kind_no
   ),
   -- A claim is handed out as a whole, so the first of its items that have not ended are enough.
   in_flight as materialized (
@@ -1871,12 +1904,6 @@ end $$;
 
 COMMENT ON FUNCTION ledger.none_lost(taken bigint, seen bigint) IS 'Raise DL005 where a statement took items and did not find all of them in due_item.';
 
-CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
-    LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN CASE WHEN (COALESCE(current_setting('ledger.clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.clock'::text, true)) END;
-
-COMMENT ON FUNCTION ledger.now() IS 'The business clock: what is due, available and effective.';
-
 CREATE TABLE ledger.expedited (
     item_no bigint NOT NULL,
     effective_date date NOT NULL,
@@ -2006,7 +2033,7 @@ CREATE FUNCTION ledger.partition_name(parent text, day date) RETURNS text
     LANGUAGE sql STABLE STRICT PARALLEL SAFE
     RETURN (parent || CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN to_char((day)::timestamp without time zone, '_YYYYMM'::text) ELSE to_char((day)::timestamp without time zone, '_YYYY'::text) END);
 
-COMMENT ON FUNCTION ledger.partition_name(parent text, day date) IS 'Name of the table partition that holds a date, whether or not it exists.';
+COMMENT ON FUNCTION ledger.partition_name(parent text, day date) IS 'Name of the table partition that holds a date, whether or not it exists. One of items that was dropped and made again has another, so that of the items of this one no key is retired.';
 
 CREATE FUNCTION ledger.pending_valid(state smallint, serial bigint, serial_due_at timestamp with time zone, overlap smallint) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -2136,6 +2163,7 @@ begin
       j.batch_max, j.serial, case when j.serial is not null then j.due_at end, j.overlap
     from judged j
     where j.event <> 9 /* parked */
+    returning flow_no, available_at
   ),
   reviewed as (
     insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
@@ -2166,7 +2194,8 @@ begin
   select count(*), count(*) filter (where j.event = 3 /* released */), count(*) filter (where j.event in (6 /* failed */, 7 /* timed_out */)),
     count(*) filter (where j.event = 9 /* parked */)
   into items, released, retried, parked
-  from judged j;
+  from judged j
+  having (select ledger.wake_sleepers(array_agg(b.flow_no), array_agg(b.available_at)) from back b);
 end $$;
 
 COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
@@ -2461,7 +2490,18 @@ CREATE FUNCTION ledger.version_digest(version ledger.definition) RETURNS text
 
 COMMENT ON FUNCTION ledger.version_digest(version ledger.definition) IS 'SHA-256 of a version, of all its columns, in hex.';
 
-CREATE FUNCTION ledger.wake_sleepers() RETURNS trigger
+CREATE FUNCTION ledger.wake_for_updates() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  perform ledger.wake_sleepers(array_agg(w.flow_no), array_agg(w.available_at)) from written w;
+  return null;
+end $$;
+
+COMMENT ON FUNCTION ledger.wake_for_updates() IS 'Notify as ledger.wake_sleepers, for rows of pending that change.';
+
+CREATE FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -2474,16 +2514,16 @@ begin
     where s.sleeps_until >= ledger.now()
       and coalesce(current_setting('ledger.wakes', true), '') <> 'off'
       and exists (
-        select from written w
+        select from unnest(flow_nos, available_ats) w (flow_no, available_at)
         join ledger.flow f on f.flow_no = w.flow_no
         join ledger.kind k on k.kind_no = f.kind_no
         where w.available_at <= s.sleeps_until
-          and case when s.kinds is null then k.dispatch <> 'direct' else k.name = any (s.kinds) end);
+          and case when s.kinds is null then k.dispatch <> 'direct' else f.kind = any (s.kinds) end);
   end if;
-  return null;
+  return true;
 end $$;
 
-COMMENT ON FUNCTION ledger.wake_sleepers() IS 'Notify each process that sleeps beyond the time from which a written item may be claimed. A transaction that is to be prepared (two-phase commit) may not notify: it sets ledger.wakes to off, and the next poll finds its items.';
+COMMENT ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) IS 'Notify each process that sleeps beyond the time from which a written item may be claimed; true. Statements that insert into pending call it: as a trigger it made an emission dearer. A transaction that is to be prepared (two-phase commit) may not notify: it sets ledger.wakes to off, and the next poll finds its items.';
 
 CREATE TABLE ledger.actor (
     actor_no bigint NOT NULL,
@@ -3019,6 +3059,9 @@ COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
 CREATE TABLE ledger.flow (
     flow_no integer NOT NULL,
     kind_no integer NOT NULL,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    ordering text NOT NULL,
     lane text DEFAULT ''::text NOT NULL,
     weight integer DEFAULT 1 NOT NULL,
     rate_per_second double precision,
@@ -3055,6 +3098,8 @@ CREATE TABLE ledger.flow (
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
 COMMENT ON TABLE ledger.flow IS 'Items of one tenant, kind and lane: limits, pause and circuit apply to them together.';
+
+COMMENT ON COLUMN ledger.flow.ordering IS 'As in kind, with its tenant and name: an emission looks up one table. A change of the kind changes it here.';
 
 COMMENT ON COLUMN ledger.flow.lane IS 'Named part of the kind, as a region; empty where there is none.';
 
@@ -4010,10 +4055,10 @@ ALTER TABLE ONLY ledger.finding
     ADD CONSTRAINT finding_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY ledger.flow
-    ADD CONSTRAINT flow_kind_no_lane_key UNIQUE (kind_no, lane);
+    ADD CONSTRAINT flow_pkey PRIMARY KEY (flow_no);
 
 ALTER TABLE ONLY ledger.flow
-    ADD CONSTRAINT flow_pkey PRIMARY KEY (flow_no);
+    ADD CONSTRAINT flow_tenant_kind_lane_key UNIQUE (tenant, kind, lane);
 
 ALTER TABLE ONLY ledger.following
     ADD CONSTRAINT following_pkey PRIMARY KEY (item_no);
@@ -4023,6 +4068,9 @@ ALTER TABLE ONLY ledger.held_key
 
 ALTER TABLE ONLY ledger.held_key
     ADD CONSTRAINT held_key_pkey PRIMARY KEY (serial);
+
+ALTER TABLE ONLY ledger.kind
+    ADD CONSTRAINT kind_kind_no_tenant_name_ordering_key UNIQUE (kind_no, tenant, name, ordering);
 
 ALTER TABLE ONLY ledger.kind
     ADD CONSTRAINT kind_pkey PRIMARY KEY (kind_no);
@@ -4256,9 +4304,7 @@ CREATE TRIGGER definition_has_digest BEFORE INSERT ON ledger.definition FOR EACH
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
-CREATE TRIGGER pending_rewakes_sleepers AFTER UPDATE ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_sleepers();
-
-CREATE TRIGGER pending_wakes_sleepers AFTER INSERT ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_sleepers();
+CREATE TRIGGER pending_wakes_sleepers AFTER UPDATE ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_for_updates();
 
 CREATE TRIGGER transition_finishes_items AFTER INSERT ON ledger.transition REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.finish_items();
 
@@ -4308,7 +4354,7 @@ ALTER TABLE ONLY ledger.flow_change
     ADD CONSTRAINT flow_change_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.flow
-    ADD CONSTRAINT flow_kind_no_fkey FOREIGN KEY (kind_no) REFERENCES ledger.kind(kind_no);
+    ADD CONSTRAINT flow_kind_no_tenant_kind_ordering_fkey FOREIGN KEY (kind_no, tenant, kind, ordering) REFERENCES ledger.kind(kind_no, tenant, name, ordering) ON UPDATE CASCADE;
 
 ALTER TABLE ONLY ledger.flow
     ADD CONSTRAINT flow_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
@@ -4409,6 +4455,16 @@ GRANT USAGE ON SCHEMA ledger TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) TO ledger_operator;
+
+REVOKE ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_intake;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_materialiser;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_outcome_intake;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_reconciler;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_relay;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_service;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.due_item TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
@@ -4517,7 +4573,6 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.kind TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.kind TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.kind TO ledger_operator;
 GRANT SELECT ON TABLE ledger.kind TO ledger_outcome_intake;
 GRANT SELECT ON TABLE ledger.kind TO ledger_pull_worker;
@@ -4606,7 +4661,16 @@ GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
 GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
 GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
-REVOKE ALL ON FUNCTION ledger.wake_sleepers() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ledger.wake_for_updates() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_operator;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_outcome_intake;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_pull_worker;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_reconciler;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_upkeep;
+GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.actor TO ledger_key_manager;
@@ -5163,7 +5227,7 @@ GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;
 GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_intake;
 GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_materialiser;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_operator;
-GRANT INSERT ON TABLE ledger.pending TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.pending TO ledger_outcome_intake;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_pull_worker;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_upkeep;

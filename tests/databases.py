@@ -296,7 +296,9 @@ async def _check_places(
     """Fail if an item has no state or two, or a row of a state has no item."""
     rows = {
         parent: [
-            name for name in tables if re.fullmatch(rf"ledger\.{parent}(_\d+|_default)?", name)
+            name
+            for name in tables
+            if re.fullmatch(rf"ledger\.{parent}(_\d+(_again)?|_default)?", name)
         ]
         for parent in _PLACES
     }

@@ -9,5 +9,4 @@
 -- $6 payload text
 -- index: none
 -- locks: none
-select created::integer
-from ledger.emit($1::text, $2::text, $3::text, $4::date, $5::timestamptz, $6::text::json)
+select (ledger.emit($1::text, $2::text, $3::text, $4::date, $5::timestamptz, $6::text::json)).created::integer

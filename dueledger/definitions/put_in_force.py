@@ -28,7 +28,12 @@ from dueledger.ledger.store.calendar_cache import (
 )
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import DefinitionVersion, define, list_versions
-from dueledger.ledger.store.kinds import KindPolicy, list_kind_policies, put_kind_policy
+from dueledger.ledger.store.kinds import (
+    KindPolicy,
+    list_kind_policies,
+    lock_reordered_flows,
+    put_kind_policy,
+)
 from dueledger.ledger.store.lock_wait import limit_lock_wait
 from dueledger.ledger.store.schedule_keys import SharedKey, list_shared_keys
 
@@ -94,6 +99,7 @@ async def put_in_force(
     results: dict[int, DefinedDocument] = {}
     async with connection.transaction():
         await limit_lock_wait(connection, lock_seconds)
+        await lock_reordered_flows(connection, policies.values())
         for kind in sorted(policies):
             await put_kind_policy(connection, policies[kind])
             # The kind is locked: two sessions that define one kind see each other's definitions.

@@ -1,5 +1,6 @@
 """The statements by which services emit, on connections of their own drivers or by REST."""
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from uuid import UUID
@@ -10,11 +11,14 @@ from dueledger.ledger.store.statements import statement
 
 
 @cache
-def emission_query(parameter: str) -> str:
-    """Return the statement without its header, with a driver's form of its one parameter."""
-    lines = statement("emit_many").splitlines()
+def emission_query(parameter: str, *, of_one: bool) -> str:
+    """Return the statement for one item or for many, with a driver's form of its parameters.
+
+    `parameter` is a replacement of `re.sub`; its group 1 is the parameter's number.
+    """
+    lines = (statement("emit_item") if of_one else statement("emit_many")).splitlines()
     query = "\n".join(line for line in lines if not line.startswith("--"))
-    return query.replace("$1", parameter)
+    return re.sub(r"\$(\d+)", parameter, query)
 
 
 async def emit_by_key(connection: Connection, document: str) -> list[tuple[UUID, bool]]:

@@ -70,6 +70,21 @@ class ReplayRule:
     is_direct: bool = False
 
 
+async def lock_reordered_flows(connection: Connection, policies: Iterable[KindPolicy]) -> None:
+    """Lock the flows of kinds whose ordering these policies change, before the first is put.
+
+    Raises Conflict if the limit of `limit_lock_wait` is exceeded.
+    """
+    given = list(policies)
+    with conflict_on_lock_timeout("a kind that gets another ordering"):
+        await connection.execute(
+            statement("lock_reordered_flows"),
+            [policy.tenant for policy in given],
+            [policy.kind for policy in given],
+            [policy.ordering for policy in given],
+        )
+
+
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
     """Store a kind's work policy; return the kind's number.
 

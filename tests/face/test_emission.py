@@ -154,6 +154,33 @@ async def _assert_both(connection: Connection) -> None:
     ]
 
 
+async def test_one_item_alone_becomes_the_row_that_it_becomes_among_others(
+    dsn: str, connection: Connection
+) -> None:
+    """One is sent as values, many are sent as a document."""
+    whole = replace(
+        _item("whole", [1.50, "é"]),
+        cycle="2027",
+        lane="north",
+        partition_key="P",
+        labels={},
+        traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    )
+    items = [whole, _item("none"), _item("null", b" null "), _item("text", b' {"a" : 1.0} ')]
+    service = await asyncpg.connect(dsn)
+    for item in items:
+        await emit(service, [replace(item, tenant="alone")])
+    await emit(service, [replace(item, tenant="together") for item in items])
+    await service.close()
+    rows = await connection.fetch(
+        "select f.tenant, i.payload::text as text, to_jsonb(i)"
+        " - '{id,item_no,flow_no,emitted_at}'::text[] as item, f.kind, f.lane"
+        " from ledger.due_item i join ledger.flow f using (flow_no) order by 1, i.business_key"
+    )
+    assert [row["tenant"] for row in rows] == ["alone"] * 4 + ["together"] * 4
+    assert [tuple(row)[1:] for row in rows[:4]] == [tuple(row)[1:] for row in rows[4:]]
+
+
 async def test_a_due_time_without_an_offset_is_refused_before_anything_is_sent() -> None:
     item = replace(_item("one"), due_at=DUE_AT.replace(tzinfo=None))
     with pytest.raises(ValueError, match="due_at of 'one' has no offset"):

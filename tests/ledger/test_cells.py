@@ -35,6 +35,7 @@ OUTSIDE = """
 select s.seqrelid::regclass::text as name
 from pg_sequence s
 join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+  and c.relname <> 'sleep_until'
 cross join ledger.cell
 left join (values ('bigint'::regtype, 2^43::bigint), ('integer', 2^21::bigint)) w (type, width)
   on w.type = s.seqtypid

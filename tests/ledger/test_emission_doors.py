@@ -260,11 +260,17 @@ async def test_an_item_whose_month_was_dropped_and_made_again_is_not_new(
         " values (ledger.item_id('acme', 'Known', 'P-2', '', $1::date), now())",
         retired.effective_date,
     )
+    month = f"{claimed_in:%Y%m}"
     await emitter.execute(
-        "update ledger.partition_span set has_retired = true where parent = 'due_item'"
+        f"drop table ledger.due_item_{month}, ledger.transition_{month};"  # noqa: S608 - a month
+        "delete from ledger.pending"
     )
-    [(_, created)] = await door(emitter, [retired])
-    assert not created
+    await emitter.execute(
+        "delete from ledger.partition_span where parent = 'due_item' and starts_on = $1", claimed_in
+    )
+    assert await emitter.fetchval("select ledger.make_partition('due_item', $1)", claimed_in)
+    answers = [await door(emitter, [each]) for each in (retired, item)]
+    assert [row["created"] for [row] in answers] == [False, True]
 
 
 async def test_a_member_that_no_item_has_is_refused_under_its_name(emitter: Connection) -> None:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 import pytest
 
 from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.states import State, TransitionEvent
-from dueledger.ledger.store import connect
+from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import claim_items, claim_serial_items, list_due_flows
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flow_limits import spend_tokens
@@ -255,12 +256,7 @@ async def test_two_who_make_a_flow_at_once_share_it(
     drafts = ledger.make_drafts(lane="eu", prefix="rival")
     await emit_items(rival, drafts, actor_no=ledger.worker_no)
     second = asyncio.create_task(ledger.emit(lane="eu"))
-    pid = ledger.connection.get_server_pid()
-
-    async def waits() -> bool:
-        return await rival.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid)
-
-    await eventually(waits)
+    await eventually(partial(_waits, rival, ledger.connection))
     await making.commit()
     await second
     counts = await rival.fetch(
@@ -269,6 +265,29 @@ async def test_two_who_make_a_flow_at_once_share_it(
     )
     assert [tuple(row) for row in counts] == [("", 1), ("eu", 2)]
     await rival.close()
+
+
+async def _waits(connection: Connection, waiting: Connection) -> bool:
+    pid = waiting.get_server_pid()
+    return await connection.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid)
+
+
+async def test_a_flow_that_is_made_while_its_kind_gets_an_order_has_it(
+    ledger: Ledger, database: str, eventually: Callable[..., Awaitable[bool]]
+) -> None:
+    await ledger.emit()
+    other = await connect(database, application_name="other")
+    async with other.transaction():
+        await put_kind_policy(other, KindPolicy("acme", ledger.kind, ordering="key"))
+        made = asyncio.create_task(ledger.emit(lane="eu"))
+        await eventually(partial(_waits, other, ledger.connection))
+    await made
+    rows = await other.fetch(
+        "select f.lane, f.ordering, i.serial is not null"
+        " from ledger.flow f join ledger.due_item i using (flow_no) order by 1"
+    )
+    assert [tuple(row) for row in rows] == [("", "key", False), ("eu", "key", True)]
+    await other.close()
 
 
 async def test_a_flow_made_beside_a_pause_is_paused_by_the_next_tick(

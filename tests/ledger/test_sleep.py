@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Final
 
 import pytest
@@ -12,11 +12,18 @@ from dueledger.ledger import sleep
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.sleep import POLLS_COMPARED, WAKES_MAX, PollDuration, Sleep
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
-from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.claims import list_due_flows, reap_claims, release_claims
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.partitions import recover_items
 from dueledger.ledger.store.processes import ProcessRole
+from dueledger.ledger.store.reviews import redrive_items
+from tests.claim_ids import claim_ids
 
+from .conftest import Ledger
+
+Emit = Callable[[Connection, list[ItemDraft]], Awaitable[None]]
 MakeDrafts = Callable[..., list[ItemDraft]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -86,16 +93,40 @@ async def other(database: str) -> AsyncGenerator[Connection]:
     await opened.close()
 
 
+@pytest.fixture(params=["batch", "one"])
+async def emit(
+    request: pytest.FixtureRequest, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> Emit:
+    """A batch, or one call for each item, of a flow that exists."""
+    if request.param == "batch":
+
+        async def by_batch(emitting: Connection, drafts: list[ItemDraft]) -> None:
+            await emit_items(emitting, drafts, actor_no=actor_no)
+
+        return by_batch
+
+    async def one_by_one(emitting: Connection, drafts: list[ItemDraft]) -> None:
+        for draft in drafts:
+            identity = (draft.tenant, draft.kind, draft.business_key, draft.effective_date)
+            await emitting.execute(
+                "select ledger.emit($1, $2, $3, $4, $5)", *identity, draft.due_at
+            )
+
+    await one_by_one(connection, make_drafts(prefix="first"))
+    await connection.execute("delete from ledger.pending; delete from ledger.due_item")
+    return one_by_one
+
+
 async def test_g9_an_item_that_an_open_transaction_emitted_before_the_sleep_is_polled_for(
     sleeper: Sleeper,
     connection: Connection,
     other: Connection,
-    actor_no: int,
+    emit: Emit,
     make_drafts: MakeDrafts,
 ) -> None:
     transaction = other.transaction()
     await transaction.start()
-    await emit_items(other, make_drafts(), actor_no=actor_no)  # while the allocator is awake
+    await emit(other, make_drafts())  # while the allocator is awake
     pauses = [await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001) for _ in range(4)]
     unseen = await list_due_flows(connection, 10)
     asleep_before = sleeper.sleep.is_asleep
@@ -110,12 +141,12 @@ async def test_g9_an_item_that_an_open_transaction_emitted_before_the_sleep_is_p
 
 
 async def test_g9_a_transaction_that_began_before_the_sleep_and_emits_in_it_wakes(
-    sleeper: Sleeper, other: Connection, actor_no: int, make_drafts: MakeDrafts
+    sleeper: Sleeper, other: Connection, emit: Emit, make_drafts: MakeDrafts
 ) -> None:
     async with other.transaction():
         assert await other.fetchval("select pg_current_xact_id_if_assigned()") is None
         await sleeper.fall_asleep()
-        await emit_items(other, make_drafts(), actor_no=actor_no)
+        await emit(other, make_drafts())
         early = await sleeper.heard()
     await sleeper.woken.wait()
     assert early == 0
@@ -125,7 +156,7 @@ async def test_g9_an_item_emitted_before_the_registration_is_committed_is_polled
     sleeper: Sleeper,
     connection: Connection,
     other: Connection,
-    actor_no: int,
+    emit: Emit,
     make_drafts: MakeDrafts,
     eventually: Eventually,
 ) -> None:
@@ -135,7 +166,7 @@ async def test_g9_an_item_emitted_before_the_registration_is_committed_is_polled
     pausing = asyncio.create_task(sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001))
     await eventually(lambda: other.fetchval(WAITS, NAME))
     await emitting.start()
-    await emit_items(other, make_drafts(), actor_no=actor_no)
+    await emit(other, make_drafts())
     await holding.commit()
     pause = await pausing
     asleep = sleeper.sleep.is_asleep
@@ -151,6 +182,56 @@ async def test_only_items_available_within_the_sleep_wake_and_one_statement_wake
     later = await sleeper.heard()
     await emit_items(connection, make_drafts(20, prefix="due"), actor_no=actor_no)
     assert (later, await sleeper.heard()) == (0, 1)
+
+
+async def test_only_an_item_that_is_due_within_the_sleep_wakes(
+    sleeper: Sleeper, connection: Connection, emit: Emit, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    await emit(connection, make_drafts(due_at=LATER))
+    later = await sleeper.heard()
+    await emit(connection, make_drafts(prefix="due"))
+    new = await sleeper.heard()
+    await emit(connection, make_drafts(prefix="due"))
+    assert (later, new, await sleeper.heard()) == (0, 1, 1)
+
+
+async def _release(ledger: Ledger) -> None:
+    placed = await ledger.place(State.CLAIMED)
+    claims = await claim_ids(ledger.connection, [placed.fence])
+    await release_claims(ledger.connection, claims, ledger.worker_no)
+
+
+async def _reap(ledger: Ledger) -> None:
+    await ledger.place(State.CLAIMED)
+    await ledger.end_leases()
+    await reap_claims(ledger.connection, 10, ledger.worker_no)
+
+
+async def _fail(ledger: Ledger) -> None:
+    placed = await ledger.place(State.RUNNING)
+    await ledger.settle(placed.run_no, TransitionEvent.FAILED, after_seconds=0)
+
+
+async def _redrive(ledger: Ledger) -> None:
+    placed = await ledger.place(State.MANUAL_REVIEW)
+    await redrive_items(ledger.connection, [placed.id], reason="test", actor_no=ledger.worker_no)
+
+
+async def _recover(ledger: Ledger) -> None:
+    await ledger.emit()
+    await ledger.connection.execute("delete from ledger.pending")
+    days = date(1970, 1, 1), date(2200, 1, 1)
+    await recover_items(ledger.connection, *days, limit=10, actor_no=ledger.worker_no)
+
+
+@pytest.mark.parametrize("put_back", [_release, _reap, _fail, _redrive, _recover])
+async def test_whatever_makes_an_item_pending_again_wakes(
+    sleeper: Sleeper, ledger: Ledger, put_back: Callable[[Ledger], Awaitable[None]]
+) -> None:
+    await sleeper.fall_asleep()
+    await put_back(ledger)
+    assert await sleeper.heard() == 2  # its emission woke, too
 
 
 async def test_a_retry_that_is_available_within_the_sleep_wakes(

@@ -1,6 +1,7 @@
 """A definition says who settles its kind: handlers of workers, or consumers of its topic."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from dueledger.definitions.put_in_force import put_in_force
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import Conflict, InvalidInput
 from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.flows import ensure_flow
 
+Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 KAFKA = {"topic": "due.Letters"}
 
 
@@ -132,6 +135,29 @@ async def test_of_two_who_contradict_each_other_at_once_one_is_refused(
     await other.close()
     assert sorted(isinstance(result, InvalidInput) for result in results) == [False, True]
     assert await connection.fetchval("select count(*) from ledger.definition") == 1
+
+
+async def test_an_order_for_two_kinds_locks_their_flows_as_others_do(
+    database: str, connection: Connection, actor_no: int, eventually: Eventually
+) -> None:
+    """By their numbers, and not kind by kind: neither waits for the other."""
+    numbers = [await ensure_flow(connection, "acme", kind, "") for kind in ("Second", "First")]
+    other = await connect(database, application_name="other")
+    lock = "select from ledger.flow where flow_no = $1 for update"
+    ordered = [
+        parse_definition(document(kind, kind) | {"order": {"by": "partition_key"}})
+        for kind in ("First", "Second")
+    ]
+    async with other.transaction():
+        await other.execute(lock, numbers[0])
+        defining = asyncio.create_task(put_in_force(connection, ordered, actor_no=actor_no))
+        pid = connection.get_server_pid()
+        waits = "select cardinality(pg_blocking_pids($1)) > 0"
+        await eventually(lambda: other.fetchval(waits, pid))
+        await other.execute(lock, numbers[1])
+    await defining
+    assert await other.fetchval("select array_agg(ordering) from ledger.flow") == ["key"] * 2
+    await other.close()
 
 
 @pytest.mark.parametrize("held", ["kind", "materialised"])

@@ -324,7 +324,9 @@ CALLERS = {
     "revise_items": {"intake", "materialiser"},
     "schema_version": set(ROLES),  # two numbers, which each process asks for
     "take_lead": {"alerter", "upkeep"},
-    "wake_sleepers": set[str](),  # a trigger
+    "announce_sleep": PROCESSES,
+    "wake_for_updates": set[str](),  # a trigger
+    "wake_sleepers": {"allocator", "operator", *ENDS},
 }
 
 DEFINERS = """

@@ -213,6 +213,15 @@ def test_what_finds_items_names_the_default_partition_so_that_it_is_locked_befor
     assert bool(DATED.search(code)) <= (LOCKED_DEFAULT in code)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SQL_ROOT.rglob("*.sql") if "insert into ledger.pending" in path.read_text()],
+    ids=lambda path: path.stem,
+)
+def test_what_makes_an_item_pending_wakes_the_processes_that_sleep(path: Path) -> None:
+    assert "ledger.wake_sleepers(" in path.read_text()
+
+
 def test_each_statement_has_a_name_of_its_own() -> None:
     names = [path.stem for path in STATEMENTS]
     assert len(names) == len(set(names))

@@ -42,7 +42,7 @@ as $$
       and i.effective_date >= from_date and i.effective_date < to_date
     group by i.flow_no
   )
-  select k.tenant, k.name,
+  select f.tenant, f.kind,
     coalesce(sum(c.items), 0)::bigint,
     coalesce(sum(w.pending), 0)::bigint,
     coalesce(sum(h.handed_out), 0)::bigint,
@@ -54,12 +54,11 @@ as $$
     coalesce(sum(c.skipped), 0)::bigint,
     coalesce(sum(c.written_off), 0)::bigint
   from ledger.flow f
-  join ledger.kind k on k.kind_no = f.kind_no
   left join item_counts c on c.flow_no = f.flow_no
   left join waiting w on w.flow_no = f.flow_no
   left join parked p on p.flow_no = f.flow_no
   left join open_counts h on h.flow_no = f.flow_no
-  group by k.tenant, k.name
+  group by f.tenant, f.kind
 $$;
 
 comment on function ledger.accounting is

@@ -14,7 +14,7 @@ begin
     from (
       select s.seqrelid, s.seqstart, greatest(cell * b.width, 1) as seqmin, (cell + 1) * b.width - 1 as seqmax
       from pg_sequence s
-      join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+      join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace and c.relname <> 'sleep_until'
       join (values ('bigint'::regtype, 1::bigint << 43), ('integer', 1::bigint << 21)) b (type, width) on b.type = s.seqtypid
     ) w
     join pg_sequence s on s.seqrelid = w.seqrelid and (s.seqmin, s.seqmax) <> (w.seqmin, w.seqmax)

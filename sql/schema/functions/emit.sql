@@ -17,25 +17,27 @@ declare
   id uuid := ledger.item_id(tenant, kind, business_key, cycle, effective_date);
   created boolean;
   emitted_at timestamptz := ledger.now();
-  -- Computed here and not in the look-up: each execution of a query sets up its expressions anew.
+  available_at timestamptz := greatest(due_at, emitted_at);
+  -- Computed here and not in the queries: each execution of a query sets up its expressions anew.
   emitter text := ledger.emitter_name();
-  starts_on date := ledger.partition_start(effective_date);
   flow_no integer;
   kind_no integer;
-  ordered boolean;
+  ordering text;
   actor_no bigint;
-  leaf regclass;
+  tenants text[];
   serial bigint;
+  serial_due_at timestamptz;
   overlap smallint;
 begin
-  select f.flow_no, f.kind_no, k.ordering = 'key', a.actor_no, p.leaf into flow_no, kind_no, ordered, actor_no, leaf
-  from ledger.kind k, ledger.flow f, ledger.actor a, ledger.partition_span p
-  where k.tenant = emit.tenant and k.name = emit.kind and f.kind_no = k.kind_no and f.lane = emit.lane
-    and a.name = emitter and (a.tenants is null or emit.tenant = any (a.tenants))
-    and p.parent = 'due_item' and p.starts_on = starts_on and not p.has_retired;
-  -- Asking whether the partition is updatable takes and releases a lock of it, as asking for its size in ledger.emit_items, and
-  -- so reads what other sessions did to it; 0 if it is gone. It asks no file system.
-  if flow_no is null or coalesce(pg_relation_is_updatable(leaf, false), 0) = 0 then
+  -- The partition of a month from 2020 to 2049 has this name (ledger.partition_name), and none of its keys is retired. Asking
+  -- whether it is updatable takes and releases a lock of it, as asking for its size in ledger.emit_items, and so reads what
+  -- other sessions did to it; 0 if it is gone. It asks no file system.
+  if pg_relation_is_updatable(to_regclass(to_char(effective_date::timestamp, '"ledger.due_item_"YYYYMM')), false) > 0 then
+    select f.flow_no, f.kind_no, f.ordering, a.actor_no, a.tenants into flow_no, kind_no, ordering, actor_no, tenants
+    from ledger.flow f, ledger.actor a
+    where f.tenant = emit.tenant and f.kind = emit.kind and f.lane = emit.lane and a.name = emitter;
+  end if;
+  if flow_no is null or not coalesce(tenant = any (tenants), tenants is null) then
     created := not exists (
       select from ledger.emit_items(
         array[tenant], array[kind], array[lane], array[1], array[business_key], array[cycle], array[effective_date],
@@ -44,8 +46,9 @@ begin
     return (id, created);
   end if;
 
-  if ordered then
+  if ordering = 'key' then
     serial := ledger.serial_of(kind_no, coalesce(partition_key, business_key));
+    serial_due_at := due_at;
     overlap := 1;
   end if;
   if traceparent is not null then
@@ -62,10 +65,12 @@ begin
     returning i.item_no
   )
   insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
-  select
-    m.item_no, effective_date, flow_no, greatest(due_at, emitted_at), serial, case when serial is not null then due_at end, overlap
-  from made m;
-  return (id, found);
+  select m.item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap from made m;
+  created := found;
+  if created and pg_sequence_last_value('ledger.sleep_until'::regclass) >= date_part('epoch', available_at) then
+    perform ledger.wake_sleepers(array[flow_no], array[available_at]);
+  end if;
+  return (id, created);
 end $$;
 
 comment on function ledger.emit is

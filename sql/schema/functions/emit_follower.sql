@@ -22,9 +22,7 @@ begin
     return null;
   end if;
 
-  select k.kind_no, k.tenant, k.name as kind, f.lane into flow
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where f.flow_no = before.flow_no;
+  select f.kind_no, f.tenant, f.kind, f.lane into flow from ledger.flow f where f.flow_no = before.flow_no;
   next_cycle := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
   effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
   -- If its definition has no overlap policy, its kind decides again whether its partition key is ordered.

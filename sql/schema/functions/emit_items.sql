@@ -99,13 +99,17 @@ begin
       case when m.serial is not null then m.due_at end, m.overlap
     from made m
     where skip_reasons is null or m.item_no not in (select s.item_no from skipped s)
+    returning pending.flow_no, pending.available_at
   )
   select x.ord
   from (
     select n.ord, m.id is null or row_number() over (partition by n.id order by n.ord) > 1 as known
     from input n left join made m on m.id = n.id
   ) x
-  where (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
+  where case
+      when (select ledger.wake_sleepers(array_agg(w.flow_no), array_agg(w.available_at)) from waiting w)
+      then (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
+    end
     and x.known
   order by x.ord;
 end $$;

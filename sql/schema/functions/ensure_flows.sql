@@ -12,21 +12,27 @@ begin
   order by 1, 2
   on conflict do nothing;
 
-  insert into ledger.flow (kind_no, lane, paused_at, paused_by, pause_reason)
-  select distinct on (k.kind_no, u.lane) k.kind_no, u.lane, p.paused_at, p.actor_no, p.reason
-  from unnest(tenants, kinds, lanes) u (tenant, kind, lane)
-  join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
-  left join ledger.pause p on p.tenant = u.tenant and p.resumed_at is null
-    and coalesce(p.kind = u.kind, true) and coalesce(p.lane = u.lane, true)
-  where not exists (select from ledger.flow f where f.kind_no = k.kind_no and f.lane = u.lane)
-  order by k.kind_no, u.lane, p.paused_at
+  -- The kinds are locked, so that none has another ordering when its flow is inserted.
+  with missing as materialized (
+    select k.kind_no, k.tenant, k.name as kind, k.ordering, u.lane
+    from unnest(tenants, kinds, lanes) u (tenant, kind, lane)
+    join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
+    where not exists (select from ledger.flow f where f.tenant = u.tenant and f.kind = u.kind and f.lane = u.lane)
+    order by k.kind_no
+    for key share of k
+  )
+  insert into ledger.flow (kind_no, tenant, kind, ordering, lane, paused_at, paused_by, pause_reason)
+  select distinct on (m.kind_no, m.lane) m.*, p.paused_at, p.actor_no, p.reason
+  from missing m
+  left join ledger.pause p on p.tenant = m.tenant and p.resumed_at is null
+    and coalesce(p.kind = m.kind, true) and coalesce(p.lane = m.lane, true)
+  order by m.kind_no, m.lane, p.paused_at
   on conflict do nothing;
 
   return query
-  select u.ord, f.flow_no, u.tenant, u.kind, k.kind_no, k.ordering = 'key'
+  select u.ord, f.flow_no, u.tenant, u.kind, f.kind_no, f.ordering = 'key'
   from unnest(tenants, kinds, lanes) with ordinality u (tenant, kind, lane, ord)
-  join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
-  join ledger.flow f on f.kind_no = k.kind_no and f.lane = u.lane;
+  join ledger.flow f on f.tenant = u.tenant and f.kind = u.kind and f.lane = u.lane;
 end $$;
 
 comment on function ledger.ensure_flows is 'Find or make the flow of each tenant, kind and lane, in the order given.';

@@ -5,7 +5,7 @@ create function ledger.item_id(tenant text, kind text, business_key text, cycle 
     set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(
       substr(int4send(effective_date - date '1970-01-01'), 2) || substr(sha256(convert_to(
         tenant || chr(31) || kind || chr(31) || business_key || chr(31) || cycle || chr(31)
-          || to_char(effective_date, 'YYYY-MM-DD'), 'UTF8')), 1, 13),
+          || to_char(effective_date::timestamp, 'YYYY-MM-DD'), 'UTF8')), 1, 13),
       55, 1), 54, 0), 53, 0), 52, 0), 71, 1), 70, 0),
     'hex')::uuid;
 

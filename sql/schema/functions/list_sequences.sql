@@ -6,7 +6,7 @@ as $$
     case when c.relname in ('fence', 'run_run_no_seq') then
       (n.last - s.seqmin) / 8192.0 - extract(epoch from clock_timestamp() - '2026-01-01 00:00Z'::timestamptz) end
   from pg_sequence s
-  join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+  join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace and c.relname <> 'sleep_until'
   cross join lateral (select pg_sequence_last_value(s.seqrelid)) n (last)
   order by c.relname;
 $$;

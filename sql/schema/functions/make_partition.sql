@@ -31,7 +31,9 @@ as $$
 declare
   first_day date := ledger.partition_start(day);
   next_day date := ledger.partition_end(day);
-  suffix text := ledger.partition_name('', day);
+  is_retired boolean := parent = 'due_item' and exists (
+    select from ledger.retired_key r where r.id >= ledger.least_id(first_day) and r.id < ledger.least_id(next_day));
+  suffix text := ledger.partition_name('', day) || case when is_retired then '_again' else '' end;
   tables text[] := case parent when 'due_item' then array['due_item', 'transition'] else array[parent] end;
   name text;
   copied tid[];
@@ -103,9 +105,7 @@ begin
   end loop;
   insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf, has_retired)
   values (
-    make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass,
-    parent = 'due_item' and exists (
-      select from ledger.retired_key r where r.id >= ledger.least_id(first_day) and r.id < ledger.least_id(next_day)))
+    make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass, is_retired)
   on conflict on constraint partition_span_pkey do update
   set leaf = excluded.leaf, made_at = excluded.made_at, has_retired = excluded.has_retired;
   return true;

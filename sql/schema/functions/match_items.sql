@@ -89,13 +89,12 @@ begin
   from (
     select e.item_no, i.id, e.tenant, e.kind, e.lane, i.business_key, e.state, n.entered_at
     from (
-      select x.item_no, x.effective_date, x.state, x.entered_at, k.tenant, k.name as kind, f.lane
+      select x.item_no, x.effective_date, x.state, x.entered_at, f.tenant, f.kind, f.lane
       from ledger.examine_items(wanted, after_item_no, examined_max) x
       join ledger.flow f on f.flow_no = x.flow_no
-      join ledger.kind k on k.kind_no = f.kind_no
       where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
-        and (wanted.tenant is null or k.tenant = wanted.tenant)
-        and (wanted.kind is null or k.name = wanted.kind)
+        and (wanted.tenant is null or f.tenant = wanted.tenant)
+        and (wanted.kind is null or f.kind = wanted.kind)
         and (wanted.lane is null or f.lane = wanted.lane)
         and (wanted.parked_reason is null or x.parked_reason = wanted.parked_reason)
         and (wanted.verb <> 'trigger' or (x.available_at > ledger.now() and x.available_at < 'infinity'))

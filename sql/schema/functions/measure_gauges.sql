@@ -10,8 +10,8 @@ as $$
   flows as materialized (
     select d.*, f.flow_no, k.dispatch, k.settled_by, k.grace_seconds
     from ledger.measure_depth() d
-    join ledger.kind k on k.tenant = d.tenant and k.name = d.kind
-    join ledger.flow f on f.kind_no = k.kind_no and f.lane = d.lane
+    join ledger.flow f on f.tenant = d.tenant and f.kind = d.kind and f.lane = d.lane
+    join ledger.kind k on k.kind_no = f.kind_no
   ),
   -- A claim is handed out as a whole, so the first of its items that have not ended are enough.
   in_flight as materialized (

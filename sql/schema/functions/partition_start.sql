@@ -1,4 +1,4 @@
--- Not strict: Postgres inlines no strict function with a CASE, and emission calls this one for each item.
+-- Not strict: Postgres inlines no strict function with a CASE.
 create function ledger.partition_start(day date) returns date
   language sql immutable parallel safe
   return case
@@ -23,4 +23,6 @@ create function ledger.partition_name(parent text, day date) returns text
     else to_char(day::timestamp, '_YYYY')
   end;
 
-comment on function ledger.partition_name is 'Name of the table partition that holds a date, whether or not it exists.';
+comment on function ledger.partition_name is
+  'Name of the table partition that holds a date, whether or not it exists. One of items that was dropped and made again has '
+  'another, so that of the items of this one no key is retired.';

@@ -73,6 +73,7 @@ begin
       j.batch_max, j.serial, case when j.serial is not null then j.due_at end, j.overlap
     from judged j
     where j.event <> 9 /* parked */
+    returning flow_no, available_at
   ),
   reviewed as (
     insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
@@ -103,7 +104,8 @@ begin
   select count(*), count(*) filter (where j.event = 3 /* released */), count(*) filter (where j.event in (6 /* failed */, 7 /* timed_out */)),
     count(*) filter (where j.event = 9 /* parked */)
   into items, released, retried, parked
-  from judged j;
+  from judged j
+  having (select ledger.wake_sleepers(array_agg(b.flow_no), array_agg(b.available_at)) from back b);
 end $$;
 
 comment on function ledger.record_outcomes is

@@ -17,5 +17,5 @@ grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on
   unlocked_at, yields) on ledger.process to ledger_allocator;
 grant delete on ledger.pending, ledger.withdrawal to ledger_allocator;
 grant usage on sequence ledger.fence, ledger.run_run_no_seq to ledger_allocator;
-grant execute on function ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,
-  ledger.try_lock_rows to ledger_allocator;
+grant execute on function ledger.announce_sleep, ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,
+  ledger.try_lock_rows, ledger.wake_sleepers to ledger_allocator;

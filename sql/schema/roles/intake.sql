@@ -3,7 +3,7 @@ select ledger.make_role('ledger_intake');
 
 grant usage on schema ledger to ledger_intake;
 grant select on ledger.calendar, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event,
-  ledger.event_key, ledger.event_other_key, ledger.flow, ledger.kind, ledger.partition_span, ledger.pending,
+  ledger.event_key, ledger.event_other_key, ledger.flow, ledger.partition_span, ledger.pending,
   ledger.process, ledger.process_status, ledger.review, ledger.transition, ledger.withdrawal to ledger_intake;
 grant insert on ledger.event, ledger.event_key, ledger.event_other_key, ledger.process, ledger.transition,
   ledger.withdrawal to ledger_intake;
@@ -12,5 +12,5 @@ grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on
   unlocked_at, yields) on ledger.process to ledger_intake;
 grant update (reason) on ledger.review to ledger_intake;  -- to lock rows
 grant delete on ledger.pending, ledger.review, ledger.withdrawal to ledger_intake;
-grant execute on function ledger.emit_items, ledger.lock_rows, ledger.make_partition,
+grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.lock_rows, ledger.make_partition,
   ledger.register_actor, ledger.revise_items to ledger_intake;

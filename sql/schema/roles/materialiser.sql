@@ -15,5 +15,5 @@ grant update (batch_max) on ledger.pending to ledger_materialiser;  -- to lock r
 grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on, seen_at, sleeps_until, unavailable_topics,
   unlocked_at, yields) on ledger.process to ledger_materialiser;
 grant delete on ledger.pending, ledger.withdrawal to ledger_materialiser;
-grant execute on function ledger.emit_items, ledger.make_partition, ledger.register_actor,
+grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.make_partition, ledger.register_actor,
   ledger.revise_items to ledger_materialiser;

@@ -34,4 +34,5 @@ grant update (applied_at, items, superseded) on ledger.tz_change_version to ledg
 grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_operator;
 grant delete on ledger.pending, ledger.review, ledger.withdrawal to ledger_operator;
 grant execute on function ledger.accept_disagreements, ledger.emit_items, ledger.ensure_flows, ledger.list_sequences,
-  ledger.lock_name, ledger.measure_depth, ledger.move_items, ledger.register_actor to ledger_operator;
+  ledger.lock_name, ledger.measure_depth, ledger.move_items, ledger.register_actor,
+  ledger.wake_sleepers to ledger_operator;

@@ -3,7 +3,7 @@ select ledger.make_role('ledger_outcome_intake');
 
 grant usage on schema ledger to ledger_outcome_intake;
 grant select on ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak,
-  ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.process, ledger.process_status, ledger.run,
+  ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.pending, ledger.process, ledger.process_status, ledger.run,
   ledger.silent_topic, ledger.transition to ledger_outcome_intake;
 grant select (allocator_no, attempt, batch_max, claimed_at, closed_at, effective_date, fence, flow_no, item_no,
   lease_seconds, partition, published_at, run_seconds, size, started, starts, token, topic_actor_no) on ledger.claim
@@ -17,5 +17,5 @@ grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on
 grant update (closed_at, ended, extended_at, lease_seconds, lease_until) on ledger.run to ledger_outcome_intake;
 grant update (since) on ledger.silent_topic to ledger_outcome_intake;  -- to lock rows
 grant delete on ledger.silent_topic to ledger_outcome_intake;
-grant execute on function ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor
-  to ledger_outcome_intake;
+grant execute on function ledger.announce_sleep, ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,
+  ledger.wake_sleepers to ledger_outcome_intake;

@@ -19,4 +19,4 @@ grant update (closed_at, ended, extended_at, lease_seconds, lease_until) on ledg
 grant update (since) on ledger.silent_topic to ledger_pull_worker;  -- to lock rows
 grant delete on ledger.partition_backoff, ledger.pending, ledger.silent_topic, ledger.withdrawal to ledger_pull_worker;
 grant usage on sequence ledger.fence, ledger.run_run_no_seq to ledger_pull_worker;
-grant execute on function ledger.lock_partitions, ledger.try_lock_rows to ledger_pull_worker;
+grant execute on function ledger.lock_partitions, ledger.try_lock_rows, ledger.wake_sleepers to ledger_pull_worker;

@@ -30,5 +30,5 @@ grant update (closed_at) on ledger.run to ledger_reconciler;
 grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;
 grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_reconciler;
 grant delete on ledger.held_key, ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
-grant execute on function ledger.emit_items, ledger.lock_partitions, ledger.record_findings,
-  ledger.register_actor, ledger.try_lock_rows to ledger_reconciler;
+grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.lock_partitions, ledger.record_findings,
+  ledger.register_actor, ledger.try_lock_rows, ledger.wake_sleepers to ledger_reconciler;

@@ -31,4 +31,4 @@ grant delete on ledger.api_answer, ledger.audit, ledger.console_session, ledger.
   ledger.partition_backoff, ledger.pending, ledger.process, ledger.review, ledger.stalled_partition,
   ledger.withdrawal to ledger_upkeep;
 grant execute on function ledger.finish_month, ledger.lock_partitions, ledger.make_partition, ledger.measure_gauges,
-  ledger.take_lead, ledger.try_lock_rows to ledger_upkeep;
+  ledger.take_lead, ledger.try_lock_rows, ledger.wake_sleepers to ledger_upkeep;

@@ -20,4 +20,5 @@ grant update (ended_at, failed_service, failing_since, failure, kinds, locked_on
   unlocked_at, yields) on ledger.process to ledger_worker;
 grant update (closed_at, ended, extended_at, lease_seconds, lease_until, overran) on ledger.run to ledger_worker;
 grant delete on ledger.credit, ledger.partition_backoff, ledger.stalled_partition, ledger.withdrawal to ledger_worker;
-grant execute on function ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor to ledger_worker;
+grant execute on function ledger.announce_sleep, ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,
+  ledger.wake_sleepers to ledger_worker;

@@ -1,6 +1,9 @@
 create table ledger.flow (
   flow_no integer generated always as identity primary key,
-  kind_no integer not null references ledger.kind,
+  kind_no integer not null,
+  tenant text not null,
+  kind text not null,
+  ordering text not null,
   lane text not null default '',
   weight integer not null default 1,
   rate_per_second double precision,
@@ -23,7 +26,8 @@ create table ledger.flow (
     or circuit_failure_ratio is not null
   ) stored,
   circuit_run_no bigint,
-  unique (kind_no, lane),
+  unique (tenant, kind, lane),
+  foreign key (kind_no, tenant, kind, ordering) references ledger.kind (kind_no, tenant, name, ordering) on update cascade,
   -- A rate of 5e-324 or a window of 1e15 seconds breaks the statements that measure all flows at once, so every limit
   -- has bounds. ledger/flow_bounds.py has the same; a test compares both.
   constraint flow_lane_length check (char_length(lane) <= 100),
@@ -43,6 +47,8 @@ create table ledger.flow (
 
 comment on table ledger.flow is
   'Items of one tenant, kind and lane: limits, pause and circuit apply to them together.';
+comment on column ledger.flow.ordering is
+  'As in kind, with its tenant and name: an emission looks up one table. A change of the kind changes it here.';
 comment on column ledger.flow.lane is 'Named part of the kind, as a region; empty where there is none.';
 comment on column ledger.flow.weight is 'Share of the flow against the others.';
 comment on column ledger.flow.rate_per_second is 'Rate limit in items; the token bucket holds one second of it.';

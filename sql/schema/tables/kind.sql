@@ -26,6 +26,7 @@ create table ledger.kind (
   compression text,
   no_replay boolean not null default false,
   unique (tenant, name),
+  unique (kind_no, tenant, name, ordering),
   constraint kind_tenant_shape check (tenant ~ '^[A-Za-z0-9._-]{1,100}$'),
   constraint kind_name_shape check (name ~ '^[A-Za-z0-9._-]{1,100}$'),
   constraint kind_seconds_positive check (

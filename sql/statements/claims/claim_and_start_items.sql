@@ -31,7 +31,7 @@ asked as materialized (
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   where (not f.limited or $7::boolean)
-    and ($15::text[] is null or exists (select from ledger.kind k where k.kind_no = f.kind_no and k.tenant = any ($15::text[])))
+    and ($15::text[] is null or f.tenant = any ($15::text[]))
 ),
 -- As in claim_items, but suspects, whose worker died with them, are claimed by themselves, fewer each time, or not at all.
 firsts as materialized (

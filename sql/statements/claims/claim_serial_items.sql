@@ -22,7 +22,7 @@ asked as materialized (
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
-  where $8::text[] is null or exists (select from ledger.kind k where k.kind_no = f.kind_no and k.tenant = any ($8::text[]))
+  where $8::text[] is null or f.tenant = any ($8::text[])
 ),
 -- As in claim_items: retries have their share, and also what first attempts do not use.
 firsts as materialized (

@@ -56,7 +56,7 @@ back as (
   select j.item_no, j.effective_date, j.flow_no, greatest(ledger.not_before(j.item_no, j.due_at), j.available_at), 1 /* Scheduled */,
     j.attempt - 1, j.starts - 1, j.batch_max, j.serial, case when j.serial is not null then j.due_at end, j.overlap
   from judged j where not j.parks
-  returning 1
+  returning flow_no, available_at
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
@@ -74,3 +74,4 @@ parked as (
 select (select count(*) from back)::integer as released, (select count(*) from parked)::integer as parked,
   (select count(*) from closed)::integer as claims
 where ledger.none_lost((select coalesce(sum(cardinality(c.item_no)), 0) from closed c), (select count(*) from judged))
+  and (select ledger.wake_sleepers(array_agg(b.flow_no), array_agg(b.available_at)) from back b)

@@ -35,7 +35,8 @@ back as (
     case when i.serial is not null then i.due_at end, i.overlap
   from grouped g
   cross join lateral ledger.find_items(g.groups) i
-  returning 1
+  returning flow_no, available_at
 )
-select count(*)::integer as released from back
+select count(*)::integer as released from back b
 where ledger.none_lost((select coalesce(sum(cardinality(c.item_no)), 0) from closed c), (select count(*) from back))
+having ledger.wake_sleepers(array_agg(b.flow_no), array_agg(b.available_at))

@@ -26,7 +26,7 @@
 -- $23 no_replay boolean
 -- $24 compression text
 -- index: kind_tenant_name_key
--- locks: kind row (for update)
+-- locks: kind row (for update), and its flows if the ordering changes, which are locked by lock_reordered_flows, in a statement before
 update ledger.kind k set
   topic = coalesce($3::text, k.topic),
   queue_seconds = coalesce($4::integer, k.queue_seconds),

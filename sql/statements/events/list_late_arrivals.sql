@@ -27,8 +27,7 @@ select c.event_no, c.source, c.id as event_id, c.received_at, w.as_of, w.tenant,
   i.effective_date, i.due_at
 from concerned c
 join ledger.watermark w on w.tenant = c.tenant and w.as_of < c.received_at
-join ledger.kind k on k.tenant = w.tenant and k.name = w.kind
-join ledger.flow f on f.kind_no = k.kind_no
+join ledger.flow f on f.tenant = w.tenant and f.kind = w.kind
 join ledger.due_item i on i.business_key = c.business_key and i.flow_no = f.flow_no
 where i.event_no = c.event_no and i.due_at < w.complete_before
 order by i.effective_date, i.item_no

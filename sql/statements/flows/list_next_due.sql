@@ -5,9 +5,8 @@
 -- $2 limit integer
 -- index: pending_available_idx, pending_serial_idx
 -- locks: none
-select k.tenant, k.name as kind, f.lane, n.available_at, f.paused_at is not null as is_paused
+select f.tenant, f.kind, f.lane, n.available_at, f.paused_at is not null as is_paused
 from ledger.flow f
-join ledger.kind k on k.kind_no = f.kind_no
 cross join lateral (
   select least(
     (select p.available_at from ledger.pending p
@@ -18,6 +17,6 @@ cross join lateral (
        and p.available_at > ledger.now() and p.available_at < 'infinity'
      order by p.available_at limit 1)) as available_at
 ) n
-where n.available_at is not null and ($1::text[] is null or k.tenant = any ($1::text[]))
-order by n.available_at, k.tenant, k.name, f.lane
+where n.available_at is not null and ($1::text[] is null or f.tenant = any ($1::text[]))
+order by n.available_at, f.tenant, f.kind, f.lane
 limit $2::integer

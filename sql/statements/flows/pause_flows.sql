@@ -9,9 +9,9 @@
 -- index: none
 -- locks: flow rows (for update, flow_no ascending), then a pause row
 with found as materialized (
-  select f.flow_no, k.tenant, k.name as kind, f.lane
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where k.tenant = $1::text and ($2::text is null or k.name = $2::text) and ($3::text is null or f.lane = $3::text)
+  select f.flow_no, f.tenant, f.kind, f.lane
+  from ledger.flow f
+  where f.tenant = $1::text and ($2::text is null or f.kind = $2::text) and ($3::text is null or f.lane = $3::text)
     and f.paused_at is null
   order by f.flow_no
   for update of f

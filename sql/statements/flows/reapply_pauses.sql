@@ -6,11 +6,10 @@
 with wrong as materialized (
   select f.flow_no, p.paused_at, p.actor_no, p.reason
   from ledger.flow f
-  join ledger.kind k on k.kind_no = f.kind_no
   left join lateral (
     select p.paused_at, p.actor_no, p.reason from ledger.pause p
-    where p.tenant = k.tenant and p.resumed_at is null
-      and coalesce(p.kind = k.name, true) and coalesce(p.lane = f.lane, true)
+    where p.tenant = f.tenant and p.resumed_at is null
+      and coalesce(p.kind = f.kind, true) and coalesce(p.lane = f.lane, true)
     order by p.paused_at limit 1
   ) p on true
   where (f.paused_at is null) <> (p.paused_at is null)

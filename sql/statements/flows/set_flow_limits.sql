@@ -19,12 +19,12 @@
 -- locks: flow rows (for update, flow_no ascending), claim and run rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 found as materialized (
-  select f.flow_no, k.tenant, k.name as kind,
+  select f.flow_no, f.tenant, f.kind,
     num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
     -- A new circuit starts closed; only runs that begin after it count.
     f.circuit_failure_ratio is null and $9::double precision is not null as is_new
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where k.tenant = $1::text and k.name = $2::text and ($3::text is null or f.lane = $3::text)
+  from ledger.flow f
+  where f.tenant = $1::text and f.kind = $2::text and ($3::text is null or f.lane = $3::text)
   order by f.flow_no
   for update of f
 ),

@@ -14,8 +14,8 @@ select i.effective_date, i.item_no, i.id, i.flow_no, i.due_at, coalesce(i.start_
   hashtextextended(i.business_key, i.flow_no) as key_hash, coalesce(i.smear_seconds, -1) as smear_seconds,
   case when age(i.xmin) <= age($4::xid) then ledger.row_version($3::bigint, i.tableoid, i.ctid, i.xmin) else 0 end as version,
   -- Of an item that a source names, the terms have key and cycle; of another, the id is computed again.
-  k.name is not null and (coalesce(i.definition_no, i.event_no) is not null
-    or i.id = ledger.item_id(k.tenant, k.name, i.business_key, i.cycle, i.effective_date)) as is_named,
+  f.kind is not null and (coalesce(i.definition_no, i.event_no) is not null
+    or i.id = ledger.item_id(f.tenant, f.kind, i.business_key, i.cycle, i.effective_date)) as is_named,
   -- With start_by, complete_by and smear_seconds: what reconciler.expect.item_terms.terms_digest digests of a draft.
   concat_ws(
     chr(31), i.business_key, i.cycle, coalesce(i.partition_key, chr(30)), coalesce(i.labels::text, chr(30)),
@@ -23,5 +23,4 @@ select i.effective_date, i.item_no, i.id, i.flow_no, i.due_at, coalesce(i.start_
     coalesce(nullif(i.overlap, 1 /* waits, as items of an ordered kind do */)::text, chr(30)), i.payload::text) as terms
 from ledger.due_item i
 left join ledger.flow f on f.flow_no = i.flow_no
-left join ledger.kind k on k.kind_no = f.kind_no
 where i.effective_date >= $1::date and i.effective_date < $2::date

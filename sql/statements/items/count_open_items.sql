@@ -17,15 +17,14 @@ open_counts as (
   ) i
   group by i.flow_no
 )
-select k.tenant, k.name as kind,
+select f.tenant, f.kind,
   coalesce(sum(w.pending), 0)::bigint as pending,
   coalesce(sum(h.handed_out), 0)::bigint as handed_out,
   coalesce(sum(h.running), 0)::bigint as running,
   coalesce(sum(p.reviews), 0)::bigint as reviews
 from ledger.flow f
-join ledger.kind k on k.kind_no = f.kind_no
 left join waiting w on w.flow_no = f.flow_no
 left join parked p on p.flow_no = f.flow_no
 left join open_counts h on h.flow_no = f.flow_no
-group by k.tenant, k.name
-order by k.tenant, k.name
+group by f.tenant, f.kind
+order by f.tenant, f.kind

@@ -21,8 +21,7 @@ item as materialized (
   union all
   select u.place, i.item_no, i.id, i.business_key, i.effective_date, i.due_at
   from asked u
-  join ledger.kind k on k.tenant = $1::text and k.name = $2::text
-  join ledger.flow f on f.kind_no = k.kind_no
+  join ledger.flow f on f.tenant = $1::text and f.kind = $2::text
   join ledger.due_item i on i.business_key = u.business_key and i.flow_no = f.flow_no
     and i.cycle = coalesce(u.cycle, i.cycle) and i.effective_date = coalesce(u.effective_date, i.effective_date)
   where u.id is null

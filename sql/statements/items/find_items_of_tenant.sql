@@ -9,5 +9,4 @@ with locked_default as (select from ledger.due_item_default)
 select i.id
 from unnest($1::uuid[]) a (id)
 join ledger.due_item i on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)
-join ledger.flow f on f.flow_no = i.flow_no
-join ledger.kind k on k.kind_no = f.kind_no and k.tenant = $2::text
+join ledger.flow f on f.flow_no = i.flow_no and f.tenant = $2::text

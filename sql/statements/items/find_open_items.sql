@@ -8,11 +8,10 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.id, i.effective_date, i.business_key, i.cycle, i.due_at, i.emitted_at
-from ledger.kind k
-join ledger.flow f on f.kind_no = k.kind_no
+from ledger.flow f
 cross join unnest($3::text[]) u (business_key)
 join ledger.due_item i on i.business_key = u.business_key and i.flow_no = f.flow_no
-where k.tenant = $1::text and k.name = $2::text
+where f.tenant = $1::text and f.kind = $2::text
   and not exists (
     select from ledger.transition t
     where t.item_no = i.item_no and t.effective_date = i.effective_date

@@ -10,9 +10,8 @@ item as materialized (
   select i.*
   from ledger.due_item i
   join ledger.flow f on f.flow_no = i.flow_no
-  join ledger.kind k on k.kind_no = f.kind_no
   where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
-    and ($2::text[] is null or k.tenant = any ($2::text[]))
+    and ($2::text[] is null or f.tenant = any ($2::text[]))
 ),
 journal as materialized (
   select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = ledger.effective_date_of($1::uuid)

@@ -16,7 +16,7 @@
 -- $13 after_no bigint
 -- $14 examined_max integer
 -- $15 limit integer
--- index: due_item_pkey, flow_pkey, kind_pkey, transition_terminal_idx
+-- index: due_item_pkey, flow_pkey, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 found as materialized (
@@ -30,11 +30,10 @@ found as materialized (
     limit $14::integer
   ) i
   -- `offset 0`: the flow of an item is found by its key, in the order of the items
-  cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
-  cross join lateral (select k.tenant, k.name from ledger.kind k where k.kind_no = f.kind_no offset 0) k
-  where ($1::text[] is null or k.tenant = any ($1::text[]))
-    and ($2::text is null or k.tenant = $2::text)
-    and ($3::text is null or k.name = $3::text)
+  cross join lateral (select f.tenant, f.kind, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
+  where ($1::text[] is null or f.tenant = any ($1::text[]))
+    and ($2::text is null or f.tenant = $2::text)
+    and ($3::text is null or f.kind = $3::text)
     and ($4::text is null or f.lane = $4::text)
     and ($5::text is null or i.business_key = $5::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)

@@ -21,9 +21,9 @@
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
   select f.flow_no
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
-    and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+  from ledger.flow f
+  where ($1::text[] is null or f.tenant = any ($1::text[])) and ($2::text is null or f.tenant = $2::text)
+    and ($3::text is null or f.kind = $3::text) and ($4::text is null or f.lane = $4::text)
 ),
 keyed as materialized (
   (select i.effective_date, i.item_no, i.due_at, i.labels, i.definition_no

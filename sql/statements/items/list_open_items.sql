@@ -22,9 +22,9 @@
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
   select f.flow_no
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
-    and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+  from ledger.flow f
+  where ($1::text[] is null or f.tenant = any ($1::text[])) and ($2::text is null or f.tenant = $2::text)
+    and ($3::text is null or f.kind = $3::text) and ($4::text is null or f.lane = $4::text)
 ),
 -- With many flows fewer items are read of each.
 flow_max as materialized (
@@ -65,18 +65,18 @@ read_items as materialized (
    order by i.due_at, o.item_no limit $14::integer)
 ),
 found as (
-  select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, n.name as state, r.attempt,
+  select i.id, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, n.name as state, r.attempt,
     r.available_at, null::timestamptz as ended_at, i.item_no, i.start_by, i.complete_by, i.labels
   from (select * from read_items r order by r.available_at nulls first limit $15::integer) r
   cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
     select i.id, i.flow_no, i.item_no, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by, i.complete_by, i.labels
     from ledger.due_item i where i.effective_date = r.effective_date and i.item_no = r.item_no offset 0
   ) i
-  cross join lateral (select f.kind_no, f.lane from ledger.flow f where f.flow_no = i.flow_no offset 0) f
-  cross join lateral (select k.tenant, k.name, k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
+  cross join lateral (select f.* from ledger.flow f where f.flow_no = i.flow_no offset 0) f
+  cross join lateral (select k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
   join ledger.state n on n.state = r.state
-  where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
-    and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+  where ($1::text[] is null or f.tenant = any ($1::text[])) and ($2::text is null or f.tenant = $2::text)
+    and ($3::text is null or f.kind = $3::text) and ($4::text is null or f.lane = $4::text)
     and ($5::text is null or i.business_key = $5::text) and ($6::text is null or n.name = $6::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)

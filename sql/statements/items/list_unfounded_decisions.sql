@@ -27,13 +27,13 @@ decision as (
   from ledger.pause p
   union all
   -- Upkeep resumes a flow that was made, and paused, beside the transaction that ended its pause.
-  select 'paused flow', f.flow_no, null, null, null, null, null, k.tenant, k.name,
+  select 'paused flow', f.flow_no, null, null, null, null, null, f.tenant, f.kind,
     case when not exists (
       select from ledger.pause p
-      where p.tenant = k.tenant and coalesce(p.kind = k.name, true) and coalesce(p.lane = f.lane, true)
+      where p.tenant = f.tenant and coalesce(p.kind = f.kind, true) and coalesce(p.lane = f.lane, true)
         and coalesce(p.resumed_at between ledger.now() - interval '1 minute' and ledger.now() + interval '1 minute', true))
       then 'no_pause' end
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  from ledger.flow f
   where f.paused_at is not null
 )
 select d.* from decision d where d.fault is not null

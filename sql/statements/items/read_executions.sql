@@ -16,7 +16,6 @@ item as materialized (
     select i.* from ledger.due_item i where i.effective_date = u.effective_date and i.item_no = u.item_no offset 0
   ) i
   join ledger.flow f on f.flow_no = i.flow_no
-  join ledger.kind k on k.kind_no = f.kind_no
   left join ledger.definition d on d.definition_no = i.definition_no
   left join ledger.pending p on p.item_no = i.item_no
   left join ledger.review r on r.item_no = i.item_no
@@ -26,7 +25,7 @@ item as materialized (
     where t.item_no = i.item_no and t.effective_date = i.effective_date
       and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   ) t on true
-  where $1::text[] is null or k.tenant = any ($1::text[])
+  where $1::text[] is null or f.tenant = any ($1::text[])
 ),
 -- Items in none of these are handed out; what is handed out is read only then, once.
 handed_out as materialized (

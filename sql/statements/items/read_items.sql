@@ -8,7 +8,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 item as materialized (
-  select u.ord, i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.item_no, i.due_at,
+  select u.ord, i.id, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.item_no, i.due_at,
     i.start_by, i.complete_by, i.labels, coalesce(p.attempt, r.attempt, t.attempt) as attempt, p.available_at, r.reason as review_reason,
     t.at as ended_at,
     coalesce(t.after_state, p.state, case when r.item_no is not null then 5 /* ManualReview */ end) as state
@@ -17,7 +17,6 @@ item as materialized (
     select i.* from ledger.due_item i where i.effective_date = u.effective_date and i.item_no = u.item_no offset 0
   ) i
   join ledger.flow f on f.flow_no = i.flow_no
-  join ledger.kind k on k.kind_no = f.kind_no
   left join ledger.pending p on p.item_no = i.item_no
   left join ledger.review r on r.item_no = i.item_no
   left join lateral (
@@ -26,7 +25,7 @@ item as materialized (
     where t.item_no = i.item_no and t.effective_date = i.effective_date
       and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   ) t on true
-  where $1::text[] is null or k.tenant = any ($1::text[])
+  where $1::text[] is null or f.tenant = any ($1::text[])
 ),
 -- Items in none of these are handed out; what is handed out is read only then, once.
 handed_out as materialized (

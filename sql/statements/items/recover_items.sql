@@ -36,6 +36,7 @@ back as (
   select f.item_no, f.effective_date, f.flow_no, ledger.not_before(f.item_no, f.due_at), 1 /* Scheduled */,
     f.serial, case when f.serial is not null then f.due_at end, case when f.serial is not null then 1 end
   from found f
+  returning flow_no, available_at
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
@@ -44,3 +45,4 @@ journal as (
   from found f
 )
 select f.id from found f
+where (select ledger.wake_sleepers(array_agg(b.flow_no), array_agg(b.available_at)) from back b)

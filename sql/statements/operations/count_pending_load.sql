@@ -19,7 +19,7 @@ counted as materialized (
   from unnest($6::text[], $7::text[], $8::timestamptz[], $9::timestamptz[]) c (tenant, name, from_at, until_at)
 )
 select case when w.next_at >= $1::timestamptz then date_trunc('minute', w.next_at) end as minute,
-  k.tenant, k.name as kind, d.name as definition, count(*)::integer as items
+  f.tenant, f.kind, d.name as definition, count(*)::integer as items
 from (
   select p.item_no, p.effective_date, p.flow_no, p.state, p.attempt, p.starts,
     -- An item that waits for its key counts at its due time.
@@ -28,7 +28,6 @@ from (
   where p.available_at < $2::timestamptz or (p.available_at = 'infinity' and p.serial_due_at < $2::timestamptz)
 ) w
 join ledger.flow f on f.flow_no = w.flow_no
-join ledger.kind k on k.kind_no = f.kind_no
 left join lateral (
   select i.definition_no, i.labels, i.nominal, i.emitted_at, i.due_at,
     i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) as round_at
@@ -44,8 +43,8 @@ left join counted c on c.tenant = d.tenant and c.name = d.name
   and w.state = 1 /* Scheduled */ and w.attempt = 0 and w.starts = 0
   and w.next_at >= $1::timestamptz and w.next_at = greatest(i.due_at, i.emitted_at)
 where c.name is null
-  and ($3::text is null or k.tenant = $3::text)
-  and ($4::text is null or k.name = $4::text)
+  and ($3::text is null or f.tenant = $3::text)
+  and ($4::text is null or f.kind = $4::text)
   and ($5::text is null or i.labels ->> 'service' = $5::text)
 group by 1, 2, 3, 4
 order by 1 nulls first, 2, 3, 4

@@ -17,8 +17,7 @@ open_flows as materialized (
     (sum(d.claimed + d.running) over ())::bigint as all_in_flight,
     bool_or(d.due >= d.count_max) over () as all_due_capped, bool_or(d.parked >= d.count_max) over () as all_parked_capped
   from ledger.measure_depth($8::integer) d
-  join ledger.kind k on k.tenant = d.tenant and k.name = d.kind
-  join ledger.flow f on f.kind_no = k.kind_no and f.lane = d.lane
+  join ledger.flow f on f.tenant = d.tenant and f.kind = d.kind and f.lane = d.lane
   where ($1::text is null or d.tenant = $1::text) and ($2::text is null or d.kind = $2::text)
     and ($3::text is null or d.lane = $3::text) and ($7::text[] is null or d.tenant = any ($7::text[]))
     -- claimed and running are null while too many items are in flight to be counted

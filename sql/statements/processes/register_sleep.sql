@@ -10,4 +10,4 @@ update ledger.process p
 set sleeps_until = ledger.now() + make_interval(secs => $2::double precision * ledger.clock_rate()), kinds = $3::text[],
   seen_at = ledger.machine_now()
 where p.process_no = $1::bigint and p.ended_at is null and p.locked_on is not null
-returning pg_current_xact_id()::text::bigint as transaction_no
+returning case when ledger.announce_sleep(p.sleeps_until) then pg_current_xact_id()::text::bigint end as transaction_no

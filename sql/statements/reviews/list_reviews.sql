@@ -13,9 +13,9 @@
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
   select f.flow_no
-  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-  where ($2::text[] is null or k.tenant = any ($2::text[])) and ($3::text is null or k.tenant = $3::text)
-    and ($4::text is null or k.name = $4::text)
+  from ledger.flow f
+  where ($2::text[] is null or f.tenant = any ($2::text[])) and ($3::text is null or f.tenant = $3::text)
+    and ($4::text is null or f.kind = $4::text)
     and not ($2::text[] is null and $3::text is null and $4::text is null)
 ),
 found as materialized (
@@ -33,10 +33,9 @@ found as materialized (
      and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
    order by r.parked_at, r.item_no limit $1::integer)
 )
-select i.id, i.item_no, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
+select i.id, i.item_no, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
   r.parked_at, r.reason, r.attempt, r.starts, i.payload::text as payload
 from (select r.* from found r order by r.parked_at, r.item_no limit $1::integer) r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
 join ledger.flow f on f.flow_no = r.flow_no
-join ledger.kind k on k.kind_no = f.kind_no
 order by r.parked_at, r.item_no

@@ -26,6 +26,7 @@ back as (
   select t.item_no, t.effective_date, t.flow_no, ledger.not_before(t.item_no, t.due_at), 1 /* Scheduled */,
     t.serial, case when t.serial is not null then t.due_at end, case when t.serial is not null then 1 end
   from taken t
+  returning flow_no, available_at
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
@@ -41,4 +42,6 @@ refused as (
 select a.id,
   case when a.item_no is null then 'unknown'
     when exists (select from taken t where t.item_no = a.item_no) then 'done' else 'illegal' end as result
-from asked a order by a.ord
+from asked a
+where (select ledger.wake_sleepers(array_agg(b.flow_no), array_agg(b.available_at)) from back b)
+order by a.ord

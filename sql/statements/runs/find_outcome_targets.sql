@@ -51,8 +51,7 @@ target as materialized (
     from ledger.due_item i
     where i.id = u.item and i.effective_date between ledger.effective_date_of($8::uuid) and ledger.effective_date_of($9::uuid)
       and ($10::text[] is null or exists (
-        select from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
-        where f.flow_no = i.flow_no and k.tenant = any ($10::text[])))
+        select from ledger.flow f where f.flow_no = i.flow_no and f.tenant = any ($10::text[])))
     offset 0
   ) i on c.settler_no is not null and u.position > 0
     and i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]

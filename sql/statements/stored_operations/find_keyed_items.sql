@@ -11,8 +11,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.id
-from ledger.kind k
-join ledger.flow f on f.kind_no = k.kind_no
+from ledger.flow f
 cross join unnest($5::text[]) u (business_key)
 join ledger.due_item i on i.business_key = u.business_key and i.flow_no = f.flow_no
 left join ledger.pending p on p.item_no = i.item_no
@@ -28,6 +27,6 @@ left join lateral (
 ) o on true
 join ledger.operation_state v
   on v.verb = $1::text and v.state = coalesce(p.state, case when r.item_no is not null then 5 /* ManualReview */ end, o.state)
-where k.tenant = $2::text and ($3::text is null or k.name = $3::text) and ($4::text is null or f.lane = $4::text)
+where f.tenant = $2::text and ($3::text is null or f.kind = $3::text) and ($4::text is null or f.lane = $4::text)
 order by i.business_key, i.effective_date, i.item_no
 limit $6::integer

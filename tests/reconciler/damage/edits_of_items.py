@@ -122,9 +122,9 @@ EDITS_OF_ITEMS: Final = (
         STATEMENTS,
         (
             """
-            insert into ledger.flow (kind_no, lane)
-            select kind_no, 'forged' from ledger.flow join ledger.kind using (kind_no)
-            where name = 'Statement' and $1::bigint > 0 on conflict do nothing
+            insert into ledger.flow (kind_no, tenant, kind, ordering, lane)
+            select kind_no, tenant, kind, ordering, 'forged' from ledger.flow
+            where kind = 'Statement' and $1::bigint > 0 on conflict do nothing
             """,
             set_item("flow_no = (select flow_no from ledger.flow where lane = 'forged')"),
         ),
