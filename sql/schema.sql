@@ -150,6 +150,66 @@ $$;
 
 COMMENT ON FUNCTION ledger.accounting(from_date date, to_date date) IS 'The accounting identity of each kind, of a half-open range of effective dates: items = pending + handed out + running + reviews + terminal.';
 
+CREATE FUNCTION ledger.add_overview_flows(flows_max integer) RETURNS integer
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+  with added as (
+    insert into ledger.overview_flow (flow_no)
+    -- The order of numbers is not that of commits.
+    select f.flow_no from ledger.flow f
+    where f.flow_no > (select coalesce(max(o.flow_no), 0) - 1000 from ledger.overview_flow o)
+    order by f.flow_no limit flows_max + 1000
+    on conflict (flow_no) do nothing
+    returning flow_no
+  )
+  select count(*)::integer from added
+$$;
+
+COMMENT ON FUNCTION ledger.add_overview_flows(flows_max integer) IS 'Let the overview count flows that are new. Returns how many.';
+
+CREATE FUNCTION ledger.add_overview_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) RETURNS void
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+  with locked_default as (select from ledger.due_item_default)
+  insert into ledger.overview as o (flow_no, quarter, completed, completed_late)
+  select i.flow_no, date_bin('15 minutes', i.due_at, '2000-01-01T00:00:00Z'), count(*)::integer,
+    (count(*) filter (where t.at > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds))))::integer
+  from ledger.run r
+  cross join lateral (
+    select c.item_no[r.from_position:r.to_position] as item_nos, c.effective_date[r.from_position:r.to_position] as dates
+    from ledger.claim c where c.fence = r.fence and c.claimed_at = r.claimed_at
+  ) c
+  cross join lateral unnest(c.item_nos, c.dates) u (item_no, effective_date)
+  cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
+    select i.flow_no, i.due_at, i.complete_by from ledger.due_item i
+    where i.effective_date = u.effective_date and i.item_no = u.item_no offset 0
+  ) i
+  cross join lateral (
+    select t.at from ledger.transition t
+    where t.item_no = u.item_no and t.effective_date = u.effective_date and t.event = 5 /* completed */ and t.run_no = r.run_no offset 0
+  ) t
+  cross join lateral (
+    select k.grace_seconds from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no where f.flow_no = i.flow_no offset 0
+  ) k
+  where r.run_no = any (run_nos) and r.started_at between first_started_at and last_started_at
+    and i.due_at >= ledger.overview_begin()
+  group by 1, 2
+  order by 1, 2
+  on conflict (flow_no, quarter) do update
+  set completed = o.completed + excluded.completed, completed_late = o.completed_late + excluded.completed_late
+$$;
+
+COMMENT ON FUNCTION ledger.add_overview_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) IS 'Add what these runs completed to the overview. Each run is added once.';
+
 CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
     AS $$
@@ -362,6 +422,214 @@ CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since
     RETURN (EXISTS (SELECT FROM (ledger.due_item i JOIN ledger.transition t ON (((t.item_no = i.item_no) AND (t.effective_date = i.effective_date)))) WHERE ((i.business_key = completed_since.business_key) AND (i.flow_no = completed_since.flow_no) AND (t.event = 5) AND (t.at > completed_since.since))));
 
 COMMENT ON FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) IS 'Whether an item of the business key was completed after an instant, which ends a failure streak.';
+
+CREATE FUNCTION ledger.count_overview_in_flight(items_max integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+  counted integer;
+begin
+  perform from ledger.overview_reader for update;
+  with locked_default as (select from ledger.due_item_default),
+  found as materialized (
+    select o.* from (
+      select u.item_no, u.effective_date, null::bigint as ended_by
+      from ledger.claim c
+      cross join lateral unnest(c.item_no[c.started + 1:], c.effective_date[c.started + 1:]) u (item_no, effective_date)
+      where c.closed_at is null and c.deadline > '-infinity'
+      union all
+      select u.item_no, u.effective_date, case when get_bit(r.ended, u.n::integer - 1) = 1 then r.run_no end
+      from ledger.run r
+      join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
+      cross join lateral unnest(
+        c.item_no[r.from_position:r.to_position], c.effective_date[r.from_position:r.to_position]
+      ) with ordinality u (item_no, effective_date, n)
+      where r.closed_at is null and r.lease_until > '-infinity'
+    ) o
+    limit items_max + 1
+  ),
+  recounted as materialized (
+    select n.flow_no, n.quarter, sum(n.in_flight)::integer as in_flight, sum(n.completed)::integer as completed
+    from (
+      select i.flow_no, date_bin('15 minutes', i.due_at, '2000-01-01T00:00:00Z') as quarter, (f.ended_by is null)::integer as in_flight,
+        (f.ended_by is not null and exists (
+          select from ledger.transition t
+          where t.item_no = f.item_no and t.effective_date = f.effective_date and t.event = 5 /* completed */ and t.run_no = f.ended_by
+        ))::integer as completed
+      from (select f.* from found f limit items_max) f
+      cross join lateral (
+        select i.flow_no, i.due_at from ledger.due_item i
+        where i.effective_date = f.effective_date and i.item_no = f.item_no offset 0
+      ) i
+      where i.due_at >= ledger.overview_begin() and i.due_at < ledger.overview_begin() + interval '48 hours 15 minutes'
+      union all
+      select o.flow_no, o.quarter, 0, 0 from ledger.overview o where o.in_flight > 0 or o.completed_in_flight > 0
+    ) n
+    group by n.flow_no, n.quarter
+  ),
+  written as (
+    insert into ledger.overview as o (flow_no, quarter, in_flight, completed_in_flight)
+    select r.flow_no, r.quarter, r.in_flight, r.completed from recounted r order by 1, 2
+    on conflict (flow_no, quarter) do update
+    set in_flight = excluded.in_flight, completed_in_flight = excluded.completed_in_flight
+    where (o.in_flight, o.completed_in_flight) <> (excluded.in_flight, excluded.completed_in_flight)
+  )
+  select count(*)::integer into counted from found;
+  update ledger.overview_reader r set is_cut = counted > items_max where r.is_cut <> (counted > items_max);
+  return counted;
+end $$;
+
+COMMENT ON FUNCTION ledger.count_overview_in_flight(items_max integer) IS 'Count the items in flight for the overview again, at most so many. Returns how many were found; more: the count is cut.';
+
+CREATE FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) RETURNS double precision
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+  begins constant timestamptz := ledger.overview_begin();
+  ends constant timestamptz := begins + interval '48 hours 15 minutes';
+  counted integer;
+begin
+  perform from ledger.overview_reader for update;
+  with locked_default as (select from ledger.due_item_default),
+  chosen as materialized (
+    select o.flow_no, k.grace_seconds, greatest(coalesce(o.counted_to, begins), begins) as from_quarter
+    from (select o.* from ledger.overview_flow o order by o.counted_at, o.flow_no limit flows_max) o
+    -- `offset 0`, here and below: what is looked up is found by its key; what was counted is joined by a hash
+    cross join lateral (select f.kind_no from ledger.flow f where f.flow_no = o.flow_no offset 0) f
+    cross join lateral (select k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
+  ),
+  -- In the order in which they may be claimed, up to a number: with more in one quarter hour its count is the least that it can be, with
+  -- more in several the last one is left for the next time.
+  sources as materialized (
+    select c.flow_no, w.source, w.quarter, w.items,
+      sum(w.items) over s as total, min(w.quarter) over s as first_quarter, max(w.quarter) over s as last_quarter
+    from chosen c
+    cross join lateral (
+      select 1 as source, date_bin('15 minutes', p.available_at, '2000-01-01T00:00:00Z') as quarter, count(*)::integer as items
+      from (
+        select p.available_at from ledger.pending p
+        where p.flow_no = c.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+          and p.available_at >= c.from_quarter and p.available_at < ends
+        order by p.available_at limit items_max
+      ) p
+      group by 2
+      union all
+      select 2, date_bin('15 minutes', p.available_at, '2000-01-01T00:00:00Z'), count(*)::integer
+      from (
+        select p.available_at from ledger.pending p
+        where p.flow_no = c.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+          and p.available_at >= c.from_quarter and p.available_at < ends
+        order by p.available_at limit items_max
+      ) p
+      group by 2
+    ) w
+    window s as (partition by c.flow_no, w.source)
+  ),
+  reach as materialized (
+    select c.flow_no, c.grace_seconds, c.from_quarter, coalesce(b.to_quarter, ends) as to_quarter
+    from chosen c
+    left join (
+      select s.flow_no, min(
+        case when s.last_quarter > s.first_quarter then s.last_quarter else s.first_quarter + interval '15 minutes' end) as to_quarter
+      from sources s
+      where s.total >= items_max
+      group by s.flow_no
+    ) b on b.flow_no = c.flow_no
+  ),
+  -- Of these few the time is asked at which each was due.
+  held as materialized (
+    select c.flow_no, date_bin('15 minutes', i.due_at, '2000-01-01T00:00:00Z') as quarter, h.failed
+    from chosen c
+    cross join lateral (
+      (select p.item_no, p.effective_date, 1 as failed from ledger.pending p
+       where p.flow_no = c.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+       order by p.available_at limit least(items_max, 500))
+      union all
+      (select p.item_no, p.effective_date, 1 from ledger.pending p
+       where p.flow_no = c.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+       order by p.available_at limit least(items_max, 500))
+      union all
+      (select p.item_no, p.effective_date, 0 from ledger.pending p
+       where p.flow_no = c.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null and p.available_at >= 'infinity'  -- not `=`: that would be the index of all flows
+       limit least(items_max, 500))
+      union all
+      (select r.item_no, r.effective_date, 1 from ledger.review r
+       where r.flow_no = c.flow_no order by r.parked_at desc limit least(items_max, 500))
+    ) h
+    cross join lateral (
+      select i.due_at from ledger.due_item i
+      where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0
+    ) i
+    where i.due_at >= begins and i.due_at < ends
+  ),
+  recounted as materialized (
+    select n.flow_no, n.quarter, sum(n.waiting)::integer as waiting, sum(n.blocked)::integer as blocked, sum(n.failed)::integer as failed,
+      bool_or(n.is_capped) as is_capped, sum(n.ended)::integer as ended,
+      -- What is not changed is not written: a conflict would lock each row.
+      sum(n.waiting) <> sum(n.was_waiting) or sum(n.blocked) <> sum(n.was_blocked) or sum(n.failed) <> sum(n.was_failed)
+        or bool_or(n.is_capped) <> bool_or(n.was_capped) as is_changed
+    from (
+      select s.flow_no, s.quarter, s.items as waiting, 0 as blocked, 0 as failed, s.items >= items_max as is_capped, 0 as ended,
+        0 as was_waiting, 0 as was_blocked, 0 as was_failed, false as was_capped
+      from sources s join reach r on r.flow_no = s.flow_no
+      where s.quarter < r.to_quarter
+      union all
+      select h.flow_no, h.quarter, 0, 1 - h.failed, h.failed, false, 0, 0, 0, 0, false from held h
+      union all
+      select o.flow_no, o.quarter, case when k.is_kept then o.waiting else 0 end, 0, 0, k.is_kept and o.is_capped,
+        o.completed + o.completed_in_flight + o.in_flight, o.waiting, o.blocked, o.failed, o.is_capped
+      from reach r
+      cross join lateral (
+        select o.* from ledger.overview o where o.flow_no = r.flow_no and o.quarter >= begins offset 0
+      ) o
+      cross join lateral (select o.quarter < r.from_quarter or o.quarter >= r.to_quarter as is_kept) k
+    ) n
+    group by n.flow_no, n.quarter
+  ),
+  written as (
+    insert into ledger.overview as o (flow_no, quarter, waiting, blocked, failed, is_capped)
+    select r.flow_no, r.quarter, r.waiting, r.blocked, r.failed, r.is_capped from recounted r where r.is_changed order by 1, 2
+    on conflict (flow_no, quarter) do update
+    set waiting = excluded.waiting, blocked = excluded.blocked, failed = excluded.failed, is_capped = excluded.is_capped
+  ),
+  forgotten as (
+    delete from ledger.overview o
+    where o.flow_no = any (array(select c.flow_no from chosen c)) and o.quarter < begins
+  ),
+  summed as (
+    update ledger.overview_flow o
+    set counted_at = case when r.to_quarter >= ends then ledger.machine_now() else o.counted_at end, counted_to = nullif(r.to_quarter, ends),
+      late = coalesce(n.late, 0), failed = coalesce(n.failed, 0), items = coalesce(n.items, 0)
+    from reach r
+    left join (
+      select n.flow_no, sum(n.failed)::integer as failed, sum(n.waiting + n.blocked + n.failed + n.ended)::integer as items,
+        (sum(n.waiting + n.blocked + n.failed) filter (
+          where n.quarter + interval '15 minutes' + make_interval(secs => r.grace_seconds) <= ledger.now()))::integer as late
+      from recounted n join reach r on r.flow_no = n.flow_no
+      group by n.flow_no
+    ) n on n.flow_no = r.flow_no
+    where o.flow_no = r.flow_no
+    returning o.flow_no
+  )
+  select count(*)::integer into counted from summed;
+  return (
+    select extract(epoch from ledger.machine_now() - o.counted_at)
+    from ledger.overview_flow o order by o.counted_at, o.flow_no limit 1);
+end $$;
+
+COMMENT ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) IS 'Count the waiting and failed items of some flows again, those that were counted longest ago: of each at most so many. Returns the age of the oldest count in seconds; null: there is no flow.';
 
 CREATE FUNCTION ledger.digest_document() RETURNS trigger
     LANGUAGE plpgsql
@@ -2011,6 +2279,13 @@ CREATE FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed bo
 
 COMMENT ON FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) IS 'The event that the ledger records for an item: parked, where its kind permits no further attempt or start.';
 
+CREATE FUNCTION ledger.overview_begin() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN date_bin('00:15:00'::interval, (ledger.now() - '24:00:00'::interval), '2000-01-01 00:00:00+00'::timestamp with time zone);
+
+COMMENT ON FUNCTION ledger.overview_begin() IS 'The first quarter hour of the overview; it has 193.';
+
 CREATE FUNCTION ledger.partition_backoff_span(expirations integer) RETURNS interval
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN make_interval(secs => LEAST((8)::double precision, power((2)::double precision, ((LEAST(expirations, 10) - 1))::double precision)));
@@ -2065,6 +2340,127 @@ CREATE FUNCTION ledger.process_key(process_no bigint, OUT class integer, OUT key
 END;
 
 COMMENT ON FUNCTION ledger.process_key(process_no bigint, OUT class integer, OUT key integer) IS 'The two numbers of the advisory lock of a process.';
+
+CREATE FUNCTION ledger.read_overview_runs(items_max integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+  reader ledger.overview_reader;
+  begins constant timestamptz := ledger.overview_begin();
+  -- Numbers are drawn before they can be seen: runs of statements that may still go on are left for later.
+  until constant timestamptz := ledger.now() - make_interval(secs => 10 * ledger.clock_rate());
+  chosen record;
+  items integer := 0;
+begin
+  select * into reader from ledger.overview_reader for update;
+  if not found or reader.read_at < begins then
+    delete from ledger.overview;
+    delete from ledger.overview_run;
+    select coalesce(max(r.run_no), 0) into reader.read_to_run from (
+      select r.run_no from ledger.run r where r.started_at between begins and until order by r.run_no desc limit 1) r;
+    reader.read_from_run := reader.read_to_run + 1;
+    reader.read_from := ledger.now();
+    insert into ledger.overview_reader (read_at, read_to_run, read_from_run, read_from)
+    values (ledger.now(), reader.read_to_run, reader.read_from_run, reader.read_from)
+    on conflict (one) do update
+    set read_at = excluded.read_at, read_to_run = excluded.read_to_run, read_from_run = excluded.read_from_run,
+      read_from = excluded.read_from;
+  end if;
+
+  -- New runs, in the order of their numbers.
+  select array_agg(n.run_no) filter (where n.closed_at is not null) as closed, array_agg(n.run_no) filter (where n.closed_at is null) as open,
+    array_agg(n.started_at) filter (where n.closed_at is null) as open_started, min(n.started_at) as first_at, max(n.started_at) as last_at,
+    max(n.run_no) as last_no, sum(n.size)::integer as size
+  into chosen
+  from (
+    select r.*, sum(r.size) over w - r.size as before, bool_and(r.started_at <= until) over w as is_settled
+    from (
+      select r.run_no, r.started_at, r.closed_at, bit_length(r.ended) as size from ledger.run r
+      where r.run_no > reader.read_to_run and r.started_at >= begins
+      order by r.run_no limit 1000
+    ) r
+    window w as (order by r.run_no)
+  ) n
+  where n.is_settled and n.before < items_max;
+  if chosen.size is not null then
+    perform ledger.add_overview_runs(chosen.closed, chosen.first_at, chosen.last_at);
+    insert into ledger.overview_run (run_no, started_at, checked_at)
+    select u.run_no, u.started_at, ledger.machine_now() from unnest(chosen.open, chosen.open_started) u (run_no, started_at)
+    on conflict (run_no) do nothing;
+    reader.read_to_run := chosen.last_no;
+    items := chosen.size;
+  end if;
+
+  -- Those that were open.
+  if items < items_max then
+    with checked as materialized (
+      select o.run_no, o.started_at, r.closed_at, r.size, sum(coalesce(r.size, 0)) over (order by o.checked_at, o.run_no) as total
+      from (select o.* from ledger.overview_run o order by o.checked_at limit 200) o
+      left join lateral (
+        select r.closed_at, bit_length(r.ended) as size from ledger.run r
+        where r.run_no = o.run_no and r.started_at = o.started_at offset 0
+      ) r on true
+    ),
+    finished as materialized (
+      select c.* from checked c where c.closed_at is not null and c.total - c.size < items_max - items
+    ),
+    deleted as (
+      delete from ledger.overview_run o
+      where o.run_no = any (array(select f.run_no from finished f)) or o.started_at < begins
+    ),
+    kept as (
+      update ledger.overview_run o set checked_at = ledger.machine_now()
+      where o.run_no = any (array(select c.run_no from checked c where c.closed_at is null)) and o.started_at >= begins
+    )
+    select array_agg(f.run_no) as closed, min(f.started_at) as first_at, max(f.started_at) as last_at, sum(f.size)::integer as size
+    into chosen from finished f;
+    if chosen.size is not null then
+      perform ledger.add_overview_runs(chosen.closed, chosen.first_at, chosen.last_at);
+      items := items + chosen.size;
+    end if;
+  end if;
+
+  -- Those that were there before it began, the latest first.
+  if items < items_max and reader.read_from > begins then
+    select array_agg(n.run_no) filter (where n.closed_at is not null) as closed,
+      array_agg(n.run_no) filter (where n.closed_at is null) as open,
+      array_agg(n.started_at) filter (where n.closed_at is null) as open_started, min(n.started_at) as first_at,
+      max(n.started_at) as last_at, min(n.run_no) as last_no, sum(n.size)::integer as size
+    into chosen
+    from (
+      select r.*, sum(r.size) over (order by r.run_no desc) - r.size as before
+      from (
+        select r.run_no, r.started_at, r.closed_at, bit_length(r.ended) as size from ledger.run r
+        where r.run_no < reader.read_from_run and r.started_at between begins and until
+        order by r.run_no desc limit 1000
+      ) r
+    ) n
+    where n.before < items_max - items;
+    if chosen.size is null then
+      reader.read_from := '-infinity';
+    else
+      perform ledger.add_overview_runs(chosen.closed, chosen.first_at, chosen.last_at);
+      insert into ledger.overview_run (run_no, started_at, checked_at)
+      select u.run_no, u.started_at, ledger.machine_now() from unnest(chosen.open, chosen.open_started) u (run_no, started_at)
+      on conflict (run_no) do nothing;
+      reader.read_from_run := chosen.last_no;
+      reader.read_from := chosen.first_at;
+      items := items + chosen.size;
+    end if;
+  end if;
+
+  update ledger.overview_reader r
+  set read_at = ledger.now(), read_to_run = reader.read_to_run, read_from_run = reader.read_from_run, read_from = reader.read_from;
+  return items;
+end $$;
+
+COMMENT ON FUNCTION ledger.read_overview_runs(items_max integer) IS 'Read the next runs for the overview, of about so many items: new ones, those that were open, and earlier ones of the last 24 hours. Returns the number of their items; 0: all are read.';
 
 CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) RETURNS TABLE(id uuid, opened_count integer, resolution text, first_seen_at timestamp with time zone, created boolean)
     LANGUAGE sql SECURITY DEFINER
@@ -3406,6 +3802,86 @@ CREATE TABLE ledger.operation_state (
 
 COMMENT ON TABLE ledger.operation_state IS 'States of the items that each verb of an operation is applied to.';
 
+CREATE TABLE ledger.overview (
+    flow_no integer NOT NULL,
+    quarter timestamp with time zone NOT NULL,
+    completed integer DEFAULT 0 NOT NULL,
+    completed_late integer DEFAULT 0 NOT NULL,
+    completed_in_flight integer DEFAULT 0 NOT NULL,
+    in_flight integer DEFAULT 0 NOT NULL,
+    waiting integer DEFAULT 0 NOT NULL,
+    blocked integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    is_capped boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.overview IS 'What of each flow was and is due in each quarter hour of the last and the next 24 hours, as it was counted last. Kept while a page of the console is open: its refreshes count it again, each a part.';
+
+COMMENT ON COLUMN ledger.overview.quarter IS 'Begin of the quarter hour, in UTC.';
+
+COMMENT ON COLUMN ledger.overview.completed IS 'Items due in it that runs completed which are closed.';
+
+COMMENT ON COLUMN ledger.overview.completed_late IS 'Those of them that were completed after complete_by, or their grace.';
+
+COMMENT ON COLUMN ledger.overview.completed_in_flight IS 'Items due in it that runs completed which are open.';
+
+COMMENT ON COLUMN ledger.overview.in_flight IS 'Items due in it that are handed out or running.';
+
+COMMENT ON COLUMN ledger.overview.waiting IS 'Items that may be claimed from that quarter hour on.';
+
+COMMENT ON COLUMN ledger.overview.blocked IS 'Items due in it that wait for another one of their key.';
+
+COMMENT ON COLUMN ledger.overview.failed IS 'Items due in it that wait for a retry, or for a person.';
+
+COMMENT ON COLUMN ledger.overview.is_capped IS 'Whether more wait than are counted.';
+
+CREATE TABLE ledger.overview_flow (
+    flow_no integer NOT NULL,
+    counted_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
+    counted_to timestamp with time zone,
+    late integer DEFAULT 0 NOT NULL,
+    failed integer DEFAULT 0 NOT NULL,
+    items integer DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.overview_flow IS 'When the waiting items of each flow were counted for the overview, and the sums of its cells.';
+
+COMMENT ON COLUMN ledger.overview_flow.counted_at IS 'When all of them were counted last; by the machine clock.';
+
+COMMENT ON COLUMN ledger.overview_flow.counted_to IS 'Quarter hour at which the count goes on; null: it begins anew, at the first one.';
+
+COMMENT ON COLUMN ledger.overview_flow.late IS 'Items that have not ended, of quarter hours whose grace is over.';
+
+COMMENT ON COLUMN ledger.overview_flow.items IS 'All items of its cells.';
+
+CREATE TABLE ledger.overview_reader (
+    one boolean DEFAULT true NOT NULL,
+    read_at timestamp with time zone NOT NULL,
+    read_to_run bigint NOT NULL,
+    read_from_run bigint NOT NULL,
+    read_from timestamp with time zone NOT NULL,
+    is_cut boolean DEFAULT false NOT NULL,
+    CONSTRAINT overview_reader_is_one CHECK (one)
+);
+
+COMMENT ON TABLE ledger.overview_reader IS 'Up to where the overview has read runs, in one row: those between both numbers are read, or in overview_run.';
+
+COMMENT ON COLUMN ledger.overview_reader.read_at IS 'When it last read runs.';
+
+COMMENT ON COLUMN ledger.overview_reader.read_from IS 'Runs started from then on are read.';
+
+COMMENT ON COLUMN ledger.overview_reader.is_cut IS 'Whether more items are in flight than are counted.';
+
+CREATE TABLE ledger.overview_run (
+    run_no bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    checked_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE ledger.overview_run IS 'Runs that were open when the overview came to them: they are read once they are closed.';
+
 CREATE TABLE ledger.partition_backoff (
     topic text NOT NULL,
     partition integer NOT NULL,
@@ -4096,6 +4572,18 @@ ALTER TABLE ONLY ledger.operation
 ALTER TABLE ONLY ledger.operation_state
     ADD CONSTRAINT operation_state_pkey PRIMARY KEY (verb, state);
 
+ALTER TABLE ONLY ledger.overview_flow
+    ADD CONSTRAINT overview_flow_pkey PRIMARY KEY (flow_no);
+
+ALTER TABLE ONLY ledger.overview
+    ADD CONSTRAINT overview_pkey PRIMARY KEY (flow_no, quarter);
+
+ALTER TABLE ONLY ledger.overview_reader
+    ADD CONSTRAINT overview_reader_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY ledger.overview_run
+    ADD CONSTRAINT overview_run_pkey PRIMARY KEY (run_no);
+
 ALTER TABLE ONLY ledger.partition_backoff
     ADD CONSTRAINT partition_backoff_pkey PRIMARY KEY (topic, partition);
 
@@ -4241,6 +4729,14 @@ CREATE INDEX materialised_ends_at_idx ON ledger.materialised USING btree (ends_a
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
 
 CREATE INDEX operation_open_idx ON ledger.operation USING btree (operation_no) WHERE (ended_at IS NULL);
+
+CREATE INDEX overview_flow_age_idx ON ledger.overview_flow USING btree (counted_at, flow_no);
+
+CREATE INDEX overview_flow_worst_idx ON ledger.overview_flow USING btree (late DESC, failed DESC, items DESC, flow_no) WHERE (items > 0);
+
+CREATE INDEX overview_in_flight_idx ON ledger.overview USING btree (flow_no, quarter) WHERE ((in_flight > 0) OR (completed_in_flight > 0));
+
+CREATE INDEX overview_run_checked_idx ON ledger.overview_run USING btree (checked_at);
 
 CREATE UNIQUE INDEX pause_in_force_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
 
@@ -4456,6 +4952,11 @@ GRANT USAGE ON SCHEMA ledger TO ledger_worker;
 REVOKE ALL ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) TO ledger_operator;
 
+REVOKE ALL ON FUNCTION ledger.add_overview_flows(flows_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.add_overview_flows(flows_max integer) TO ledger_service;
+
+REVOKE ALL ON FUNCTION ledger.add_overview_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_allocator;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_intake;
@@ -4487,6 +4988,12 @@ GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_reconciler;
 GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.transition TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.count_overview_in_flight(items_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.count_overview_in_flight(items_max integer) TO ledger_service;
+
+REVOKE ALL ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) TO ledger_service;
 
 REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;
@@ -4624,6 +5131,9 @@ GRANT UPDATE(compression) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(no_replay) ON TABLE ledger.kind TO ledger_operator;
 
+REVOKE ALL ON FUNCTION ledger.read_overview_runs(items_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.read_overview_runs(items_max integer) TO ledger_service;
+
 REVOKE ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) TO ledger_reconciler;
 
@@ -4647,6 +5157,7 @@ REVOKE ALL ON FUNCTION ledger.skip_detail(reason text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) TO ledger_alerter;
+GRANT ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) TO ledger_service;
 GRANT ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) TO ledger_upkeep;
 
 REVOKE ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) FROM PUBLIC;
@@ -4681,6 +5192,7 @@ GRANT SELECT ON TABLE ledger.actor TO ledger_service;
 GRANT UPDATE(seen_at) ON TABLE ledger.actor TO ledger_key_manager;
 
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.alert TO ledger_alerter;
+GRANT SELECT ON TABLE ledger.alert TO ledger_auditor;
 
 GRANT UPDATE(value) ON TABLE ledger.alert TO ledger_alerter;
 
@@ -5190,6 +5702,12 @@ GRANT UPDATE(abort_reason) ON TABLE ledger.operation TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
+
+GRANT SELECT ON TABLE ledger.overview TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.overview_flow TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.overview_reader TO ledger_auditor;
 
 GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.partition_backoff TO ledger_reconciler;

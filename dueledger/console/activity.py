@@ -27,7 +27,7 @@ _RELOAD_CPU_SECONDS: Final = 0.015
 _RELOAD_SHARE: Final = 0.25
 """Part of a core that all open pages may use together to load themselves again."""
 _DIGEST_BYTES: Final = 6
-_UNSHOWN: Final = frozenset({"alert", "api_answer", "api_key", "console_session", "leader"})
+_UNSHOWN: Final = frozenset({"api_answer", "api_key", "console_session", "leader", "overview_flow"})
 
 Lend = Callable[[], AbstractAsyncContextManager[Connection]]
 
@@ -37,7 +37,7 @@ class LedgerActivity:
     """Reads which tables changed, once for all pages that are open."""
 
     def __init__(self, lend: Lend) -> None:
-        self._lend = lend
+        self.lend = lend
         self._secret = secrets.token_bytes(16)
         self._digests: Mapping[str, str] = {}
         self._news = asyncio.Event()
@@ -57,6 +57,15 @@ class LedgerActivity:
         """Return how long a page waits before it loads itself again."""
         return max(RELOAD_SECONDS_MIN, self._open * _RELOAD_CPU_SECONDS / _RELOAD_SHARE)
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the process stops."""
+        return self._is_closed
+
+    async def wait_open(self) -> None:
+        """Wait until a page is open, or the process stops."""
+        await self._wanted.wait()
+
     def close(self) -> None:
         """End all streams: the process stops."""
         self._is_closed = True
@@ -65,10 +74,10 @@ class LedgerActivity:
 
     async def tick(self) -> dict[str, int]:
         """Read once, and announce what changed to all pages; wait while none is open."""
-        await self._wanted.wait()
+        await self.wait_open()
         if self._is_closed:
             return {}
-        async with self._lend() as connection:
+        async with self.lend() as connection:
             rows = await read_activity(connection)
         digests = {
             name: self._digest(name, count) for name, count in rows.items() if name not in _UNSHOWN

@@ -14,6 +14,7 @@ from dueledger.console.activity import READ_SECONDS, LedgerActivity
 from dueledger.console.assets import serve_asset
 from dueledger.console.forms import FormHost
 from dueledger.console.headers import SecurityHeaders
+from dueledger.console.overview import REFRESH_SECONDS, OverviewRefresh
 from dueledger.console.page_routes import PATH
 from dueledger.console.pages import items, live, now, preferences, sign_in
 from dueledger.console.sessions import SessionCallers
@@ -63,6 +64,10 @@ async def open_console(
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(
             run_service("console.activity", activity.tick, stop=stop, idle_seconds=READ_SECONDS)
+        )
+        overview = OverviewRefresh(activity)
+        tasks.create_task(
+            run_service("console.overview", overview.tick, stop=stop, idle_seconds=REFRESH_SECONDS)
         )
         try:
             yield activity

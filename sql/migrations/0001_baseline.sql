@@ -19,6 +19,7 @@
 \ir ../schema/tables/process.sql
 \ir ../schema/tables/alert.sql
 \ir ../schema/tables/leader.sql
+\ir ../schema/tables/overview.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
 \ir ../schema/tables/pause.sql
@@ -93,6 +94,7 @@
 \ir ../schema/views/depth.sql
 \ir ../schema/functions/take_lead.sql
 \ir ../schema/functions/measure_gauges.sql
+\ir ../schema/functions/refresh_overview.sql
 
 \ir ../schema/roles/alerter.sql
 \ir ../schema/roles/allocator.sql

@@ -1,12 +1,17 @@
 """A ledger in which something is late for each of several reasons."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
+from dueledger.console.activity import LedgerActivity
+from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 from dueledger.ledger.store.items import emit_items
 from tests.hostile_text import HOSTILE
+from tests.ledger.conftest import Ledger
 from tests.service.conftest import SCHEDULE, Api
 
 _KINDS = {
@@ -18,9 +23,30 @@ _KINDS = {
 }
 
 
+_SCHEDULES = {
+    "statements": SCHEDULE,
+    "nightly-close": {
+        **SCHEDULE,
+        "kind": "NightlyCloseDue",
+        "business_key": "close",
+        "when": {"cron": "30 2 * * *", "timezone": "Europe/Berlin"},
+    },
+    "rate-feed": {
+        **SCHEDULE,
+        "kind": "RateFeedDue",
+        "business_key": "rates",
+        "when": {"cron": "*/10 7-19 * * 1-5", "timezone": "America/New_York"},
+    },
+}
+_HOURS = 24
+_EACH_HOUR = 12
+"""Items of a kind that is worked each hour."""
+
+
 async def seed_ledger(api: Api) -> None:
-    """Emit items of several kinds; pause a region, limit a rate, park and find some."""
+    """Emit items of several kinds; work some, pause a region, limit a rate, park and find some."""
     now = await read_now(api.owner)
+    await _work_a_day(api, now)
     for kind, (count, ago) in _KINDS.items():
         for tenant, lane in (("acme", ""), ("umbra", "north")):
             drafts = [
@@ -66,9 +92,47 @@ async def seed_ledger(api: Api) -> None:
     )
     await api.park(*(row["id"] for row in parked))
     await api.find("acme", 4)
-    await api.define("acme", "statements", SCHEDULE)
+    for name, document in _SCHEDULES.items():
+        await api.define("acme", name, document)
+    await api.owner.execute(
+        "insert into ledger.alert (name, labels, value, since, sent_to) values"
+        """ ('ItemsLate', '["acme", "PaymentDue", "due.PaymentDue", "kafka"]', 9, now(), '[]'),"""
+        """ ('AllocatorMissing', '[]', 1, now(), '[]')"""
+    )
+    await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
     await api.owner.execute(
         "insert into ledger.watermark (tenant, kind, complete_before, blocked_by, as_of)"
         " values ('acme', 'PaymentDue', ledger.now() - interval '3 hours',"
         " 'items in their grace', ledger.now())"
     )
+
+
+async def _work_a_day(api: Api, now: datetime) -> None:
+    """Let a worker complete, at the time of each, what was due in the last day; some of it late."""
+
+    def make(count: int, **terms: Any) -> list[ItemDraft]:  # noqa: ANN401 - those of an item
+        day = {"tenant": "acme", "kind": "InvoiceDue", "cycle": "2027", "payload": "{}"}
+        prefix = terms.pop("prefix")
+        return [
+            ItemDraft(
+                business_key=f"I-{prefix}-{number}", effective_date=now.date(), **day, **terms
+            )
+            for number in range(count)
+        ]
+
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make, "InvoiceDue")
+    for hour in range(_HOURS, 0, -1):
+        due_at = now - timedelta(hours=hour)
+        await ledger.stand_at(due_at)
+        await ledger.emit(_EACH_HOUR * (1 + 9 * (hour % 5 == 0)), due_at=due_at)
+        claim = await ledger.claim()
+        await ledger.stand_at(due_at + timedelta(minutes=2 + 90 * (hour == 7)))
+        run = await ledger.start(claim.fence, 1, len(claim.item_nos))
+        outcomes = [TransitionEvent.COMPLETED] * len(claim.item_nos)
+        if hour in {3, 11}:
+            outcomes[0] = TransitionEvent.PARKED
+        await ledger.settle(run.run_no, *outcomes)
+    for hour in range(1, _HOURS):
+        await ledger.emit(_EACH_HOUR, due_at=now + timedelta(hours=hour))
+    await ledger.stand_at(now)
+    await api.owner.execute("select set_config('ledger.clock', '', false)")

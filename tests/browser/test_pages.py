@@ -96,3 +96,15 @@ async def test_a_page_shows_what_changes_and_waits_while_a_form_is_edited(
     await window.do(edit)
     await change("changed twice")
     await window.do(leave)
+
+
+async def test_a_cell_of_the_heat_strip_leads_to_its_items(window: Window) -> None:
+    def walk() -> None:
+        window.open("/console/")
+        failed = window.find(".strip a.failed")
+        assert "failed or in review" in failed[0].get_attribute("title")
+        failed[0].click()
+        window.wait_for("td.c-state")
+        assert "In review" in window.find("tbody tr")[0].text
+
+    await window.do(walk)

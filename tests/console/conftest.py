@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from html import unescape
+from urllib.parse import urlencode
 
 import aiohttp
 import pytest
@@ -41,9 +42,15 @@ class Browser:
     session: aiohttp.ClientSession
     token: str = ""
 
-    async def open(self, path: str, headers: Mapping[str, str] = NONE) -> Shown:
+    async def open(
+        self,
+        path: str,
+        headers: Mapping[str, str] = NONE,
+        params: Mapping[str, str] = NONE,
+    ) -> Shown:
         """Open a page; a redirect is answered, not followed."""
-        return await self._request("GET", path, None, headers)
+        query = f"?{urlencode(params)}" if params else ""
+        return await self._request("GET", path + query, None, headers)
 
     async def send(
         self,

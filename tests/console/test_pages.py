@@ -5,10 +5,13 @@ import io
 import json
 from uuid import UUID
 
+import orjson
 import pytest
 
+from dueledger.console.activity import LedgerActivity
 from dueledger.console.app import PAGES
 from dueledger.console.navigation import NAVIGATION
+from dueledger.console.overview import OverviewRefresh
 from dueledger.console.pages.items import VERBS
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -16,7 +19,7 @@ from dueledger.ledger.store.operations import OperationVerb
 from dueledger.service.calls import CallRoute
 from tests.console.conftest import Browser, open_browser
 from tests.hostile_text import HOSTILE, unsafe_characters
-from tests.service.conftest import Api
+from tests.service.conftest import SCHEDULE, Api
 
 ROUTES = [route for route in PAGES if isinstance(route, CallRoute) and not route.waits]
 SCRIPT = "<script>alert(1)"
@@ -50,7 +53,14 @@ async def hostile(api: Api, item: UUID) -> dict[str, str]:
         " values ('acme', 'PolicyRenewalDue', ledger.now(), $1, ledger.now())",
         HOSTILE,
     )
-    return {"item": str(item)}
+    await api.owner.execute(
+        "insert into ledger.alert (name, labels, value, since, sent_to)"
+        " values ('ItemsParked', $1::jsonb, 1, now(), '[]')",
+        orjson.dumps(["acme", SCRIPT]).decode(),
+    )
+    await api.define("acme", "d", SCHEDULE | {"business_key": SCRIPT, "labels": {"l": SCRIPT}})
+    await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
+    return {"item": str(item), "tenant": "acme", "name": "d"}
 
 
 def test_each_page_has_a_scope() -> None:

@@ -116,6 +116,11 @@ class Api:
                 await reply.json(content_type=None) if is_json else None,
             )
 
+    @asynccontextmanager
+    async def lend(self) -> AsyncGenerator[Connection]:
+        """Lend the connection of the ledger's owner."""
+        yield self.owner
+
     async def polling(self, count: int) -> None:
         """Wait until so many long polls wait."""
         while self.service.pulls.waiting != count:

@@ -41,7 +41,8 @@ PROCESSES: Final = {
     "relay": ("dueledger.ledger.outbox.process",),
     "service": (
         *("dueledger.service.process", "dueledger.console.activity", "dueledger.console.forms"),
-        *("dueledger.console.pages.sign_in", "dueledger.console.sessions"),
+        *("dueledger.console.overview", "dueledger.console.pages.sign_in"),
+        "dueledger.console.sessions",
     ),
     "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check", "dueledger.ledger.gauges"),
     "worker": ("dueledger.workers.process", "dueledger.workers.http.process"),

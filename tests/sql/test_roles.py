@@ -298,6 +298,10 @@ def test_items_events_and_the_journal_are_never_changed(table: str) -> None:
 
 CALLERS = {
     "accept_disagreements": {"operator"},
+    "add_overview_flows": {"service"},
+    "add_overview_runs": set[str](),
+    "count_overview_in_flight": {"service"},
+    "count_overview_waiting": {"service"},
     "emit": {"emitter"},
     "emit_arrays": {"emitter", "relay"},
     "emit_follower": set[str](),
@@ -317,13 +321,14 @@ CALLERS = {
     "measure_depth": {"auditor", "monitor", "operator"},
     "measure_gauges": {"alerter", "monitor", "upkeep"},
     "move_items": {"operator"},
+    "read_overview_runs": {"service"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES)
     - {"alerter", "auditor", "emitter", "key_manager", "monitor", "pull_worker", "simulator"}
     - {"upkeep"},
     "revise_items": {"intake", "materialiser"},
     "schema_version": set(ROLES),  # two numbers, which each process asks for
-    "take_lead": {"alerter", "upkeep"},
+    "take_lead": {"alerter", "service", "upkeep"},
     "announce_sleep": PROCESSES,
     "wake_for_updates": set[str](),  # a trigger
     "wake_sleepers": {"allocator", "operator", *ENDS},

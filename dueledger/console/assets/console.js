@@ -43,7 +43,7 @@ function nextTheme() {
 }
 
 function moveRow(by) {
-  const rows = [...document.querySelectorAll("main tbody tr:not(.group)")];
+  const rows = [...document.querySelectorAll("main tbody:not(.cells) tr:not(.group)")].filter((row) => !row.closest("details:not([open])"));
   if (!rows.length) return;
   const at = rows.findIndex((row) => row.classList.contains("at"));
   const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), rows.length - 1);
@@ -83,6 +83,78 @@ document.addEventListener("keydown", (event) => {
   }
   event.preventDefault();
 });
+
+// Where the strip does not fit, its present is in the middle.
+function showPresent() {
+  const present = document.querySelector(".strip th.now");
+  const frame = present?.closest(".wide");
+  if (frame) frame.scrollLeft = present.offsetLeft - frame.clientWidth / 2;
+}
+
+showPresent();
+document.addEventListener("live", showPresent);
+
+// What is next counts down between two loads of the page, by the ledger's clock when it was made.
+const ledgerAhead = document.body.dataset.now ? Date.parse(document.body.dataset.now) - Date.now() : 0;
+
+function spanOf(seconds) {
+  const [days, hours, minutes] = [86400, 3600, 60].map((unit) => Math.floor(seconds / unit));
+  if (days) return `${days} d ${hours % 24} h`;
+  if (hours) return `${hours} h ${minutes % 60} min`;
+  return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
+}
+
+function countDown() {
+  for (const each of document.querySelectorAll("time[data-until]")) {
+    const seconds = Math.round((Date.parse(each.dateTime) - Date.now() - ledgerAhead) / 1000);
+    each.textContent = seconds > 0 ? `in ${spanOf(seconds)}` : "now";
+  }
+}
+
+if (document.querySelector("time[data-until]")) setInterval(countDown, 1000);
+
+// An editor shows what its text would change, a moment after the last key.
+const editor = document.querySelector("form[data-preview]");
+const PREVIEW_MILLISECONDS = 600;
+let previewTimer = 0;
+let previewed = 0;
+
+async function preview() {
+  const number = ++previewed;
+  const answer = await fetch(editor.dataset.preview, {
+    method: "POST",
+    body: new URLSearchParams(new FormData(editor)),
+    headers: { Accept: "text/html" },
+  }).catch(() => null);
+  if (!answer?.ok || number !== previewed) return;
+  const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = page.querySelector("[data-preview-of]");
+  if (fresh) document.querySelector("[data-preview-of]").replaceChildren(...fresh.childNodes);
+}
+
+editor?.addEventListener("input", () => {
+  clearTimeout(previewTimer);
+  previewTimer = setTimeout(preview, PREVIEW_MILLISECONDS);
+});
+
+// A file is read here: its text is a field like any other.
+const drop = document.querySelector("form[data-drop]");
+
+async function take(file) {
+  if (!file) return;
+  drop.elements.text.value = await file.text();
+  drop.elements.file_name.value = file.name;
+  drop.requestSubmit(drop.querySelector("button:not([formaction])"));
+}
+
+drop?.querySelector("input[type=file]").addEventListener("change", (event) => take(event.target.files[0]));
+for (const name of ["dragover", "dragleave", "drop"]) {
+  drop?.addEventListener(name, (event) => {
+    event.preventDefault();
+    drop.classList.toggle("over", name === "dragover");
+    if (name === "drop") take(event.dataTransfer.files[0]);
+  });
+}
 
 // Live: one stream a tab says which tables changed. A page loads itself again, as often as the service permits, and
 // replaces its live parts; never while something is edited, selected or under the pointer, and not while it is hidden.

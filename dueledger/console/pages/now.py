@@ -5,6 +5,9 @@ from typing import Any, Final, NamedTuple
 
 from fastapi import Response
 
+from dueledger.console.firing_alerts import firing_alerts
+from dueledger.console.heat_strip import FLOWS_MAX as STRIP_FLOWS_MAX
+from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
@@ -16,6 +19,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, list_watermarks
 from dueledger.ledger.store.flows import list_next_due, read_status
 from dueledger.ledger.store.item_lists import ItemListFilter
+from dueledger.ledger.store.overview import list_overview, read_overview_place
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 
@@ -27,6 +31,7 @@ COUNTED_MAX: Final = 1_000
 LATE_MAX: Final = 100
 COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
+ALERTS_MAX: Final = 5
 
 
 class Figure(NamedTuple):
@@ -44,7 +49,7 @@ class Figure(NamedTuple):
 
 @read.page("/")
 async def show_now(call: CurrentCall, view: CurrentView) -> Response:
-    """Show the flows with open items by what hinders them, and six numbers."""
+    """Show six numbers, two days by quarter hour, and the flows by what hinders them."""
     flows = await read_status(
         call.connection, tenants=call.tenants, limit=FLOWS_MAX, count_max=COUNTED_MAX
     )
@@ -60,6 +65,9 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         failures=describe_failures(roles),
         figures=await _figures(call, view, flows, status),
         groups=groups,
+        alerts=await firing_alerts(call.connection, call.tenants, limit=ALERTS_MAX + 1),
+        alerts_max=ALERTS_MAX,
+        strip=await _strip(call, view),
         coming=await list_next_due(call.connection, tenants=call.tenants, limit=COMING_MAX),
         listing=_listing(view, flows),
     )
@@ -135,6 +143,15 @@ async def _figures(
             Figure("Findings open", findings, None, is_capped, tone, "of the reconciler")
         )
     return [*figures, await _completeness(call, view)]
+
+
+async def _strip(call: ApiCall, view: View) -> HeatStrip | None:
+    """Return the strip of the last and the next 24 hours; None before they are counted first."""
+    place = await read_overview_place(call.connection)
+    if place is None or view.clock.now is None:
+        return None
+    cells = await list_overview(call.connection, tenants=call.tenants, flows_max=STRIP_FLOWS_MAX)
+    return make_strip(view, cells, place, view.clock.now)
 
 
 async def _completeness(call: ApiCall, view: View) -> Figure:

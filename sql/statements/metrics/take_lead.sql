@@ -1,6 +1,6 @@
 -- Take or keep a task that one process does at a time; null while another process has it.
 -- returns: one
--- roles: alerter, upkeep
+-- roles: alerter, service, upkeep
 -- $1 task text
 -- $2 holder text
 -- $3 seconds double precision

@@ -1,0 +1,194 @@
+"""The last and the next 24 hours as a strip by quarter hour, a row for each of the worst flows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from typing import Any, Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+from dueledger.console.clock import iso
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.view import View
+from dueledger.ledger.states import State
+from dueledger.ledger.store.overview import OverviewCell, OverviewPlace
+
+FLOWS_MAX: Final = 8
+QUARTER: Final = timedelta(minutes=15)
+QUARTERS: Final = 193
+_PAST: Final = 96
+_TICK_QUARTERS: Final = 12
+_LEVELS: Final = (10, 100, 1_000)
+
+
+class Tone(NamedTuple):
+    """What a cell is, most urgent first: its class of the style sheet, and the words."""
+
+    name: str
+    words: str
+
+
+FAILED: Final = Tone("failed", "failed or in review")
+LATE: Final = Tone("late", "open past its grace")
+SLOW: Final = Tone("slow", "completed late")
+OPEN: Final = Tone("open", "due, open")
+DONE: Final = Tone("done", "completed")
+TONES: Final = (FAILED, LATE, SLOW, OPEN, DONE)
+
+
+@dataclass(frozen=True, slots=True)
+class StripRow:
+    """A flow: where its items are listed, the age of its count in words, and its cells."""
+
+    flow: Row
+    href: str
+    age: str
+    cells: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class HeatStrip:
+    """The rows, the hours above them as (label, quarter hours), and the same as a list of sums.
+
+    `since` is from when on all that ended is counted, if that is later than the first cell.
+    """
+
+    rows: Sequence[StripRow]
+    ticks: Sequence[tuple[str, int]]
+    listing: Listing
+    since: datetime | None
+    is_cut: bool
+    tones: Sequence[Tone] = TONES
+
+
+def make_strip(
+    view: View, cells: Sequence[OverviewCell], place: OverviewPlace, now: datetime
+) -> HeatStrip:
+    """Return the strip of the cells of `list_overview`."""
+    quarters = [place.begins + QUARTER * number for number in range(QUARTERS)]
+    addresses = [f"&due_from={iso(each)}&due_before={iso(each + QUARTER)}" for each in quarters]
+    labels = _labels(view, quarters)
+    rows: list[StripRow] = []
+    sums: list[Row] = []
+    for _, given in groupby(cells, key=lambda cell: cell.place):
+        row = list(given)
+        flow = {"tenant": row[0].tenant, "kind": row[0].kind, "lane": row[0].lane}
+        href = _flow_address(view, flow)
+        shown = [Markup("<td></td>")] * QUARTERS
+        for cell in row:
+            at = (cell.quarter - place.begins) // QUARTER
+            if 0 <= at < QUARTERS:
+                shown[at] = _cell(cell, str(escape(href + addresses[at])), labels[at], now)
+        age = f"{max(0, round(row[0].age_seconds))} s"
+        rows.append(StripRow(flow, f"{href}&open=true", age, Markup("").join(shown)))
+        sums.append({**flow, **_sums(row, now)})
+    return HeatStrip(
+        rows,
+        _ticks(view, quarters),
+        _listing(view, sums, quarters[0], now, quarters[-1] + QUARTER),
+        place.read_from,
+        place.is_cut,
+    )
+
+
+def _cell(cell: OverviewCell, href: str, label: str, now: datetime) -> Markup:
+    """Return a cell. Its height and its mark say what its colour does."""
+    items = _items(cell)
+    if not items:
+        return Markup("<td></td>")
+    tone = _tone(cell, now)
+    level = 1 + sum(items >= each for each in _LEVELS)
+    open_items = cell.in_flight + cell.waiting + cell.blocked
+    words = [f"{items:,}{'+' if cell.is_capped else ''} due"]
+    if cell.completed:
+        late = f" ({cell.completed_late:,} late)" if cell.completed_late else ""
+        words.append(f"{cell.completed:,} completed{late}")
+    if cell.failed:
+        words.append(f"{cell.failed:,} failed or in review")
+    if open_items:
+        overdue = ", past its grace" if _is_over(cell, now) else ""
+        words.append(f"{open_items:,} open{overdue}")
+    scope = "&amp;open=true" if tone in {FAILED, LATE} else ""
+    text = f"{label}: {', '.join(words)}"
+    link = f'class="{tone.name} n{level}" tabindex="-1" href="{href}{scope}" title="{text}"'
+    return Markup(f"<td><a {link}></a></td>")  # noqa: S704 - numbers, times, an escaped address
+
+
+def _items(cell: OverviewCell) -> int:
+    return cell.completed + cell.in_flight + cell.waiting + cell.blocked + cell.failed
+
+
+def _is_over(cell: OverviewCell, now: datetime) -> bool:
+    """Return whether the grace of all items of a cell is over."""
+    return cell.quarter + QUARTER + timedelta(seconds=cell.grace_seconds) <= now
+
+
+def _tone(cell: OverviewCell, now: datetime) -> Tone:
+    if cell.failed:
+        return FAILED
+    if cell.in_flight + cell.waiting + cell.blocked:
+        return LATE if _is_over(cell, now) else OPEN
+    return SLOW if cell.completed_late else DONE
+
+
+def _sums(row: Sequence[OverviewCell], now: datetime) -> dict[str, Any]:
+    past = [cell for cell in row if cell.quarter <= now]
+    coming = [cell for cell in row if cell.quarter > now]
+    late = [cell for cell in past if _is_over(cell, now)]
+    return {
+        "due": sum(map(_items, past)),
+        "completed": sum(cell.completed for cell in past),
+        "late": sum(cell.completed_late for cell in past)
+        + sum(cell.in_flight + cell.waiting + cell.blocked for cell in late),
+        "failed": sum(cell.failed for cell in past),
+        "open": sum(cell.in_flight + cell.waiting + cell.blocked for cell in past),
+        "coming": sum(map(_items, coming)),
+        "is_capped": any(cell.is_capped for cell in past),
+        "coming_capped": any(cell.is_capped for cell in coming),
+    }
+
+
+def _listing(
+    view: View, rows: Sequence[Row], begins: datetime, now: datetime, ends: datetime
+) -> Listing:
+    def items(since: datetime, until: datetime, **filters: object) -> Any:  # noqa: ANN401 - a function of a row
+        def address(row: Row) -> str:
+            return _flow_address(view, row, due_from=since, due_before=until, **filters)
+
+        return address
+
+    past = items(begins, now)
+    return Listing(
+        caption="The same as numbers",
+        columns=(
+            Column("kind", "Flow", "flow", items(begins, ends)),
+            Column("due", "Due", "count", past, "is_capped"),
+            Column("completed", State.COMPLETED.label, "count", past),
+            Column("late", "Late", "count", past, "is_capped"),
+            Column("failed", "Failed or in review", "count", items(begins, now, open=True)),
+            Column("open", "Open", "count", items(begins, now, open=True), "is_capped"),
+            Column("coming", "Next 24 h", "count", items(now, ends, open=True), "coming_capped"),
+        ),
+        rows=rows,
+        downloads=False,
+    )
+
+
+def _flow_address(view: View, row: Row, **filters: object) -> str:
+    lane = {"lane": row["lane"]} if row["lane"] else {"default_lane": True}
+    return view.url("/items", tenant=row["tenant"], kind=row["kind"], **lane, **filters)
+
+
+def _labels(view: View, quarters: Sequence[datetime]) -> list[str]:
+    local = [each.astimezone(view.clock.zone) for each in [*quarters, quarters[-1] + QUARTER]]
+    return [f"{begin:%a %H:%M}–{end:%H:%M}" for begin, end in pairwise(local)]
+
+
+def _ticks(view: View, quarters: Sequence[datetime]) -> list[tuple[str, int]]:
+    """Return every third hour with the quarter hours from it to the next one."""
+    starts = [0, *range(_TICK_QUARTERS, len(quarters), _TICK_QUARTERS)]
+    ends = [*starts[1:], len(quarters)]
+    zone = view.clock.zone
+    names = ["now" if at == _PAST else f"{quarters[at].astimezone(zone):%H:%M}" for at in starts]
+    return [(name, end - at) for name, at, end in zip(names, starts, ends, strict=True)]

@@ -1,0 +1,82 @@
+"""Refreshes of the overview: by one process at a time, while a page is open, within a budget."""
+
+import secrets
+from collections.abc import Callable
+from time import monotonic
+from typing import Final, final
+
+from dueledger.console.activity import LedgerActivity
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.gauges import take_lead
+from dueledger.ledger.store.overview import (
+    add_overview_flows,
+    count_overview_in_flight,
+    count_overview_waiting,
+    read_overview_runs,
+)
+
+REFRESH_SECONDS: Final = 15.0
+LEAD_SECONDS: Final = 2 * REFRESH_SECONDS
+TASK: Final = "overview"
+BUDGET_SECONDS: Final = 0.12
+"""Of a refresh: a hundredth of a core is 0.15 s in 15 s."""
+_RUNS_SHARE: Final = 0.5
+_ADDED_MAX: Final = 10_000
+_IN_FLIGHT_MAX: Final = 2_000
+_RUN_ITEMS_MAX: Final = 1_000
+WAITING_MAX: Final = 10_000
+"""Items counted in a quarter hour of a flow."""
+_FLOWS_MAX: Final = 64
+_STEP_SECONDS: Final = 0.01
+"""What one statement should take: the number of flows that it counts follows."""
+
+
+@final
+class OverviewRefresh:
+    """Counts again what the overview shows, a part each time."""
+
+    def __init__(
+        self,
+        activity: LedgerActivity,
+        *,
+        budget_seconds: float = BUDGET_SECONDS,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._activity = activity
+        self._holder = f"console:{secrets.token_hex(8)}"
+        self._budget_seconds = budget_seconds
+        self._clock = clock
+        self._flows = 4
+
+    async def tick(self) -> dict[str, int]:
+        """Refresh once, unless another process does; wait while no page is open."""
+        await self._activity.wait_open()
+        if self._activity.is_closed:
+            return {}
+        async with self._activity.lend() as connection:
+            if await take_lead(connection, TASK, self._holder, LEAD_SECONDS) is None:
+                return {}
+            return await self.refresh(connection)
+
+    async def refresh(self, connection: Connection) -> dict[str, int]:
+        """Count until all is counted that can be, or the budget is spent; each step commits."""
+        started = self._clock()
+        items = 0
+        flows = await add_overview_flows(connection, limit=_ADDED_MAX)
+        while self._clock() - started < self._budget_seconds * _RUNS_SHARE:
+            read = await read_overview_runs(connection, items_max=_RUN_ITEMS_MAX)
+            items += read
+            if not read:
+                break
+        # After them, so that no item of a run that has closed is counted twice.
+        await count_overview_in_flight(connection, items_max=_IN_FLIGHT_MAX)
+        while (step := self._clock()) - started < self._budget_seconds:
+            age = await count_overview_waiting(
+                connection, flows_max=self._flows, items_max=WAITING_MAX
+            )
+            now = self._clock()
+            if age is None or age <= now - started:
+                break
+            few = now - step < _STEP_SECONDS
+            self._flows = min(_FLOWS_MAX, self._flows * 2) if few else max(1, self._flows // 2)
+        return {"items": items, "flows": flows}

@@ -1,0 +1,85 @@
+"""The overview: what each flow was and is due in each quarter hour of the last and next day."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewCell:
+    """A quarter hour of a flow.
+
+    `place` is that of the flow, the worst first, `age_seconds` that of the flow's count.
+    `is_capped`: more wait than were counted.
+    """
+
+    place: int
+    tenant: str
+    kind: str
+    lane: str
+    grace_seconds: float
+    age_seconds: float
+    quarter: datetime
+    completed: int
+    completed_late: int
+    in_flight: int
+    waiting: int
+    blocked: int
+    failed: int
+    is_capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewPlace:
+    """How far the overview is: of runs started from `read_from` on, it has what they completed.
+
+    None: of all. `is_cut`: more items are in flight than it counts. `begins` is its first quarter
+    hour.
+    """
+
+    read_from: datetime | None
+    is_cut: bool
+    begins: datetime
+
+
+async def add_overview_flows(connection: Connection, *, limit: int) -> int:
+    """Let the overview count flows that are new. Returns how many."""
+    return await connection.fetchval(statement("add_overview_flows"), limit)
+
+
+async def read_overview_runs(connection: Connection, *, items_max: int) -> int:
+    """Add what the next runs completed, of about so many items. Returns 0 once all are read."""
+    return await connection.fetchval(statement("read_overview_runs"), items_max)
+
+
+async def count_overview_in_flight(connection: Connection, *, items_max: int) -> int:
+    """Count the items in flight again. Returns how many were found, at most one more."""
+    return await connection.fetchval(statement("count_overview_in_flight"), items_max)
+
+
+async def count_overview_waiting(
+    connection: Connection, *, flows_max: int, items_max: int
+) -> float | None:
+    """Count what waits of the flows that were counted longest ago, of each at most so many.
+
+    A flow of which more waits is counted on by the next call. Returns the age of the oldest count
+    in seconds; None without a flow.
+    """
+    return await connection.fetchval(statement("count_overview_waiting"), flows_max, items_max)
+
+
+async def list_overview(
+    connection: Connection, *, tenants: Sequence[str] | None, flows_max: int
+) -> list[OverviewCell]:
+    """Return the quarter hours of the worst flows, by flow and time."""
+    rows = await connection.fetch(statement("list_overview"), tenants, flows_max)
+    return [OverviewCell(*row) for row in rows]
+
+
+async def read_overview_place(connection: Connection) -> OverviewPlace | None:
+    """Return how far the overview is; None before its first refresh."""
+    row = await connection.fetchrow(statement("read_overview_place"))
+    return None if row is None else OverviewPlace(*row)

@@ -1,0 +1,27 @@
+-- List the quarter hours of the flows that are worst: most late, then most failed, then most items.
+-- returns: zero or more
+-- roles: auditor
+-- $1 tenants text[]
+-- $2 flows_max integer
+-- index: overview_flow_worst_idx, overview_pkey
+-- locks: none
+select w.place::integer as place, w.tenant, w.kind, w.lane, w.grace_seconds,
+  extract(epoch from ledger.machine_now() - w.counted_at)::double precision as age_seconds, c.quarter, c.completed, c.completed_late,
+  c.in_flight, c.waiting, c.blocked, c.failed, c.is_capped
+from (
+  select o.flow_no, o.counted_at, f.lane, k.tenant, k.name as kind, k.grace_seconds,
+    row_number() over (order by o.late desc, o.failed desc, o.items desc, o.flow_no) as place
+  from ledger.overview_flow o
+  join ledger.flow f on f.flow_no = o.flow_no
+  join ledger.kind k on k.kind_no = f.kind_no
+  where o.items > 0 and ($1::text[] is null or k.tenant = any ($1::text[]))
+  order by o.late desc, o.failed desc, o.items desc, o.flow_no limit $2::integer
+) w
+cross join lateral (
+  select o.quarter, o.completed + o.completed_in_flight as completed, o.completed_late, o.in_flight, o.waiting, o.blocked, o.failed,
+    o.is_capped
+  from ledger.overview o
+  where o.flow_no = w.flow_no and o.quarter >= ledger.overview_begin()
+  order by o.quarter limit 193
+) c
+order by w.place, c.quarter

@@ -1,0 +1,69 @@
+"""The heat strip: refreshed by one process at a time within its budget, each cell a link."""
+
+import re
+from collections.abc import AsyncGenerator
+from html import unescape
+from itertools import count
+
+import pytest
+
+from dueledger.console.activity import LedgerActivity
+from dueledger.console.overview import OverviewRefresh
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import Api
+
+_CELL = re.compile(
+    r'<td><a class="(\w+) n\d" tabindex="-1" href="([^"]+)" title="([^"]+)"></a></td>'
+)
+
+
+@pytest.fixture
+async def activity(api: Api) -> AsyncGenerator[LedgerActivity]:
+    """What says that a page is open."""
+    opened = LedgerActivity(api.lend)
+    stream = opened.stream()
+    await anext(stream)
+    yield opened
+    await stream.aclose()
+
+
+async def test_each_cell_of_the_strip_is_a_link_to_its_items(
+    api: Api, browser: Browser, key: NewApiKey, activity: LedgerActivity
+) -> None:
+    empty = await browser.open("/console/")
+    assert "counted while this page is open" in empty.text
+    due = "2000-01-01T09:00:00Z"
+    await api.emit(key, api.item("S-1", kind="StripDue", lane="<b>x</b>", due_at=due))
+    other = await api.make_key("other", *Scope, tenants=["umbra"])
+    await api.emit(other, api.item("S-2", kind="StripDue", tenant="umbra", due_at=due))
+    refresh = OverviewRefresh(activity, budget_seconds=30)
+    assert await refresh.refresh(api.owner) == {"items": 0, "flows": 2}
+    page = await browser.open("/console/")
+    [(tone, href, title)] = _CELL.findall(page.text)
+    assert tone == "open"
+    assert title.endswith(": 1 due, 1 open")
+    assert "<b>x" not in page.text
+    listed = await browser.open(unescape(href))
+    assert listed.status == 200
+    async with open_browser(api) as stranger:
+        await stranger.sign_in(other)
+        assert "<b>x" not in (own := (await stranger.open("/console/")).text)
+        assert "acme" not in own
+        assert len(_CELL.findall(own)) == 1
+
+
+async def test_one_process_refreshes_at_a_time_within_its_budget(
+    api: Api, activity: LedgerActivity
+) -> None:
+    first, second = (OverviewRefresh(activity) for _ in range(2))
+    assert await first.tick() == {"items": 0, "flows": 0}
+    assert await second.tick() == {}
+    assert await first.tick() == {"items": 0, "flows": 0}
+    await api.owner.execute("update ledger.overview_flow set counted_at = 'epoch'")
+    spent = OverviewRefresh(activity, clock=count().__next__)
+    await spent.refresh(api.owner)
+    stale = await api.owner.fetchval(
+        "select count(*) from ledger.overview_flow where counted_at = 'epoch'"
+    )
+    assert stale > 0
