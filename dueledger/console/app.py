@@ -16,7 +16,7 @@ from dueledger.console.forms import FormHost
 from dueledger.console.headers import SecurityHeaders
 from dueledger.console.overview import REFRESH_SECONDS, OverviewRefresh
 from dueledger.console.page_routes import PATH
-from dueledger.console.pages import items, live, now, preferences, sign_in
+from dueledger.console.pages import items, live, now, preferences, search, sign_in
 from dueledger.console.sessions import SessionCallers
 from dueledger.console.view import View, redirect
 from dueledger.ledger.runtime.service import Stop, run_service
@@ -30,6 +30,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *now.read.routes,
     *items.read.routes,
     *items.operate.routes,
+    *search.read.routes,
     *live.read.routes,
 ]
 """Pages and actions under the scope of a key, in the order of the navigation."""

@@ -12,6 +12,7 @@ PAGES = {
     "now": "/console/",
     "items": "/console/items?open=true&kind=PolicyRenewalDue",
     "item": "/console/items?q=C-00001&tenant=acme",
+    "search": "/console/search",
     "problem": "/console/items?nothing=1",
 }
 

@@ -1,0 +1,69 @@
+"""Items found by what names them elsewhere: a Kafka record, a claim, a domain event."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+Tenants = Sequence[str] | None
+
+
+class FoundEvent(NamedTuple):
+    """A recorded event."""
+
+    event_no: int
+    occurred_at: datetime
+    tenant: str
+    source: str
+    id: str
+
+
+async def find_record(
+    connection: Connection,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    tenants: Tenants,
+    claims_max: int,
+) -> Mapping[str, Any] | None:
+    """Return the item of a Kafka record, if it is of the latest `claims_max` claims."""
+    row = await connection.fetchrow(
+        statement("find_record"), topic, partition, offset, tenants, claims_max
+    )
+    return None if row is None else dict(row)
+
+
+async def list_items_of_fence(
+    connection: Connection, fence: int, *, tenants: Tenants, limit: int
+) -> list[dict[str, Any]]:
+    """Return the items of the claims with a fence, by position."""
+    rows = await connection.fetch(statement("list_items_of_fence"), fence, tenants, limit)
+    return [dict(row) for row in rows]
+
+
+async def find_events(
+    connection: Connection, event_id: str, *, tenants: Tenants, sources_max: int, limit: int
+) -> list[FoundEvent]:
+    """Return the events with an id, of any of the first `sources_max` sources."""
+    rows = await connection.fetch(statement("find_events"), event_id, tenants, sources_max, limit)
+    return [FoundEvent(*row) for row in rows]
+
+
+async def find_event_number(
+    connection: Connection, event_no: int, *, tenants: Tenants
+) -> FoundEvent | None:
+    """Return the event with a number."""
+    row = await connection.fetchrow(statement("find_event_number"), event_no, tenants)
+    return None if row is None else FoundEvent(*row)
+
+
+async def list_items_of_event(
+    connection: Connection, event: FoundEvent, *, tenants: Tenants, limit: int
+) -> list[dict[str, Any]]:
+    """Return the items that an event implied, the latest effective date first."""
+    values = event.event_no, event.occurred_at, tenants, limit
+    rows = await connection.fetch(statement("list_items_of_event"), *values)
+    return [dict(row) for row in rows]

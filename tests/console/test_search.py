@@ -1,0 +1,55 @@
+"""One field finds an item by each of its names, and nothing of other tenants."""
+
+from uuid import UUID
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from tests.console.conftest import Browser, open_browser
+from tests.hostile_text import unsafe_characters
+from tests.service.conftest import EVENT, Api
+from tests.service.test_events import RULE
+from tests.service.test_pull import pull
+
+
+async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key: NewApiKey) -> None:
+    [alone] = await api.emit(key, api.item("ALONE-1"))
+    await api.emit(key, api.item("TWICE"), api.item("TWICE", cycle="2028"))
+    await api.define("acme", "renewals", RULE)
+    event = {**EVENT, "data": {"policy": "P-EV", "renews_on": "2026-03-01"}}
+    assert (await api.ask("POST", "/v1/events", key=key, body=event)).status == 200
+    event_no = await api.owner.fetchval("select event_no from ledger.event")
+    [claimed] = await pull(api, key, "RenewalDue")
+    item = UUID(claimed["item"])
+    fence = claimed["fence"]
+    await api.owner.execute(
+        "update ledger.claim set topic = 'due/work', partition = 3, base_offset = 70"
+    )
+    other = await api.make_key("umbra-search", *Scope, tenants=["umbra"])
+    async with open_browser(api) as stranger:
+        await stranger.sign_in(other)
+        for text, target in (
+            ("ALONE-1", f"/console/items/{alone}"),
+            (str(alone).upper(), f"/console/items/{alone}"),
+            (f"{item}:{fence}", f"/console/items/{item}"),
+            ("TWICE", "/console/items?q=TWICE"),
+            ("due/work/3/70", f"/console/items/{item}"),
+            (f"claim {fence}", f"/console/items/{item}"),
+            ("1", "Event 1 of /policies"),
+            (f"event {event_no}", "Event 1 of /policies"),
+            ("due/work/3/71", "Nothing has this name"),
+            ("due/work/4/70", "Nothing has this name"),
+            ("99999999999999999999", "Nothing has this name"),
+            ("<script>alert(1)</script>\u202e", "Nothing has this name"),
+            ("", "One field finds"),
+        ):
+            found = await browser.open("/console/search", params={"q": text})
+            if target.startswith("/"):
+                assert (found.status, found.location) == (303, target), text
+            else:
+                assert (found.status, target in found.text) == (200, True), text
+            hidden = await stranger.open("/console/search", params={"q": text})
+            assert hidden.status == 200, text
+            assert f"/items/{item}" not in hidden.text
+            assert "<script>alert" not in hidden.text
+            assert unsafe_characters(hidden.text) == set()
+        shown = await browser.open("/console/search", params={"q": f"event {event_no}"})
+        assert f"/console/items/{item}" in shown.text
