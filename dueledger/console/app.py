@@ -16,7 +16,18 @@ from dueledger.console.forms import FormHost
 from dueledger.console.headers import SecurityHeaders
 from dueledger.console.overview import REFRESH_SECONDS, OverviewRefresh
 from dueledger.console.page_routes import PATH
-from dueledger.console.pages import items, live, now, preferences, search, sign_in
+from dueledger.console.pages import (
+    items,
+    live,
+    now,
+    preferences,
+    schedule_calendar,
+    schedule_editor,
+    schedule_import,
+    schedules,
+    search,
+    sign_in,
+)
 from dueledger.console.sessions import SessionCallers
 from dueledger.console.view import View, redirect
 from dueledger.ledger.runtime.service import Stop, run_service
@@ -30,6 +41,11 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *now.read.routes,
     *items.read.routes,
     *items.operate.routes,
+    *schedules.read.routes,
+    *schedules.operate.routes,
+    *schedule_calendar.read.routes,
+    *schedule_editor.operate.routes,
+    *schedule_import.operate.routes,
     *search.read.routes,
     *live.read.routes,
 ]

@@ -13,7 +13,7 @@ from fastapi import Response
 from dueledger.console.clock import iso
 
 Row = Mapping[str, Any]
-CellKind = Literal["text", "code", "count", "time", "date", "state", "flow", "flag"]
+CellKind = Literal["text", "code", "count", "number", "time", "date", "state", "flow", "flag"]
 EXPORT_ROWS: Final = 1_000
 """Rows of a download; the header `Link` of one that goes on has the next."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")

@@ -16,4 +16,5 @@ class NavigationEntry(NamedTuple):
 NAVIGATION: Final = (
     NavigationEntry("/", "Now", Scope.READ),
     NavigationEntry("/items", "Items", Scope.READ),
+    NavigationEntry("/schedules", "Schedules", Scope.READ),
 )

@@ -24,6 +24,10 @@ class PageRoutes(ScopedRoutes):
         """Make a page of a function that returns `view.page(...)`."""
         return self.add_page("GET", path, PATH)
 
+    def answer(self, path: str) -> Callable[[_Answering], _Answering]:
+        """Make the answer to a form that changes nothing, of a function that returns a page."""
+        return self.add_page("POST", path, PATH)
+
     def action(self, path: str, operation_id: str) -> Callable[[_Answering], _Answering]:
         """Make the action of a form of a function that returns `view.done(...)`.
 

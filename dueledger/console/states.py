@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from dueledger.ledger.states import State
+from dueledger.ledger.store.definitions import VersionState
 
 
 class Badge(NamedTuple):
@@ -31,8 +32,18 @@ _WORDS: Final = {
     State.MANUAL_REVIEW: "In review",
     State.WRITTEN_OFF: "Written off",
 }
-STATE_BADGES: Final[Mapping[str, Badge]] = {
-    state.label: Badge(icon, _WORDS.get(state, state.label), tone)
-    for state, (icon, tone) in _LOOKS.items()
+_OF_VERSIONS: Final = {
+    VersionState.IN_FORCE: Badge("check", "In force", "good"),
+    VersionState.PENDING: Badge("clock", "Pending", "active"),
+    VersionState.REJECTED: Badge("warn", "Rejected", "bad"),
+    VersionState.ENDED: Badge("slash", "Ended", "quiet"),
+    VersionState.SUPERSEDED: Badge("swap", State.SUPERSEDED.label, "quiet"),
 }
-"""By the name that people are shown."""
+STATE_BADGES: Final[Mapping[str, Badge]] = {
+    **{
+        state.label: Badge(icon, _WORDS.get(state, state.label), tone)
+        for state, (icon, tone) in _LOOKS.items()
+    },
+    **{state.value: badge for state, badge in _OF_VERSIONS.items()},
+}
+"""Of items by the name that people are shown, of versions of definitions by their state."""

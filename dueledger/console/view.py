@@ -23,6 +23,7 @@ from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, 
 from dueledger.console.states import STATE_BADGES
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
+from dueledger.preview.occurrences import offset_text
 from dueledger.service.calls import CurrentCall
 
 THEMES: Final = ("auto", "light", "dark")
@@ -44,7 +45,13 @@ def _templates() -> Environment:
         auto_reload=False,
     )
     environment.filters.update(
-        code=_code, count=_count, iso=iso, json=_json, shown=_shown, shown_lines=visible_lines
+        code=_code,
+        count=_count,
+        iso=iso,
+        json=_json,
+        offset=offset_text,
+        shown=_shown,
+        shown_lines=visible_lines,
     )
     names: dict[str, Any] = environment.globals
     names["assets"] = {name: asset.name for name, asset in load_assets().items()}

@@ -42,15 +42,20 @@ def definition_text(job: ImportedJob) -> str:
     """
     description = job.known.description or ""
     comment = "".join(f"# {line}\n" for line in description.splitlines() if line.isprintable())
+    return comment + document_text(job.document)
+
+
+def document_text(document: Mapping[str, object]) -> str:
+    """Return a document of a definition as YAML."""
     body: str = yaml.dump(
-        job.document,
+        document,
         Dumper=_Dumper,
         sort_keys=False,
         default_flow_style=None,
         allow_unicode=True,
         width=_WIDTH,
     )
-    return comment + visible_lines(body)
+    return visible_lines(body)
 
 
 def definitions_text(jobs: Iterable[ImportedJob]) -> str:

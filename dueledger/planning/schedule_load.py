@@ -77,7 +77,12 @@ class ScheduleLoad:
 
 
 def expand_schedules(
-    definitions: Iterable[DefinitionInForce], start: datetime, end: datetime, *, smear: timedelta
+    definitions: Iterable[DefinitionInForce],
+    start: datetime,
+    end: datetime,
+    *,
+    smear: timedelta = timedelta(),
+    occurrences_max: int = OCCURRENCES_MAX,
 ) -> ScheduleLoad:
     """Expand what is due in [start, end), which is widened to whole quarters of an hour.
 
@@ -89,7 +94,7 @@ def expand_schedules(
     times: list[DueMinutes] = []
     counted: list[CountedSchedule] = []
     not_counted: list[UncountedLoad] = []
-    capacity = OCCURRENCES_MAX
+    capacity = occurrences_max
     for each in definitions:
         definition = each.definition
         source = LoadSource(definition.tenant, definition.kind, definition.definition)

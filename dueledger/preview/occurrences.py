@@ -118,7 +118,7 @@ def preview_document(window: ScheduleWindow, smears: Sequence[int] = ()) -> Prev
             PreviewOccurrence(
                 due_at=found.due_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
                 local=found.local.isoformat(),
-                utc_offset=_offset_text(found.utc_offset),
+                utc_offset=offset_text(found.utc_offset),
                 nominal=found.nominal.isoformat(),
                 decision=found.decision.value,
             )
@@ -198,7 +198,7 @@ def _lacking(option: str, reason: str, accepted: str) -> InvalidInput:
     return InvalidInput("The preview needs an option:", [Problem(option, "", reason, accepted)])
 
 
-def _offset_text(offset: timedelta) -> str:
+def offset_text(offset: timedelta) -> str:
     """Return an offset in ISO 8601, with seconds only if the zone had them."""
     sign = "-" if offset < timedelta() else "+"
     minutes, seconds = divmod(int(abs(offset).total_seconds()), 60)

@@ -1,5 +1,7 @@
 """Each page as a browser shows it: at three widths, in both themes, by keys alone."""
 
+from pathlib import Path
+
 import pytest
 from selenium.webdriver.common.keys import Keys
 
@@ -12,6 +14,11 @@ PAGES = {
     "now": "/console/",
     "items": "/console/items?open=true&kind=PolicyRenewalDue",
     "item": "/console/items?q=C-00001&tenant=acme",
+    "schedules": "/console/schedules",
+    "schedule": "/console/schedules/acme/nightly-close",
+    "schedule-editor": "/console/schedules/acme/nightly-close/edit",
+    "schedule-calendar": "/console/schedules/calendar",
+    "schedule-import": "/console/schedules/import",
     "search": "/console/search",
     "problem": "/console/items?nothing=1",
 }
@@ -97,6 +104,40 @@ async def test_a_page_shows_what_changes_and_waits_while_a_form_is_edited(
     await window.do(edit)
     await change("changed twice")
     await window.do(leave)
+
+
+async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
+    window: Window,
+) -> None:
+    def walk() -> None:
+        window.open("/console/schedules/acme/nightly-close/edit")
+        assert "Nothing changes" in window.find("[data-preview-of]")[0].text
+        [field] = window.find("textarea")
+        text = field.get_attribute("value")
+        field.clear()
+        field.send_keys(text.replace("30 2 * * *", "15 4 * * *"))
+        window.wait_for("[data-preview-of] ins")
+        assert "04:15:00" in window.find("[data-preview-of]")[0].text
+        field.send_keys("x: [")
+        window.wait_for("[data-preview-of] .problem")
+        assert window.messages() == []
+
+    await window.do(walk)
+
+
+async def test_a_file_that_is_chosen_is_converted(window: Window, tmp_path: Path) -> None:
+    crontab = tmp_path / "nightly.crontab"
+    crontab.write_text("15 4 * * * /usr/local/bin/close-books\n", encoding="utf-8")
+
+    def walk() -> None:
+        window.open("/console/schedules/import")
+        window.find("input[type=file]")[0].send_keys(str(crontab))
+        window.wait_for('button[formaction$="/define"]')
+        assert "close-books" in window.find("tbody tr")[0].text
+        window.shoot("schedule-imported", 1440, "light")
+        assert window.violations() == []
+
+    await window.do(walk)
 
 
 async def test_a_cell_of_the_heat_strip_leads_to_its_items(window: Window) -> None:

@@ -1,6 +1,7 @@
 """Routes of definitions: read, change, pause, trigger."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any
@@ -18,8 +19,9 @@ from dueledger.definitions.second_opinion import check_agreement
 from dueledger.definitions.topic_rules import TopicSettings
 from dueledger.definitions.trigger import trigger_definition
 from dueledger.items import page_executions
-from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidDefinition, NotFound, PreconditionFailed, Problem
+from dueledger.ledger.schedule import ScheduleWindow
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import (
@@ -89,7 +91,7 @@ async def get_definition(
     call: CurrentCall, tenant: TenantPath, name: NamePath, if_none_match: IfNoneMatch = None
 ) -> Response:
     """Read the newest version of a definition. Its ETag is what a change of it names."""
-    newest = (await _versions(call.connection, tenant, name, 1))[0]
+    newest = (await versions_of(call.connection, tenant, name, 1))[0]
     return answer_version(_version_row(newest), newest.version, if_none_match)
 
 
@@ -113,7 +115,7 @@ async def list_executions(
     call: CurrentCall, page: CurrentPage, tenant: TenantPath, name: NamePath
 ) -> Response:
     """List the items of a definition with durations and evidence, latest effective date first."""
-    versions = await _versions(call.connection, tenant, name, VERSIONS_MAX)
+    versions = await versions_of(call.connection, tenant, name, VERSIONS_MAX)
     found = await page_executions(
         call.connection,
         tenant,
@@ -134,21 +136,27 @@ async def list_occurrences(
     since: Annotated[Instant | None, Query(alias="from")] = None,
 ) -> Response:
     """List the next times at which the newest version of a schedule is due, within ten years."""
-    newest = (await _versions(call.connection, tenant, name, 1))[0]
+    newest = (await versions_of(call.connection, tenant, name, 1))[0]
     definition = parse_definition(newest.document, source=name, calendars=None)
     (definition,) = await add_ledger_calendars(call.connection, [definition])
     if not definition.is_schedule or definition.ended:
         return answer({"occurrences": [], "skipped": []})
-    start = since or max(newest.now, newest.effective_from)
-    window = await asyncio.to_thread(
+    window = await next_occurrences(
+        definition, since or max(newest.now, newest.effective_from), count
+    )
+    return answer(preview_document(window, preview_smears(definition, window)))
+
+
+async def next_occurrences(definition: Definition, since: datetime, count: int) -> ScheduleWindow:
+    """Return the next times at which a schedule is due, within ten years."""
+    return await asyncio.to_thread(
         preview_definition,
         definition,
-        since=start,
-        until=start + _DAYS_AHEAD,
+        since=since,
+        until=since + _DAYS_AHEAD,
         effective_date=None,
         count=count,
     )
-    return answer(preview_document(window, preview_smears(definition, window)))
 
 
 @operate.add("PUT", _PATH, "putDefinition", DefinitionChangeDocument)
@@ -212,7 +220,7 @@ async def pause_definition(
     call: CurrentCall, tenant: TenantPath, name: NamePath, asked: PauseRequest
 ) -> Response:
     """Stop handing out items of the definition's kind, those of other definitions of it, too."""
-    scope = await _scope(call.connection, tenant, name)
+    scope = await flow_scope_of(call.connection, tenant, name)
     paused = await pause_flows(
         call.connection, scope, reason=asked.reason, actor_no=call.caller.actor_no
     )
@@ -223,7 +231,7 @@ async def pause_definition(
 @operate.add("POST", f"{_PATH}/resume", "resumeDefinition", PauseChange)
 async def resume_definition(call: CurrentCall, tenant: TenantPath, name: NamePath) -> Response:
     """End the pause of the definition's kind, and those of its lanes."""
-    scope = await _scope(call.connection, tenant, name)
+    scope = await flow_scope_of(call.connection, tenant, name)
     resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
     call.note_change(is_changed=bool(resumed.pauses or resumed.flows))
     flows = [
@@ -272,8 +280,22 @@ async def _plan(
     if others:
         raise InvalidDefinition("The definition is another one:", others)
     definition = parse_definition({**named, **document}, source="body", calendars=None)
+    return await plan_definitions(call, [definition], effective_from, backfill=backfill)
+
+
+async def plan_definitions(
+    call: ApiCall,
+    definitions: Sequence[Definition],
+    effective_from: datetime | None,
+    *,
+    backfill: bool = False,
+) -> PlannedChanges:
+    """Compute what these definitions would change, and change nothing.
+
+    Raises InvalidDefinition, and what `plan_changes` raises.
+    """
     request = DefinitionRequest(
-        definitions=await add_ledger_calendars(call.connection, [definition]),
+        definitions=await add_ledger_calendars(call.connection, definitions),
         effective_from=effective_from,
         backfill=backfill,
         topic_rules=replace(TopicSettings().rules(), shown_tenants=call.tenants),
@@ -282,13 +304,15 @@ async def _plan(
     return await plan_changes(call.connection, request)
 
 
-async def _scope(connection: Connection, tenant: str, name: str) -> FlowScope:
-    return FlowScope(tenant, (await _versions(connection, tenant, name, 1))[0].kind)
+async def flow_scope_of(connection: Connection, tenant: str, name: str) -> FlowScope:
+    """Return the flows of a definition's kind. Raises NotFound."""
+    return FlowScope(tenant, (await versions_of(connection, tenant, name, 1))[0].kind)
 
 
-async def _versions(
+async def versions_of(
     connection: Connection, tenant: str, name: str, limit: int
 ) -> list[DefinitionVersion]:
+    """Return the versions of a definition, the newest first. Raises NotFound."""
     found = await list_versions(connection, tenant, name, newest_only=False, limit=limit)
     if not found:
         raise _unknown(tenant, name)

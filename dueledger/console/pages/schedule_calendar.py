@@ -1,0 +1,165 @@
+"""What schedules owe when: a week by hour, and the quiet windows for a deployment."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import Query, Response
+from markupsafe import Markup, escape
+
+from dueledger.console.clock import iso
+from dueledger.console.listing import Column, Listing
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.items import Filter
+from dueledger.console.view import CurrentView, View
+from dueledger.definitions.named_calendars import add_ledger_calendars
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.schedule.when import DUE_END
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.definitions import list_versions
+from dueledger.planning.load_plan import LoadPlan, make_plan
+from dueledger.planning.schedule_load import DefinitionInForce, expand_schedules
+from dueledger.service.calls import ApiCall, CurrentCall
+
+read = PageRoutes(Scope.READ, "console")
+
+DAYS: Final = 7
+DEFINITIONS_MAX: Final = 500
+OCCURRENCES_MAX: Final = 100_000
+QUIET_SHOWN: Final = 20
+_HOUR: Final = timedelta(hours=1)
+_LEVELS: Final = 4
+
+
+class CalendarDay(NamedTuple):
+    """A day: its name, its cells by hour, and how many items are due."""
+
+    name: str
+    cells: Markup
+    due: int
+
+
+@read.page("/schedules/calendar")
+async def show_calendar(
+    call: CurrentCall,
+    view: CurrentView,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+    quiet: Annotated[int, Query(ge=1, le=1_440, description="minutes of a quiet window")] = 30,
+) -> Response:
+    """Show the coming week by hour, and its quiet windows."""
+    assert view.clock.now is not None  # noqa: S101 - it has a call
+    definitions, is_cut = await _definitions(call, tenant, kind)
+    start = view.clock.now
+    end = start + timedelta(days=DAYS)
+    try:
+        plan = await asyncio.to_thread(_plan, definitions, start, end, timedelta(minutes=quiet))
+        problem = None
+    except DueledgerError as error:
+        plan, problem = None, error.message.partition("\n")[0]
+    return view.page(
+        "schedule_calendar.html",
+        title="Calendar",
+        filters={"tenant": tenant or "", "kind": kind or "", "quiet": quiet},
+        plan=plan,
+        problem=problem,
+        is_cut=is_cut,
+        definitions_max=DEFINITIONS_MAX,
+        days=[] if plan is None else _days(view, plan, {"tenant": tenant, "kind": kind}),
+        listing=_quiet_listing(plan, view.clock.now),
+    )
+
+
+async def _definitions(
+    call: ApiCall, tenant: str | None, kind: str | None
+) -> tuple[list[DefinitionInForce], bool]:
+    """Return what is in force or to come, and whether there is more than is read."""
+    versions = await list_versions(
+        call.connection,
+        tenant,
+        None,
+        newest_only=True,
+        limit=DEFINITIONS_MAX + 1,
+        tenants=call.tenants,
+        kind=kind,
+    )
+    found: list[DefinitionInForce] = []
+    for each in versions[:DEFINITIONS_MAX]:
+        if each.document.get("ended"):
+            continue
+        try:
+            parsed = parse_definition(each.document, source=each.name, calendars=None)
+            (definition,) = await add_ledger_calendars(call.connection, [parsed])
+        except DueledgerError:
+            continue  # its page says why
+        until = each.superseded_at or DUE_END
+        found.append(DefinitionInForce(definition, each.effective_from, until))
+    return found, len(versions) > DEFINITIONS_MAX
+
+
+def _plan(
+    definitions: Sequence[DefinitionInForce], start: datetime, end: datetime, quiet: timedelta
+) -> LoadPlan:
+    schedules = expand_schedules(definitions, start, end, occurrences_max=OCCURRENCES_MAX)
+    return make_plan(schedules, quiet_for=quiet)
+
+
+def _days(view: View, plan: LoadPlan, filters: dict[str, str | None]) -> list[CalendarDay]:
+    """Return the days of the window in the reader's zone; an hour that is twice is one cell."""
+    due: Counter[tuple[date, int]] = Counter()
+    first: dict[tuple[date, int], datetime] = {}
+    for quarter in plan.quarters:
+        local = quarter.start.astimezone(view.clock.zone)
+        key = local.date(), local.hour
+        due[key] += quarter.due
+        first.setdefault(key, quarter.start)
+    href = view.url("/items", open=True, **filters)
+    due_max = max(due.values(), default=0)
+    days: list[CalendarDay] = []
+    for day in sorted({day for day, _ in first}):
+        hours = [(day, hour) for hour in range(24)]
+        cells = [_cell(href, first.get(each), due[each], due_max) for each in hours]
+        total = sum(due[each] for each in hours)
+        days.append(CalendarDay(f"{day:%a %d %b}", Markup("").join(cells), total))
+    return days
+
+
+def _cell(href: str, start: datetime | None, due: int, due_max: int) -> Markup:
+    if start is None or not due:
+        return Markup("<td></td>")
+    level = -(-_LEVELS * due // due_max)
+    address = escape(f"{href}&due_from={iso(start)}&due_before={iso(start + _HOUR)}")
+    return Markup(f'<td><a class="load n{level}" href="{address}">{due:,}</a></td>')  # noqa: S704 - a number, and an address that is escaped
+
+
+def _quiet_listing(plan: LoadPlan | None, now: datetime) -> Listing:
+    rows: list[dict[str, Any]] = []
+    if plan is not None:
+        periods = plan.quiet or ((plan.quietest,) if plan.quietest else ())
+        rows = [
+            {
+                "start": each.start,
+                "end": each.end,
+                "minutes": round((each.end - each.start).total_seconds() / 60),
+                "due": each.due,
+            }
+            for each in periods[:QUIET_SHOWN]
+            if each.end > now
+        ]
+    columns = (
+        Column("start", "From", "time"),
+        Column("end", "Until", "time"),
+        Column("minutes", "Minutes", "count"),
+        Column("due", "Items due", "count"),
+    )
+    return Listing(
+        caption="Quiet windows",
+        columns=columns,
+        rows=rows,
+        empty="There is none in this week.",
+        downloads=False,
+    )

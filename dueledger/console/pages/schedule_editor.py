@@ -1,0 +1,223 @@
+"""The editor of a definition: its text, and what it would change before it is in force."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final, NamedTuple
+
+from fastapi import Depends, Response
+from pydantic import AfterValidator, BaseModel, Field
+
+from dueledger.console.forms import form_of
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.schedules import (
+    Coming,
+    coming_from,
+    definition_text,
+    schedule_path,
+)
+from dueledger.console.view import CurrentView, View
+from dueledger.definitions.change import PlannedChanges, doubts
+from dueledger.importers.definition_yaml import document_text
+from dueledger.ledger.definitions.parsing import Definition, load_definitions
+from dueledger.ledger.errors import (
+    DueledgerError,
+    InvalidDefinition,
+    InvalidInput,
+    NotFound,
+    PreconditionFailed,
+)
+from dueledger.ledger.schedule import ScheduleWindow
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.planning.load_plan import LoadPlan, make_plan
+from dueledger.planning.schedule_load import DefinitionInForce, expand_schedules
+from dueledger.service.calls import ApiCall, CurrentCall
+from dueledger.service.routes.definition_documents import EXAMPLE
+from dueledger.service.routes.definitions import NamePath, plan_definitions, versions_of
+from dueledger.service.routes.fields import Reason, TenantPath
+
+operate = PageRoutes(Scope.OPERATE, "console")
+
+TEXT_CHARS_MAX: Final = 200_000
+PLAN_DAYS: Final = 7
+_PLANNED_MAX: Final = 50_000
+_QUIET_FOR: Final = timedelta(minutes=30)
+_SOURCE: Final = "text"
+
+
+def lines_of(text: str) -> str:
+    """Return a text with the ends of lines that files have; a browser sends others."""
+    return text.replace("\r\n", "\n")
+
+
+class EditorForm(BaseModel):
+    """A definition as text, from when on it is to be in force, and which version it replaces."""
+
+    text: Annotated[str, Field(max_length=TEXT_CHARS_MAX), AfterValidator(lines_of)] = ""
+    effective_from: datetime | None = None
+    base_version: Annotated[int, Field(ge=1)] | None = None
+    accept: Reason | None = None
+
+
+class WeekLoad(NamedTuple):
+    """The load of the next days: the plan, or why there is none."""
+
+    plan: LoadPlan | None
+    reason: str | None
+
+
+_NO_LOAD: Final = WeekLoad(None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a text would change. With a `problem` nothing else is known."""
+
+    problem: str | None = None
+    errors: list[dict[str, Any]] = field(default_factory=list["dict[str, Any]"])
+    change: dict[str, Any] | None = None
+    notes: list[str] = field(default_factory=list["str"])
+    doubts: list[str] = field(default_factory=list["str"])
+    coming: Coming = field(default_factory=lambda: Coming(ScheduleWindow((), ())))
+    load: WeekLoad = _NO_LOAD
+
+
+@operate.page("/schedules/new")
+async def write_schedule(call: CurrentCall, view: CurrentView) -> Response:
+    """Show the editor with an example of the caller's tenant."""
+    tenant = call.tenants[0] if call.tenants else "acme"
+    text = document_text({"tenant": tenant, "definition": "statements", **EXAMPLE})
+    return await _editor(call, view, EditorForm(text=text), None)
+
+
+@operate.page("/schedules/{tenant}/{name}/edit")
+async def edit_schedule(
+    call: CurrentCall, view: CurrentView, tenant: TenantPath, name: NamePath
+) -> Response:
+    """Show the editor with the newest version."""
+    newest = (await versions_of(call.connection, tenant, name, 1))[0]
+    form = EditorForm(text=definition_text(newest), base_version=newest.version)
+    return await _editor(call, view, form, (tenant, name))
+
+
+@operate.answer("/schedules/preview")
+async def preview_schedule(
+    call: CurrentCall,
+    view: CurrentView,
+    form: Annotated[EditorForm, Depends(form_of(EditorForm))],
+) -> Response:
+    """Show the editor with what its text would change; change nothing."""
+    return await _editor(call, view, form, None)
+
+
+@operate.action("/schedules/define", "putDefinition")
+async def put_schedule(
+    call: CurrentCall,
+    view: CurrentView,
+    form: Annotated[EditorForm, Depends(form_of(EditorForm))],
+) -> Response:
+    """Put the definition of the text in force, if nobody changed it since it was read."""
+    definition = _only(call, form.text)
+    planned = await plan_definitions(call, [definition], _start(view, form))
+    [change] = planned.changes
+    defined = change.defined
+    base = form.base_version or 0
+    if defined.version not in {base, base + 1}:
+        message = f"{definition.definition} has other versions by now. Open it, and edit it again."
+        raise PreconditionFailed(message)
+    await planned.apply(call.connection, await planned.ask_witness(), form.accept)
+    call.note_change(
+        tenants=[definition.tenant], is_changed=defined.changed, version=defined.version
+    )
+    said = f"Version {defined.version} is defined." if defined.changed else "Nothing changed."
+    return view.done(said, schedule_path(definition.tenant, definition.definition))
+
+
+async def _editor(
+    call: ApiCall, view: View, form: EditorForm, place: tuple[str, str] | None
+) -> Response:
+    return view.page(
+        "schedule_editor.html",
+        title="New schedule" if form.base_version is None else "Edit",
+        form=form,
+        effective_from=""
+        if form.effective_from is None
+        else f"{form.effective_from:%Y-%m-%dT%H:%M}",
+        place=None if place is None else schedule_path(*place),
+        form_name="" if place is None else place[1],
+        preview=await _preview(call, view, form),
+        plan_days=PLAN_DAYS,
+    )
+
+
+async def _preview(call: ApiCall, view: View, form: EditorForm) -> Preview:
+    """Compute what a text would change, in a transaction that is rolled back where it fails."""
+    try:
+        definition = _only(call, form.text)
+        async with call.connection.transaction():
+            planned = await plan_definitions(call, [definition], _start(view, form))
+            return await _describe(call, planned)
+    except DueledgerError as error:
+        return Preview(problem=error.message.partition("\n")[0], errors=problems_of(error))
+
+
+async def _describe(call: ApiCall, planned: PlannedChanges) -> Preview:
+    [change] = planned.changes
+    since = planned.request.effective_from or change.preview.diff.since
+    coming = await coming_from(call.connection, change.definition, since)
+    return Preview(
+        change=change.document(),
+        notes=await planned.describe(call.connection),
+        doubts=doubts(await planned.ask_witness()),
+        coming=coming,
+        load=await asyncio.to_thread(_load, change.definition, since),
+    )
+
+
+def problems_of(error: DueledgerError) -> list[dict[str, Any]]:
+    """Return the problems of an error as `ui.problem_box` takes them."""
+    found = error.problems if isinstance(error, InvalidInput) else ()
+    return [
+        {"pointer": each.field, "detail": each.reason, "accepted": each.accepted} for each in found
+    ]
+
+
+def _load(definition: Definition, since: datetime) -> WeekLoad:
+    """Return how many items a definition owes in the next days, and when most."""
+    until = since + timedelta(days=PLAN_DAYS)
+    try:
+        schedules = expand_schedules(
+            [DefinitionInForce(definition, since, until)],
+            since,
+            until,
+            occurrences_max=_PLANNED_MAX,
+        )
+        if schedules.not_counted:
+            return WeekLoad(None, schedules.not_counted[0].reason)
+        return WeekLoad(make_plan(schedules, quiet_for=_QUIET_FOR), None)
+    except DueledgerError as error:
+        return WeekLoad(None, error.message)
+
+
+def _only(call: ApiCall, text: str) -> Definition:
+    """Return the one definition of a text, of one of the caller's tenants."""
+    found = load_definitions(text, source=_SOURCE, calendars=None)
+    if len(found) != 1:
+        raise InvalidDefinition(f"The text has {len(found)} definitions; one is edited at a time.")
+    require_tenants(call, found)
+    return found[0]
+
+
+def require_tenants(call: ApiCall, definitions: list[Definition]) -> None:
+    """Raise NotFound for a definition of a tenant of others."""
+    for each in definitions:
+        if not call.may_reach(each.tenant):
+            raise NotFound(f"The key knows no tenant {each.tenant}.", tenant=each.tenant)
+
+
+def _start(view: View, form: EditorForm) -> datetime | None:
+    """Return from when on it is in force; a time without a zone is in the reader's."""
+    given = form.effective_from
+    if given is not None and given.tzinfo is None:
+        return given.replace(tzinfo=view.clock.zone)
+    return given

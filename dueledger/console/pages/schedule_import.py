@@ -1,0 +1,174 @@
+"""Import of a file of another scheduler: what it would define, what is left out, what to decide."""
+
+import asyncio
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Response
+from pydantic import AfterValidator, BaseModel, Field
+
+from dueledger.console.forms import form_of
+from dueledger.console.listing import Column, Listing
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.schedule_editor import lines_of, problems_of, require_tenants
+from dueledger.console.view import CurrentView, View
+from dueledger.importers.import_result import QUESTIONS, ImportResult
+from dueledger.importers.source_job import NewDefinitionFields
+from dueledger.importers.uploaded import SourceScheduler, guess_scheduler, import_text
+from dueledger.ledger.definitions.fields import NAME_CHARS_MAX
+from dueledger.ledger.errors import DueledgerError, InvalidInput
+from dueledger.ledger.schedule import load_zone
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.service.calls import CurrentCall
+from dueledger.service.routes.definitions import plan_definitions
+from dueledger.service.routes.fields import PRINTABLE, Name
+
+operate = PageRoutes(Scope.OPERATE, "console")
+
+TEXT_CHARS_MAX: Final = 1_000_000
+JOBS_MAX: Final = 50
+"""Definitions of one import by the console; `dueledger define` takes more."""
+
+
+Lines = Annotated[str, Field(max_length=TEXT_CHARS_MAX), AfterValidator(lines_of)]
+
+
+class ImportForm(BaseModel):
+    """A file, and what its jobs lack. Without `scheduler` it is guessed."""
+
+    text: Lines = ""
+    file_name: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = "crontab"
+    scheduler: SourceScheduler | None = None
+    tenant: Name = "acme"
+    kind: Annotated[str, Field(max_length=100, pattern=PRINTABLE)] = ""
+    timezone: Annotated[str, Field(max_length=100, pattern=PRINTABLE)] = "UTC"
+
+
+@operate.page("/schedules/import")
+async def choose_file(call: CurrentCall, view: CurrentView) -> Response:
+    """Show the form that takes a file."""
+    tenant = call.tenants[0] if call.tenants else "acme"
+    return _page(view, ImportForm(tenant=tenant))
+
+
+@operate.answer("/schedules/import")
+async def preview_import(
+    call: CurrentCall,
+    view: CurrentView,
+    form: Annotated[ImportForm, Depends(form_of(ImportForm))],
+) -> Response:
+    """Show what a file would define; change nothing."""
+    try:
+        found = await _read(form)
+        require_tenants(call, [job.definition for job in found.jobs])
+        async with call.connection.transaction():
+            definitions = [job.definition for job in found.jobs]
+            planned = await plan_definitions(call, definitions, None)
+    except DueledgerError as error:
+        return _page(
+            view, form, problem=error.message.partition("\n")[0], errors=problems_of(error)
+        )
+    changes = {
+        each.definition.definition: "new" if each.defined.version == 1 else "next version"
+        for each in planned.changes
+        if each.defined.changed
+    }
+    return _page(view, form, found, changes=changes)
+
+
+@operate.action("/schedules/import/define", "putDefinition")
+async def define_import(
+    call: CurrentCall,
+    view: CurrentView,
+    form: Annotated[ImportForm, Depends(form_of(ImportForm))],
+) -> Response:
+    """Put all definitions of a file in force, together."""
+    found = await _read(form)
+    definitions = [job.definition for job in found.jobs]
+    if not definitions:
+        raise InvalidInput("The file has no job that can be converted.")
+    require_tenants(call, definitions)
+    planned = await plan_definitions(call, definitions, None)
+    await planned.apply(call.connection, await planned.ask_witness(), None)
+    changed = sum(each.defined.changed for each in planned.changes)
+    call.note_change(tenants=[form.tenant], is_changed=bool(changed), definitions=len(definitions))
+    return view.done(f"{changed} of {len(definitions)} definitions are new.", "/schedules")
+
+
+async def _read(form: ImportForm) -> ImportResult:
+    """Return the jobs of the file. Raises InvalidInput."""
+    load_zone(form.timezone)  # raises with the nearest names
+    scheduler = form.scheduler or guess_scheduler(form.text, form.file_name)
+    anew = NewDefinitionFields(
+        form.tenant,
+        kind=form.kind,
+        zone=form.timezone,
+        source=f"{scheduler}:{form.file_name}"[:NAME_CHARS_MAX],
+    )
+    found = await asyncio.to_thread(import_text, form.text, form.file_name, scheduler, anew)
+    if len(found.jobs) > JOBS_MAX:
+        message = (
+            f"The file has {len(found.jobs):,} jobs; up to {JOBS_MAX} are imported here. "
+            "Use `dueledger import` and `dueledger define`."
+        )
+        raise InvalidInput(message)
+    return found
+
+
+def _page(
+    view: View,
+    form: ImportForm,
+    found: ImportResult | None = None,
+    *,
+    changes: dict[str, str] | None = None,
+    problem: str | None = None,
+    errors: list[dict[str, Any]] | None = None,
+) -> Response:
+    return view.page(
+        "schedule_import.html",
+        title="Import schedules",
+        form=form,
+        schedulers=[each.value for each in SourceScheduler],
+        found=found,
+        changes=changes or {},
+        problem=problem,
+        errors=errors or [],
+        jobs=_jobs(found, changes or {}),
+        left_out=_left_out(found),
+        questions=[(QUESTIONS[each], count) for each, count in found.questions()] if found else [],
+        text_chars_max=TEXT_CHARS_MAX,
+    )
+
+
+def _jobs(found: ImportResult | None, changes: dict[str, str]) -> Listing:
+    rows = [
+        {
+            **job.inventory(),
+            "change": changes.get(job.definition.definition, "as it is"),
+            "notes": "; ".join(job.known.notes) or None,
+        }
+        for job in (found.jobs if found else ())
+    ]
+    columns = (
+        Column("definition", "Schedule"),
+        Column("frequency", "How often"),
+        Column("overlap", "Overlap"),
+        Column("change", "Change"),
+        Column("where", "Where"),
+        Column("notes", "Notes"),
+    )
+    empty = "No job of it can be converted."
+    return Listing(caption="Jobs", columns=columns, rows=rows, empty=empty, downloads=False)
+
+
+def _left_out(found: ImportResult | None) -> Listing:
+    rows = [
+        {"where": each.where, "text": each.text, "reason": each.reason, "accepted": each.accepted}
+        for each in (found.skipped if found else ())
+    ]
+    columns = (
+        Column("where", "Where"),
+        Column("text", "Job", "code"),
+        Column("reason", "Why it is left out"),
+        Column("accepted", "Write instead"),
+    )
+    return Listing(caption="Left out", columns=columns, rows=rows, downloads=False)

@@ -1,0 +1,318 @@
+"""Schedules: definitions with what they owe next, and each with its versions and history."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from fastapi import Depends, Response
+from pydantic import BaseModel
+
+from dueledger.console.forms import form_of
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.items import Filter
+from dueledger.console.view import CurrentView, View
+from dueledger.definitions.named_calendars import add_ledger_calendars
+from dueledger.definitions.trigger import trigger_definition
+from dueledger.importers.definition_yaml import document_text
+from dueledger.items import page_executions
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.schedule import RECURRING, Occurrence, ScheduleWindow
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
+from dueledger.ledger.store.flows import list_pauses, pause_flows, resume_flows
+from dueledger.ledger.store.item_lists import ItemPlace
+from dueledger.preview.clock_changes import clock_changes
+from dueledger.preview.occurrences import preview_definition
+from dueledger.preview.wording import change_rows, decision_words, skip_words
+from dueledger.service.calls import CurrentCall
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes.definitions import (
+    VERSIONS_MAX,
+    NamePath,
+    flow_scope_of,
+    next_occurrences,
+    versions_of,
+)
+from dueledger.service.routes.fields import Reason, TenantPath
+
+read = PageRoutes(Scope.READ, "console")
+operate = PageRoutes(Scope.OPERATE, "console")
+
+OCCURRENCES: Final = 10
+VERSIONS_SHOWN: Final = 50
+EXECUTIONS_EXAMINED_MAX: Final = 1_000
+_PAUSES_MAX: Final = 200
+_CLOCK_CHANGES_AHEAD: Final = timedelta(days=366)
+_BESIDE: Final = timedelta(hours=26)
+
+
+class ReasonForm(BaseModel):
+    """Why somebody pauses or triggers a schedule."""
+
+    reason: Reason
+
+
+@read.page("/schedules")
+async def list_schedules(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+) -> Response:
+    """List the definitions in force and to come, each with the time at which it is due next."""
+    versions = await list_versions(
+        call.connection,
+        tenant,
+        None,
+        newest_only=True,
+        limit=page.rows_max,
+        tenants=call.tenants,
+        kind=kind,
+        after=page.place(VersionPlace, str, str, int),
+    )
+    shown = versions[: page.limit]
+    last = shown[-1] if len(versions) > page.limit else None
+    return view.page(
+        "schedules.html",
+        title="Schedules",
+        filters={"tenant": tenant or "", "kind": kind or ""},
+        listing=Listing(
+            caption="Schedules",
+            columns=_columns(view),
+            rows=[await _row(call.connection, each) for each in shown],
+            empty="There is no definition yet. Write one, or import a crontab.",
+            next_cursor=page.cursor_after(
+                None if last is None else (last.tenant, last.name, last.version)
+            ),
+        ),
+    )
+
+
+@read.page("/schedules/{tenant}/{name}")
+async def show_schedule(
+    call: CurrentCall, view: CurrentView, page: CurrentPage, tenant: TenantPath, name: NamePath
+) -> Response:
+    """Show a definition: what it owes next, its versions, and the items it owed."""
+    versions = await versions_of(call.connection, tenant, name, VERSIONS_MAX)
+    newest = versions[0]
+    executions = await page_executions(
+        call.connection,
+        tenant,
+        versions,
+        limit=page.limit,
+        after=page.place(ItemPlace, date, int),
+        examined_max=EXECUTIONS_EXAMINED_MAX,
+    )
+    pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=_PAUSES_MAX)
+    return view.page(
+        "schedule.html",
+        title=name,
+        newest=newest,
+        when=when_text(newest.document),
+        coming=await coming_of(call.connection, newest),
+        pauses=[each for each in pauses if each["kind"] in {None, newest.kind}],
+        versions=versions[:VERSIONS_SHOWN],
+        document=definition_text(newest),
+        path=schedule_path(tenant, name),
+        is_schedule=newest.event_type is None and "when" in newest.document,
+        listing=Listing(
+            caption="History",
+            columns=_execution_columns(view),
+            rows=executions.items,
+            empty="It has owed nothing yet.",
+            next_cursor=page.cursor_after(executions.next_place),
+        ),
+    )
+
+
+@operate.action("/schedules/{tenant}/{name}/pause", "pauseDefinition")
+async def pause(
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    name: NamePath,
+    form: Annotated[ReasonForm, Depends(form_of(ReasonForm))],
+) -> Response:
+    """Stop handing out items of the definition's kind."""
+    scope = await flow_scope_of(call.connection, tenant, name)
+    paused = await pause_flows(
+        call.connection, scope, reason=form.reason, actor_no=call.caller.actor_no
+    )
+    call.note_change(is_changed=bool(paused.pauses or paused.flows))
+    return view.done(f"Paused {tenant} {scope.kind}.", schedule_path(tenant, name))
+
+
+@operate.action("/schedules/{tenant}/{name}/resume", "resumeDefinition")
+async def resume(
+    call: CurrentCall, view: CurrentView, tenant: TenantPath, name: NamePath
+) -> Response:
+    """End the pause of the definition's kind."""
+    scope = await flow_scope_of(call.connection, tenant, name)
+    resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
+    call.note_change(is_changed=bool(resumed.pauses or resumed.flows))
+    return view.done(f"Resumed {tenant} {scope.kind}.", schedule_path(tenant, name))
+
+
+@operate.action("/schedules/{tenant}/{name}/trigger", "triggerDefinition")
+async def trigger(
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    name: NamePath,
+    form: Annotated[ReasonForm, Depends(form_of(ReasonForm))],
+) -> Response:
+    """Owe one item of the schedule now, beside its own occurrences."""
+    made = await trigger_definition(
+        call.connection,
+        tenant,
+        name,
+        cycle=None,
+        reason=form.reason,
+        actor_no=call.caller.actor_no,
+    )
+    call.note_change(is_changed=made.created, cycle=made.cycle, item=made.id)
+    return view.done(f"Triggered {name}: {made.cycle}.", f"/items/{made.id}")
+
+
+def schedule_path(tenant: str, name: str) -> str:
+    """Return the path of a definition's page."""
+    return f"/schedules/{quote(tenant, safe='')}/{quote(name, safe='')}"
+
+
+def definition_text(version: DefinitionVersion) -> str:
+    """Return the document of a version as YAML, in the order of the schema."""
+    document = version.document
+    known = [name for name in Definition.model_fields if name in document]
+    others = [name for name in document if name not in Definition.model_fields]
+    return document_text({name: document[name] for name in [*known, *others]})
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """What a definition owes next, and what clock changes do to it.
+
+    `problem` is why that cannot be said.
+    """
+
+    window: ScheduleWindow
+    zone: str = "UTC"
+    clock_changes: Sequence[dict[str, object]] = ()
+    problem: str | None = None
+
+    @property
+    def rows(self) -> list[tuple[Occurrence, str]]:
+        """Return the occurrences, each with how its time was found."""
+        return [(found, decision_words(found)) for found in self.window.occurrences]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Return the nominal times that are passed over, and why."""
+        return [f"{each.nominal:%a %Y-%m-%d}: {skip_words(each)}" for each in self.window.skipped]
+
+
+async def coming_of(
+    connection: Connection, version: DefinitionVersion, count: int = OCCURRENCES
+) -> Coming:
+    """Return what a version owes next; for an event rule or an ended one nothing."""
+    since = max(version.now, version.effective_from)
+    try:
+        definition = parse_definition(version.document, source=version.name, calendars=None)
+        return await coming_from(connection, definition, since, count)
+    except DueledgerError as error:
+        return Coming(ScheduleWindow((), ()), problem=error.message)
+
+
+async def coming_from(
+    connection: Connection, definition: Definition, since: datetime, count: int = OCCURRENCES
+) -> Coming:
+    """Return what a definition owes from an instant on. Raises what its calendar does."""
+    (observing,) = await add_ledger_calendars(connection, [definition])
+    if not observing.is_schedule or observing.ended:
+        return Coming(ScheduleWindow((), ()))
+    window = await next_occurrences(observing, since, count)
+    zone: str = getattr(observing.when, "timezone", "UTC")
+    if count == 1 or not isinstance(observing.when, RECURRING):
+        return Coming(window, zone)
+    return Coming(window, zone, await asyncio.to_thread(_clock_changes, observing, zone, since))
+
+
+def _clock_changes(definition: Definition, zone: str, since: datetime) -> list[dict[str, object]]:
+    """Return the clock changes of the next year, each with what it does to the schedule."""
+    rows: list[dict[str, object]] = []
+    start = since.replace(microsecond=0)
+    for change in clock_changes(zone, start, start + _CLOCK_CHANGES_AHEAD):
+        first, last = change.at - _BESIDE, change.at + _BESIDE
+        window = preview_definition(definition, since=first, until=last, effective_date=None)
+        rows += change_rows(window, zone, first, last)
+    return rows
+
+
+def when_text(document: Row) -> str:
+    """Return when a definition is due, as its document says it."""
+    when: dict[str, Any] = document.get("when") or {}
+    zone = when.get("timezone")
+    parts = [f"{name} {value}" for name, value in when.items() if name not in _PLACES and value]
+    event = document.get("event")
+    return ", ".join([*([f"on {event}"] if event else []), *parts, *([str(zone)] if zone else [])])
+
+
+_PLACES: Final = {"timezone", "gap", "fold"}
+
+
+async def _row(connection: Connection, version: DefinitionVersion) -> Row:
+    coming = await coming_of(connection, version, 1)
+    found = coming.window.occurrences
+    return {
+        "definition": version.name,
+        "tenant": version.tenant,
+        "kind": version.kind,
+        "lane": "",
+        "state": version.state.value,
+        "version": version.version,
+        "when": when_text(version.document),
+        "next_due_at": found[0].due_at if found else None,
+        "effective_from": version.effective_from,
+    }
+
+
+def _columns(view: View) -> list[Column]:
+    def address(row: Row) -> str:
+        return view.url(schedule_path(row["tenant"], row["definition"]))
+
+    def items(row: Row) -> str:
+        return view.url("/items", tenant=row["tenant"], kind=row["kind"], open=True)
+
+    return [
+        Column("definition", "Schedule", "text", address),
+        Column("kind", "Flow", "flow", items),
+        Column("state", "State", "state"),
+        Column("when", "When", "code"),
+        Column("next_due_at", "Next", "time"),
+        Column("effective_from", "In force from", "time"),
+        Column("version", "Version", "count"),
+    ]
+
+
+def _execution_columns(view: View) -> list[Column]:
+    def address(row: Row) -> str:
+        return view.url(f"/items/{row['id']}")
+
+    return [
+        Column("cycle", "Cycle", "text", address),
+        Column("state", "State", "state"),
+        Column("due_at", "Due", "time"),
+        Column("started_at", "Started", "time"),
+        Column("ended_at", "Ended", "time"),
+        Column("duration_seconds", "Seconds", "number"),
+        Column("attempt", "Attempt", "count"),
+        Column("worker", "Worker"),
+        Column("definition_version", "Version", "count"),
+    ]

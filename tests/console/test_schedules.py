@@ -1,0 +1,200 @@
+"""Schedules: what each owes next, changed and imported only as it was previewed."""
+
+from tempfile import gettempdir
+
+import pytest
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import SCHEDULE, Api
+
+NIGHTLY = {
+    **SCHEDULE,
+    "kind": "NightlyDue",
+    "business_key": "nightly",
+    "when": {"cron": "30 2 * * *", "timezone": "Europe/Berlin"},
+}
+EVERY_HOUR = {"cron": "5 * * * *", "timezone": "UTC"}
+TEXT = """\
+tenant: acme
+definition: nightly
+kind: NightlyDue
+business_key: nightly
+when: {cron: "45 3 * * *", timezone: Europe/Berlin}
+dispatch: {direct: {}}
+"""
+CRONTAB = """\
+MAILTO=ops@example.com
+15 4 * * * /usr/local/bin/close-books --day yesterday
+0 25 * * * /usr/local/bin/never
+"""
+CRON_JOB = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: rotate, namespace: ops}
+spec:
+  schedule: "*/30 * * * *"
+  jobTemplate:
+    spec:
+      template:
+        spec: {containers: [{name: rotate, image: rotate}]}
+"""
+
+
+@pytest.fixture(scope="module")
+async def nightly(api: Api) -> str:
+    """The path of a definition that a clock change concerns."""
+    await api.define("acme", "nightly", NIGHTLY)
+    return "/console/schedules/acme/nightly"
+
+
+async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
+    browser: Browser, nightly: str
+) -> None:
+    listed = await browser.open("/console/schedules")
+    assert nightly in listed.text
+    assert "cron 30 2 * * *, Europe/Berlin" in listed.text
+    page = await browser.open(nightly)
+    assert page.text.count('<th scope="row">') == 10
+    assert "does not exist on this day" in page.text
+    assert "exists twice on this day" in page.text
+    assert "Version 1" in page.text
+    assert "It has owed nothing yet" in page.text
+    assert (await browser.open("/console/schedules/acme/other")).status == 404
+
+
+async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
+    api: Api, browser: Browser, nightly: str
+) -> None:
+    await browser.open(nightly)
+    assert (await browser.send(f"{nightly}/pause", {})).status == 422
+    assert (await browser.send(f"{nightly}/pause", {"reason": "INC-5"})).location == nightly
+    paused = await browser.open(nightly)
+    assert "INC-5" in paused.text
+    assert "Resume" in paused.text
+    assert (await browser.send(f"{nightly}/resume", {})).location == nightly
+    assert "INC-5" not in (await browser.open(nightly)).text
+    made = await browser.send(f"{nightly}/trigger", {"reason": "the file came late"})
+    assert made.location.startswith("/console/items/")
+    assert "Triggered nightly" in (await browser.open(made.location)).text
+    assert made.location in (await browser.open(nightly)).text
+    audited = await api.owner.fetch(
+        "select operation, reason from ledger.audit where operation like '%Definition'"
+        " order by audit_no"
+    )
+    assert [tuple(row) for row in audited] == [
+        ("pauseDefinition", "INC-5"),
+        ("resumeDefinition", None),
+        ("triggerDefinition", "the file came late"),
+    ]
+
+
+async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_version_it_had(
+    api: Api, browser: Browser, nightly: str
+) -> None:
+    page = await browser.open(f"{nightly}/edit")
+    assert "30 2 * * *" in page.text
+    assert "Nothing changes" in page.text
+    wrong = await browser.send(
+        "/console/schedules/preview", {"text": TEXT.replace("45 3", "45 99")}
+    )
+    assert wrong.status == 200
+    assert "when.cron" in wrong.text
+    shown = await browser.send("/console/schedules/preview", {"text": TEXT, "base_version": "1"})
+    assert "Version 2" in shown.text
+    assert "replaces version 1" in shown.text
+    assert "<del>" in shown.text
+    assert "03:45:00" in shown.text
+    assert "7 items" in shown.text
+    assert "Version 2" not in (await browser.open(nightly)).text
+    stale = {"text": TEXT, "base_version": "7"}
+    assert (await browser.send("/console/schedules/define", stale)).status == 412
+    fields = {"text": TEXT.replace("\n", "\r\n"), "base_version": "1"}
+    done = await browser.send("/console/schedules/define", fields)
+    assert done.location == nightly
+    assert "Version 2 is defined" in (await browser.open(nightly)).text
+    other = TEXT.replace("tenant: acme", "tenant: umbra")
+    for path in ("preview", "define"):
+        refused = await browser.send(f"/console/schedules/{path}", {"text": other})
+        assert "knows no tenant umbra" in refused.text
+    assert not await api.owner.fetchval(
+        "select exists (select from ledger.definition where tenant = 'umbra')"
+    )
+
+
+async def test_the_calendar_counts_by_hour_and_finds_quiet_windows(
+    api: Api, browser: Browser
+) -> None:
+    hourly = {**SCHEDULE, "kind": "HourlyDue", "business_key": "h", "when": EVERY_HOUR}
+    await api.define("acme", "hourly", hourly)
+    page = await browser.open("/console/schedules/calendar?kind=HourlyDue&quiet=50")
+    hours = 24 * 7  # the present one without what was due before the definition
+    assert page.text.count(">1</a></td>") in {hours - 1, hours}
+    assert "Quiet for 50 minutes or longer" in page.text
+    none = await browser.open("/console/schedules/calendar?kind=HourlyDue&quiet=90")
+    assert "No window is quiet for 90 minutes" in none.text
+    empty = await browser.open("/console/schedules/calendar?kind=Nothing")
+    assert "Nothing is due" in empty.text
+    assert (await browser.open("/console/schedules/calendar?quiet=0")).status == 422
+
+
+@pytest.mark.parametrize(
+    ("text", "file_name", "jobs", "words"),
+    [
+        (CRONTAB, "crontab.txt", 1, ("close-books", "1 left out", "MAILTO")),
+        (CRON_JOB, "jobs.yaml", 1, ("rotate", "0 left out")),
+    ],
+)
+async def test_a_file_is_imported_as_it_was_shown(
+    api: Api, browser: Browser, text: str, file_name: str, jobs: int, words: tuple[str, ...]
+) -> None:
+    count = "select count(*) from ledger.definition"
+    before = await api.owner.fetchval(count)
+    await browser.open("/console/schedules/import")
+    fields = {"text": text, "file_name": file_name, "tenant": "acme"}
+    shown = await browser.send("/console/schedules/import", fields)
+    assert shown.status == 200
+    assert f"Put {jobs} in force" in shown.text
+    for word in words:
+        assert word in shown.text
+    assert await api.owner.fetchval(count) == before
+    done = await browser.send("/console/schedules/import/define", fields)
+    assert (done.status, done.location) == (303, "/console/schedules")
+    assert await api.owner.fetchval(count) == before + jobs
+    for path in ("import", "import/define"):
+        other = await browser.send(f"/console/schedules/{path}", {**fields, "tenant": "umbra"})
+        assert "knows no tenant umbra" in other.text
+
+
+async def test_what_cannot_be_imported_says_why(browser: Browser) -> None:
+    await browser.open("/console/schedules/import")
+    for fields, words in (
+        ({"text": "a: [", "scheduler": "kubernetes"}, "cannot be read"),
+        ({"text": CRONTAB, "timezone": "Europe/Berln"}, "Europe/Berlin"),
+        ({"text": "nothing at all"}, "0 converted"),
+    ):
+        shown = await browser.send("/console/schedules/import", fields)
+        assert shown.status == 200, shown.text
+        assert words in shown.text
+        assert gettempdir() not in shown.text
+
+
+async def test_schedules_of_others_are_not_shown(api: Api, nightly: str) -> None:
+    other = await api.make_key("umbra-schedules", *Scope, tenants=["umbra"])
+    async with open_browser(api) as stranger:
+        await stranger.sign_in(other)
+        for path in ("/console/schedules", "/console/schedules/calendar"):
+            assert "nightly" not in (await stranger.open(path)).text
+        for path in (nightly, f"{nightly}/edit"):
+            assert (await stranger.open(path)).status == 404
+        assert (await stranger.send(f"{nightly}/pause", {"reason": "x"})).status == 404
+
+
+async def test_a_reader_is_shown_no_action(api: Api, nightly: str) -> None:
+    reader: NewApiKey = await api.make_key("reads", Scope.READ)
+    async with open_browser(api) as browser:
+        await browser.sign_in(reader)
+        page = await browser.open(nightly)
+        assert "Pause" not in page.text
+        assert f"{nightly}/edit" not in page.text
+        assert "New schedule" not in (await browser.open("/console/schedules")).text
