@@ -1,10 +1,12 @@
 """Emission from a service, on the connection and in the transaction of its own writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, datetime
+from enum import Enum
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from math import isfinite
+from typing import Any, Final, NamedTuple, cast
 from uuid import UUID
 
 import orjson
@@ -12,7 +14,21 @@ import orjson
 from dueledger.ledger.runtime.tracing import current_traceparent
 from dueledger.ledger.store.emission import emission_query
 
-_DRIVERS: Final = ("asyncpg", "psycopg", "sqlalchemy")
+_ASYNC: Final = {
+    ("asyncpg", "Connection"),
+    ("asyncpg", "PoolConnectionProxy"),
+    ("psycopg", "AsyncConnection"),
+    ("sqlalchemy", "AsyncConnection"),
+    ("sqlalchemy", "AsyncSession"),
+    ("sqlalchemy", "async_scoped_session"),
+}
+_SYNC: Final = {
+    ("psycopg", "Connection"),
+    ("sqlalchemy", "Connection"),
+    ("sqlalchemy", "Session"),
+    ("sqlalchemy", "scoped_session"),
+}
+"""The library and the class of each connection. A pool or an engine has no transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +36,7 @@ class NewItem:
     """One item to emit.
 
     `tenant`, `kind`, `business_key`, `cycle` and `effective_date` are its identity: the same again
-    is the same item. `due_at` has an offset. `payload` is what the handler gets: bytes are JSON
+    is the same item. `due_at` has an offset. `payload` is what the handler gets: bytes are one JSON
     text, kept to the letter; anything else is encoded as JSON. `lane` '' means none. Without a
     `traceparent` it is of the running span of OpenTelemetry, if there is one.
     """
@@ -51,12 +67,13 @@ async def emit(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
     `connection` is an asyncpg connection, a psycopg AsyncConnection, or an AsyncConnection or
     AsyncSession of SQLAlchemy. One statement for all items. Repeating it changes nothing.
 
-    Raises ValueError for a `due_at` without offset, TypeError for another connection, and the
-    driver's own error where Postgres refuses an item; then nothing is emitted.
+    Raises ValueError for a `due_at` without offset, for bytes that are not one JSON text and for
+    a number that JSON lacks; TypeError for another connection; and the driver's own error where
+    Postgres refuses an item. Then nothing is emitted.
     """
     values = _values(items)
     client: Any = connection
-    match _driver(connection):
+    match _library(connection, is_async=True):
         case "asyncpg":
             rows = await client.fetch(_query(values, r"$\1"), *values)
         case "psycopg":
@@ -75,28 +92,32 @@ def emit_sync(connection: object, items: Iterable[NewItem]) -> list[Emitted]:
     """
     values = _values(items)
     client: Any = connection
-    match _driver(connection):
-        case "psycopg":
-            with client.cursor(row_factory=_tuple_row()) as cursor:
-                rows = cursor.execute(_query(values, "%s"), values).fetchall()
-        case "sqlalchemy":
-            rows = client.execute(_clause(values), _named(values)).all()
-        case driver:
-            message = f"{driver} is asynchronous: use `await emit(…)`"
-            raise TypeError(message)
+    if _library(connection, is_async=False) == "psycopg":
+        with client.cursor(row_factory=_tuple_row()) as cursor:
+            rows = cursor.execute(_query(values, "%s"), values).fetchall()
+    else:
+        rows = client.execute(_clause(values), _named(values)).all()
     return _results(rows)
 
 
-def _driver(connection: object) -> str:
-    """Return the library that a connection, or a class that it extends, comes from."""
-    for each in type(connection).__mro__:
-        library = each.__module__.partition(".")[0]
-        if library in _DRIVERS:
-            return library
-    message = (
-        f"{type(connection).__qualname__} is no connection of asyncpg, psycopg or SQLAlchemy;"
-        " with another driver call ledger.emit_many in SQL"
-    )
+def _library(connection: object, *, is_async: bool) -> str:
+    """Return the library of a connection, by its class or one that it extends."""
+    kinds = [(c.__module__.partition(".")[0], c.__qualname__) for c in type(connection).__mro__]
+    usable, others = (_ASYNC, _SYNC) if is_async else (_SYNC, _ASYNC)
+    for kind in kinds:
+        if kind in usable:
+            return kind[0]
+    name = type(connection).__qualname__
+    if not others.isdisjoint(kinds):
+        call = (
+            "is synchronous: use `emit_sync(…)`" if is_async else "is asynchronous: use `emit(…)`"
+        )
+        message = f"{name} {call}"
+    else:
+        message = (
+            f"{name} is no connection or session of asyncpg, psycopg or SQLAlchemy; on a connection"
+            " of another driver call ledger.emit_many in SQL"
+        )
     raise TypeError(message)
 
 
@@ -119,18 +140,42 @@ def _named(values: Sequence[object]) -> dict[str, object]:
 def _values(items: Iterable[NewItem]) -> Sequence[object]:
     """Return the values for a statement: of one item its members, of others a document."""
     trace = current_traceparent()
-    given = [_members(item, trace) for item in items]
-    if len(given) != 1:
-        return [orjson.dumps(given).decode()]
-    [one] = given
-    payload, labels = (_json_text(one[name]) for name in ("payload", "labels"))
-    return list((one | {"payload": payload or "{}", "labels": labels}).values())
+    batch = tuple(items)
+    given = [_members(item, trace) for item in batch]
+    if len(given) == 1:
+        [one] = given
+        payload, labels = (_json_text(one[name]) for name in ("payload", "labels"))
+        values = list((one | {"payload": payload or "{}", "labels": labels}).values())
+    else:
+        values = [orjson.dumps(given).decode()]
+    for item in batch:
+        if not (_is_finite(item.payload) and _is_finite(item.labels)):
+            message = f"{item.business_key!r} has a number that JSON lacks: NaN or an infinity"
+            raise ValueError(message)
+    return values
 
 
 def _json_text(value: object) -> str | None:
     """Return JSON text, or None for null, as Postgres reads a member of a document."""
     text = orjson.dumps(value).decode().strip()
     return None if text == "null" else text
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether no number in a value is one that orjson writes as null."""
+    match value:
+        case float():
+            return isfinite(value)
+        case Mapping():
+            return all(map(_is_finite, cast("Mapping[object, object]", value).values()))
+        case list() | tuple():
+            return all(map(_is_finite, cast("Sequence[object]", value)))
+        case Enum():
+            return _is_finite(value.value)
+        case _ if is_dataclass(value):
+            return all(_is_finite(getattr(value, each.name)) for each in fields(value))
+        case _:
+            return True
 
 
 def _members(item: NewItem, trace: str | None) -> dict[str, object]:
@@ -144,13 +189,23 @@ def _members(item: NewItem, trace: str | None) -> dict[str, object]:
         "business_key": item.business_key,
         "effective_date": item.effective_date,
         "due_at": item.due_at,
-        "payload": orjson.Fragment(payload) if isinstance(payload, bytes) else payload,
+        "payload": _fragment(payload, item) if isinstance(payload, bytes) else payload,
         "cycle": item.cycle,
         "lane": item.lane,
         "partition_key": item.partition_key,
         "labels": None if item.labels is None else dict(item.labels),
         "traceparent": item.traceparent or trace,
     }
+
+
+def _fragment(payload: bytes, item: NewItem) -> orjson.Fragment:
+    """Return a text for a place in a document, where it must not end before its own end."""
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError as error:
+        message = f"payload of {item.business_key!r} is not one JSON text: {error}"
+        raise ValueError(message) from error
+    return orjson.Fragment(payload)
 
 
 def _results(rows: Sequence[Any]) -> list[Emitted]:

@@ -1,8 +1,9 @@
 """A service emits on its own connection, whatever its driver, and in its own transaction."""
 
 from collections.abc import AsyncGenerator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from math import inf, nan
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit, urlunsplit
 
@@ -13,7 +14,7 @@ from asyncpg.pool import PoolConnectionProxy
 from psycopg.rows import DictRow, dict_row
 from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from dueledger import NewItem, emit, emit_sync
 from dueledger.ledger.identity import item_id
@@ -119,7 +120,7 @@ async def test_each_driver_emits_in_the_callers_transaction(
     await _assert_both(connection)
 
 
-@pytest.mark.parametrize("kind", ["psycopg", "core", "session"])
+@pytest.mark.parametrize("kind", ["psycopg", "core", "session", "scoped session"])
 async def test_each_synchronous_driver_emits_in_the_callers_transaction(
     dsn: str, connection: Connection, kind: str
 ) -> None:
@@ -128,6 +129,7 @@ async def test_each_synchronous_driver_emits_in_the_callers_transaction(
         "psycopg": lambda: psycopg.Connection[DictRow].connect(dsn, row_factory=dict_row),
         "core": engine.connect,
         "session": lambda: Session(engine),
+        "scoped session": lambda: scoped_session(sessionmaker(engine)),
     }[kind]()
     emit_sync(opened, FIRST)
     opened.rollback()
@@ -181,19 +183,56 @@ async def test_one_item_alone_becomes_the_row_that_it_becomes_among_others(
     assert [tuple(row)[1:] for row in rows[:4]] == [tuple(row)[1:] for row in rows[4:]]
 
 
-async def test_a_due_time_without_an_offset_is_refused_before_anything_is_sent() -> None:
-    item = replace(_item("one"), due_at=DUE_AT.replace(tzinfo=None))
-    with pytest.raises(ValueError, match="due_at of 'one' has no offset"):
-        await emit(object(), [item])
+_OTHER = b'{"tenant":"victim","kind":"Payout","business_key":"x","payload":{}'
 
 
-async def test_a_connection_of_another_library_is_refused(dsn: str) -> None:
-    with pytest.raises(TypeError, match="object is no connection of asyncpg"):
-        await emit(object(), FIRST)
-    connection = await asyncpg.connect(dsn)
-    with pytest.raises(TypeError, match="asyncpg is asynchronous"):
-        emit_sync(connection, FIRST)
-    await connection.close()
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A payload that orjson encodes."""
+
+    value: float
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"due_at": DUE_AT.replace(tzinfo=None)}, "due_at of 'one' has no offset"),
+        ({"payload": b'{}, "tenant": "victim"'}, "payload of 'one' is not one JSON text"),
+        ({"payload": b"{}}," + _OTHER}, "payload of 'one' is not one JSON text"),
+        ({"payload": b""}, "payload of 'one' is not one JSON text"),
+        ({"payload": b"NaN"}, "payload of 'one' is not one JSON text"),
+        ({"payload": {"rates": [1.0, nan]}}, "'one' has a number that JSON lacks"),
+        ({"payload": (Rate(inf),)}, "'one' has a number that JSON lacks"),
+        ({"labels": {"rate": -inf}}, "'one' has a number that JSON lacks"),
+    ],
+)
+async def test_an_item_that_json_cannot_hold_is_refused_before_anything_is_sent(
+    changed: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        await emit(object(), [replace(_item("one"), **changed)])
+
+
+async def test_what_has_no_transaction_or_waits_otherwise_is_refused(
+    dsn: str, connection: Connection
+) -> None:
+    engine = create_engine(_url(dsn, "psycopg"))
+    async_engine = create_async_engine(_url(dsn, "asyncpg"))
+    async with asyncpg.create_pool(dsn, min_size=1, max_size=1) as pool, pool.acquire() as pooled:
+        for refused in (object(), pool, engine, async_engine):
+            with pytest.raises(TypeError, match="is no connection or session of asyncpg"):
+                await emit(refused, FIRST)
+            with pytest.raises(TypeError, match="is no connection or session of asyncpg"):
+                emit_sync(refused, FIRST)
+        with Session(engine) as session:
+            with pytest.raises(TypeError, match="Session is synchronous: use `emit_sync"):
+                await emit(session, FIRST)
+            session.commit()
+        for opened in (pooled, AsyncSession(async_engine)):
+            with pytest.raises(TypeError, match="is asynchronous: use `emit"):
+                emit_sync(opened, FIRST)
+    engine.dispose()
+    assert await connection.fetchval("select count(*) from ledger.due_item") == 0
 
 
 async def test_a_refused_item_is_the_drivers_error_and_names_the_value(dsn: str) -> None:
