@@ -63,5 +63,5 @@ class AllocatorSettings(Settings):
         default=500, ge=1, le=10_000, description="claims, and runs, reaped in one pass"
     )
     allocator_idle_seconds: float = Field(
-        default=1.0, gt=0, le=10, description="longest pause between two polls of the ledger"
+        default=1.0, gt=0, le=5, description="longest pause between two polls of the ledger"
     )

@@ -115,6 +115,7 @@ class Sleep:
         """Return how long to pause after a poll that found nothing: at most `wanted` seconds.
 
         If it is less, the process polls afresh after the pause. A poll takes about `poll_seconds`.
+        A process that is asleep pauses no longer than its registration lasts at least.
         """
         if wanted < PAUSE_SECONDS_MIN:
             return wanted
@@ -123,7 +124,7 @@ class Sleep:
         try:
             await self._register()
             if self._state is not _State.REGISTERED:
-                return wanted
+                return min(wanted, SLEEP_SECONDS - RENEW_SECONDS) if self.is_asleep else wanted
             if await self._presence.is_seen_by_all(self._transaction_no):
                 self._state = _State.ASLEEP
                 return 0.0

@@ -14,6 +14,7 @@ import asyncpg
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from dueledger.ledger import sleep
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Pool, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -220,6 +221,12 @@ def make_drafts(kind: str) -> Callable[..., list[ItemDraft]]:
         ]
 
     return make
+
+
+@pytest.fixture
+def endless_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a process that sleeps poll only after it was woken."""
+    monkeypatch.setattr(sleep, "SLEEP_SECONDS", 1e6)
 
 
 @pytest.fixture

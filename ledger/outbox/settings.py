@@ -20,5 +20,5 @@ class RelaySettings(Settings):
         default=500, ge=1, le=5_000, description="rows of the outbox carried at a time"
     )
     relay_idle_seconds: float = Field(
-        default=0.5, gt=0, le=60, description="longest pause after a pass without rows"
+        default=0.5, gt=0, le=5, description="longest pause after a pass without rows"
     )

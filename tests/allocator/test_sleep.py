@@ -21,6 +21,7 @@ NEVER_SECONDS = 1e6
 ITEMS = 60
 
 
+@pytest.mark.usefixtures("endless_sleep")
 async def test_g9_an_item_emitted_while_an_allocator_sleeps_is_claimed(
     start_allocator: Start,
     emit: Emit,
@@ -43,6 +44,7 @@ async def test_g9_an_item_emitted_while_an_allocator_sleeps_is_claimed(
     await serving
 
 
+@pytest.mark.usefixtures("endless_sleep")
 async def test_g9_an_allocator_that_never_lists_by_itself_is_woken_by_each_of_many_items(
     start_allocator: Start,
     emit: Emit,
@@ -69,6 +71,7 @@ async def test_g9_an_allocator_that_never_lists_by_itself_is_woken_by_each_of_ma
     await serving
 
 
+@pytest.mark.usefixtures("endless_sleep")
 async def test_g9_an_item_emitted_while_a_claim_is_on_its_way_to_kafka_is_claimed(
     start_allocator: Start,
     emit: Emit,

@@ -8,10 +8,19 @@ from typing import Final
 
 import pytest
 
+from dueledger.allocator.settings import AllocatorSettings
 from dueledger.ledger import sleep
+from dueledger.ledger.outbox import RelaySettings
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.sleep import POLLS_COMPARED, WAKES_MAX, PollDuration, Sleep
+from dueledger.ledger.sleep import (
+    POLLS_COMPARED,
+    RENEW_SECONDS,
+    SLEEP_SECONDS,
+    WAKES_MAX,
+    PollDuration,
+    Sleep,
+)
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import list_due_flows, reap_claims, release_claims
@@ -19,6 +28,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.partitions import recover_items
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.store.reviews import redrive_items
+from dueledger.workers.direct.settings import DirectSettings
 from tests.claim_ids import claim_ids
 
 from .conftest import Ledger
@@ -137,7 +147,7 @@ async def test_g9_an_item_that_an_open_transaction_emitted_before_the_sleep_is_p
     assert after == 0  # it polls once more, and finds the item
     assert len(await list_due_flows(connection, 10)) == 1
     assert sleeper.sleep.is_asleep
-    assert await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001) == LONG
+    assert 1 < await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001) < SLEEP_SECONDS
 
 
 async def test_g9_a_transaction_that_began_before_the_sleep_and_emits_in_it_wakes(
@@ -306,6 +316,23 @@ async def test_a_transaction_that_will_be_prepared_can_leave_the_notification_ou
         await connection.execute("set local ledger.wakes = off")
         await emit_items(connection, make_drafts(), actor_no=actor_no)
     assert await sleeper.heard() == 0
+
+
+async def test_a_process_polls_before_its_registered_sleep_ends(
+    sleeper: Sleeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = 0.0
+    monkeypatch.setattr(sleep, "monotonic", lambda: at)
+    await sleeper.fall_asleep()
+    at = RENEW_SECONDS - 0.001  # the sleep is not renewed yet
+    pause = await sleeper.sleep.pause_seconds(LONG, poll_seconds=0.001)
+    assert at < at + pause <= SLEEP_SECONDS
+    for settings, name in [
+        (AllocatorSettings, "allocator_idle_seconds"),
+        (DirectSettings, "direct_idle_seconds"),
+        (RelaySettings, "relay_idle_seconds"),
+    ]:
+        assert settings.model_json_schema()["properties"][name]["maximum"] <= pause
 
 
 async def test_a_sleep_ends_by_itself(

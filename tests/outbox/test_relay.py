@@ -309,6 +309,7 @@ async def test_a_role_that_is_lost_meanwhile_marks_no_row(
     assert await service.left() == {"INV-1": None}
 
 
+@pytest.mark.usefixtures("endless_sleep")
 async def test_g9_a_row_written_while_the_relay_sleeps_is_carried(
     service: Service, connection: Connection, eventually: Eventually
 ) -> None:
@@ -324,6 +325,7 @@ async def test_g9_a_row_written_while_the_relay_sleeps_is_carried(
     assert await service.connection.fetchval(SLEEPERS) is False
 
 
+@pytest.mark.usefixtures("endless_sleep")
 async def test_a_relay_that_lost_its_listening_connection_listens_again(
     service: Service, connection: Connection, eventually: Eventually
 ) -> None:

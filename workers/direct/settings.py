@@ -18,7 +18,7 @@ class DirectSettings(WorkerSettings):
         default=0.004, ge=0, le=1, description="shortest pause between two polls of the ledger"
     )
     direct_idle_seconds: float = Field(
-        default=0.5, gt=0, le=10, description="longest pause between two polls of the ledger"
+        default=0.5, gt=0, le=5, description="longest pause between two polls of the ledger"
     )
     direct_upkeep_seconds: float = Field(
         default=1.0, gt=0, le=60, description="shortest pause between two passes of upkeep"

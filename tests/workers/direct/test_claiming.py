@@ -186,7 +186,7 @@ async def test_it_wakes_when_the_next_item_is_due(estate: Estate, make_drafts: M
     soon = [now + timedelta(seconds=0.3 + number / 20) for number in range(10)]
     for number, due_at in enumerate(soon):
         await estate.emit(make_drafts(1, due_at=due_at, prefix=f"soon-{number}"))
-    await estate.work(completing(estate.kind, []), direct_idle_seconds=10.0)
+    await estate.work(completing(estate.kind, []), direct_idle_seconds=5.0)
     await estate.until_completed(10)
     early = await estate.connection.fetchval(
         """

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from tests.workers.direct.conftest import Estate
@@ -12,6 +14,7 @@ SLEEPERS = "select count(*) from ledger.process where sleeps_until is not null"
 NEVER_SECONDS = 1e6
 
 
+@pytest.mark.usefixtures("endless_sleep")
 async def test_g9_an_item_emitted_while_a_direct_worker_sleeps_is_worked(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
