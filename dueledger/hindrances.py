@@ -22,6 +22,7 @@ class Hindrance(StrEnum):
     CLOCK_BEHIND = "CLOCK_BEHIND"
     RETRY = "RETRY"
     SNOOZED = "SNOOZED"
+    RELEASED = "RELEASED"
     EXPIRED = "EXPIRED"
     PARKED = "PARKED"
     PAUSED = "PAUSED"
@@ -106,6 +107,11 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
     Hindrance.SNOOZED: HindranceText(
         "Its handler snoozed it until {until}, {wait} from now.",
         "`dueledger trigger {id} --reason …` makes it available now.",
+    ),
+    Hindrance.RELEASED: HindranceText(
+        "Its worker released it, and no attempt was counted: {reason}. It is handed out again at "
+        "{until}, {wait} from now.",
+        "Remove the cause. `dueledger trigger {id} --reason …` makes it available now.",
     ),
     Hindrance.EXPIRED: HindranceText(
         "It was handed out, and no worker started it before its queue deadline; it is handed out "

@@ -17,7 +17,7 @@ from dueledger.hindrances import (
     has_upkeep,
     hindrance_of_workers,
 )
-from dueledger.ledger.states import State
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.flows import find_blockers, find_handed_out
 from dueledger.ledger.store.operations import OperationProgress, find_operation_of_item
@@ -47,7 +47,10 @@ _WORK_COMMANDS: Final = {
 }
 _KINDS_MAX: Final = 6
 _DELAYS: Final = frozenset(
-    {Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED, Hindrance.EXPIRED, Hindrance.PARKED}
+    {
+        *(Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED),
+        *(Hindrance.RELEASED, Hindrance.EXPIRED, Hindrance.PARKED),
+    }
 )
 """Hindrances that an operation may end."""
 
@@ -165,7 +168,14 @@ def _delayed(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
         return Hindrance.RETRY, facts | {"attempt": item["attempt"]}
     if item["due_at"] > now:
         return Hindrance.NOT_DUE, facts
-    return Hindrance.SNOOZED if blockers["snoozed"] else Hindrance.EXPIRED, facts
+    match blockers["last_event"]:
+        case TransitionEvent.SNOOZED:
+            return Hindrance.SNOOZED, facts
+        case TransitionEvent.RELEASED:
+            reason = blockers["last_reason"] or "no reason was given"
+            return Hindrance.RELEASED, facts | {"reason": reason.rstrip(".")}
+        case _:
+            return Hindrance.EXPIRED, facts
 
 
 def _of_pause(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> _Facts:

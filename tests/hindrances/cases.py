@@ -87,6 +87,12 @@ async def snoozed(site: Installation) -> Hindered:
     return Hindered(item)
 
 
+async def released(site: Installation) -> Hindered:
+    [item] = await site.emit_direct("lack")
+    await site.start_direct()
+    return Hindered(item, says=("the secret BILLING is missing",))
+
+
 async def expired(site: Installation) -> Hindered:
     await site.put_kind(queue_seconds=1)
     [item] = await site.emit()
@@ -595,6 +601,7 @@ CASES: Final[tuple[tuple[Hindrance, Arrange], ...]] = (
     (Hindrance.CLOCK_BEHIND, clock_behind),
     (Hindrance.RETRY, retry),
     (Hindrance.SNOOZED, snoozed),
+    (Hindrance.RELEASED, released),
     (Hindrance.EXPIRED, expired),
     (Hindrance.PARKED, parked),
     (Hindrance.PAUSED, paused_tenant),

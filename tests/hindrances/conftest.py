@@ -42,6 +42,7 @@ HANDLERS: Final = """
 import asyncio, os
 from pathlib import Path
 from dueledger import Completed, Handlers, Park, Retry, Snooze
+from dueledger.workers.verdicts import NotAttempted
 
 handlers, seen = Handlers(), set()
 
@@ -51,12 +52,13 @@ async def work(item):
     is_first, _ = item.id not in seen, seen.add(item.id)
     while how == "hang" and os.environ.get("TEST_HANGS") and not Path("ended").exists():
         await asyncio.sleep(0.02)
-    if is_first and how in ("park", "fail", "snooze"):
-        verdicts = {"park": Park("no such policy"), "fail": Retry(), "snooze": Snooze(seconds=9e4)}
+    if is_first and how in ("park", "fail", "snooze", "lack"):
+        verdicts = {"park": Park("no such policy"), "fail": Retry(), "snooze": Snooze(seconds=9e4),
+            "lack": NotAttempted(9e4, "the secret BILLING is missing")}
         return verdicts[how]
     return Completed()
 """
-"""The first word of a business key says how: hang; or park, fail, snooze the first time."""
+"""The first word of a business key says how: hang; or park, fail, snooze, lack the first time."""
 LOGINS: Final = {
     ("allocate",): "allocator",
     ("work", "--direct"): "direct_worker",

@@ -14,11 +14,7 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
   handed.items as handed_out, running.items as running, credit.granted, credit.grants, outstanding.items as outstanding,
   p.available_at = 'infinity' as blocked, (k.ordering <> 'key' or p.overlap > 1) as is_overlap, p.batch_max is not null as is_suspect,
   holder.id as behind, holder.review_reason as behind_reason, holder.retry_at as behind_until,
-  coalesce((
-    select t.event from ledger.transition t
-    where t.item_no = p.item_no and t.effective_date = p.effective_date
-      and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
-    order by t.at desc limit 1), 0) = 8 /* snoozed */ as snoozed,
+  last.event as last_event, last.reason as last_reason,
   f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since,
   before.items as before, before.items >= $3::integer as before_capped, ledger.clock_rate() as clock_rate,
   ledger.machine_now() as machine_now,
@@ -28,6 +24,13 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
 from ledger.pending p
 join ledger.flow f on f.flow_no = p.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
+left join lateral (
+  select t.event, t.detail ->> 'reason' as reason
+  from ledger.transition t
+  where t.item_no = p.item_no and t.effective_date = p.effective_date
+    and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  order by t.at desc limit 1
+) last on true
 cross join lateral (
   select coalesce(sum(c.size - c.started), 0)::bigint as items
   from ledger.claim c where c.flow_no = f.flow_no and c.closed_at is null
