@@ -116,7 +116,6 @@ async def run_session(page: str, folder: Path, dsn: str, bootstrap_servers: str)
         env={
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": str(folder),
             "DUELEDGER_DSN": dsn,
             "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
         },
