@@ -487,7 +487,7 @@ end $$;
 
 COMMENT ON FUNCTION ledger.count_overview_in_flight(items_max integer) IS 'Count the items in flight for the overview again, at most so many. Returns how many were found; more: the count is cut.';
 
-CREATE FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) RETURNS double precision
+CREATE FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer, is_far boolean) RETURNS double precision
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -497,15 +497,29 @@ CREATE FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integ
     SET enable_mergejoin TO 'off'
     AS $$
 declare
-  begins constant timestamptz := ledger.overview_begin();
-  ends constant timestamptz := begins + interval '48 hours 15 minutes';
+  first_quarter constant timestamptz := ledger.overview_begin();
+  near_ends constant timestamptz := first_quarter + interval '25 hours';
+  begins constant timestamptz := case when is_far then near_ends else first_quarter end;
+  ends constant timestamptz := case when is_far then first_quarter + interval '48 hours 15 minutes' else near_ends end;
+  flow_nos integer[];
   counted integer;
 begin
   perform from ledger.overview_reader for update;
+  if is_far then
+    select array_agg(o.flow_no) into flow_nos
+    from (select o.flow_no from ledger.overview_flow o order by o.far_counted_at, o.flow_no limit flows_max) o;
+  else
+    select array_agg(o.flow_no) into flow_nos
+    from (select o.flow_no from ledger.overview_flow o order by o.counted_at, o.flow_no limit flows_max) o;
+  end if;
   with locked_default as (select from ledger.due_item_default),
   chosen as materialized (
-    select o.flow_no, k.grace_seconds, greatest(coalesce(o.counted_to, begins), begins) as from_quarter
-    from (select o.* from ledger.overview_flow o order by o.counted_at, o.flow_no limit flows_max) o
+    select o.flow_no, k.grace_seconds, greatest(o.counted_to, begins) as from_quarter
+    from unnest(flow_nos) n (flow_no)
+    cross join lateral (
+      select o.flow_no, case when is_far then o.far_counted_to else o.counted_to end as counted_to
+      from ledger.overview_flow o where o.flow_no = n.flow_no offset 0
+    ) o
     -- `offset 0`, here and below: what is looked up is found by its key; what was counted is joined by a hash
     cross join lateral (select f.kind_no from ledger.flow f where f.flow_no = o.flow_no offset 0) f
     cross join lateral (select k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
@@ -572,7 +586,7 @@ begin
       select i.due_at from ledger.due_item i
       where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0
     ) i
-    where i.due_at >= begins and i.due_at < ends
+    where not is_far and i.due_at >= first_quarter and i.due_at < first_quarter + interval '48 hours 15 minutes'
   ),
   recounted as materialized (
     select n.flow_no, n.quarter, sum(n.waiting)::integer as waiting, sum(n.blocked)::integer as blocked, sum(n.failed)::integer as failed,
@@ -588,11 +602,12 @@ begin
       union all
       select h.flow_no, h.quarter, 0, 1 - h.failed, h.failed, false, 0, 0, 0, 0, false from held h
       union all
-      select o.flow_no, o.quarter, case when k.is_kept then o.waiting else 0 end, 0, 0, k.is_kept and o.is_capped,
+      select o.flow_no, o.quarter, case when k.is_kept then o.waiting else 0 end, case when is_far then o.blocked else 0 end,
+        case when is_far then o.failed else 0 end, k.is_kept and o.is_capped,
         o.completed + o.completed_in_flight + o.in_flight, o.waiting, o.blocked, o.failed, o.is_capped
       from reach r
       cross join lateral (
-        select o.* from ledger.overview o where o.flow_no = r.flow_no and o.quarter >= begins offset 0
+        select o.* from ledger.overview o where o.flow_no = r.flow_no and o.quarter >= first_quarter offset 0
       ) o
       cross join lateral (select o.quarter < r.from_quarter or o.quarter >= r.to_quarter as is_kept) k
     ) n
@@ -606,11 +621,14 @@ begin
   ),
   forgotten as (
     delete from ledger.overview o
-    where o.flow_no = any (array(select c.flow_no from chosen c)) and o.quarter < begins
+    where o.flow_no = any (array(select c.flow_no from chosen c)) and o.quarter < first_quarter
   ),
   summed as (
     update ledger.overview_flow o
-    set counted_at = case when r.to_quarter >= ends then ledger.machine_now() else o.counted_at end, counted_to = nullif(r.to_quarter, ends),
+    set counted_at = case when not is_far and r.to_quarter >= ends then ledger.machine_now() else o.counted_at end,
+      counted_to = case when is_far then o.counted_to else nullif(r.to_quarter, ends) end,
+      far_counted_at = case when is_far and r.to_quarter >= ends then ledger.machine_now() else o.far_counted_at end,
+      far_counted_to = case when is_far then nullif(r.to_quarter, ends) else o.far_counted_to end,
       late = coalesce(n.late, 0), failed = coalesce(n.failed, 0), items = coalesce(n.items, 0)
     from reach r
     left join (
@@ -624,12 +642,17 @@ begin
     returning o.flow_no
   )
   select count(*)::integer into counted from summed;
+  if is_far then
+    return (
+      select extract(epoch from ledger.machine_now() - o.far_counted_at)
+      from ledger.overview_flow o order by o.far_counted_at, o.flow_no limit 1);
+  end if;
   return (
     select extract(epoch from ledger.machine_now() - o.counted_at)
     from ledger.overview_flow o order by o.counted_at, o.flow_no limit 1);
 end $$;
 
-COMMENT ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) IS 'Count the waiting and failed items of some flows again, those that were counted longest ago: of each at most so many. Returns the age of the oldest count in seconds; null: there is no flow.';
+COMMENT ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer, is_far boolean) IS 'Count the waiting and failed items of some flows again, those that were counted longest ago: of each at most so many. Those of the last day and the next hour, with is_far only those that wait, of the hours after it. Returns the age of the oldest count in seconds; null: there is no flow.';
 
 CREATE FUNCTION ledger.digest_document() RETURNS trigger
     LANGUAGE plpgsql
@@ -3840,6 +3863,8 @@ CREATE TABLE ledger.overview_flow (
     flow_no integer NOT NULL,
     counted_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
     counted_to timestamp with time zone,
+    far_counted_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL,
+    far_counted_to timestamp with time zone,
     late integer DEFAULT 0 NOT NULL,
     failed integer DEFAULT 0 NOT NULL,
     items integer DEFAULT 0 NOT NULL
@@ -3848,9 +3873,13 @@ WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_thr
 
 COMMENT ON TABLE ledger.overview_flow IS 'When the waiting items of each flow were counted for the overview, and the sums of its cells.';
 
-COMMENT ON COLUMN ledger.overview_flow.counted_at IS 'When all of them were counted last; by the machine clock.';
+COMMENT ON COLUMN ledger.overview_flow.counted_at IS 'When those of the last day and the next hour were counted last; by the machine clock.';
 
 COMMENT ON COLUMN ledger.overview_flow.counted_to IS 'Quarter hour at which the count goes on; null: it begins anew, at the first one.';
+
+COMMENT ON COLUMN ledger.overview_flow.far_counted_at IS 'When those of the hours after it were.';
+
+COMMENT ON COLUMN ledger.overview_flow.far_counted_to IS 'As counted_to, of these.';
 
 COMMENT ON COLUMN ledger.overview_flow.late IS 'Items that have not ended, of quarter hours whose grace is over.';
 
@@ -4732,6 +4761,8 @@ CREATE INDEX operation_open_idx ON ledger.operation USING btree (operation_no) W
 
 CREATE INDEX overview_flow_age_idx ON ledger.overview_flow USING btree (counted_at, flow_no);
 
+CREATE INDEX overview_flow_far_age_idx ON ledger.overview_flow USING btree (far_counted_at, flow_no);
+
 CREATE INDEX overview_flow_worst_idx ON ledger.overview_flow USING btree (late DESC, failed DESC, items DESC, flow_no) WHERE (items > 0);
 
 CREATE INDEX overview_in_flight_idx ON ledger.overview USING btree (flow_no, quarter) WHERE ((in_flight > 0) OR (completed_in_flight > 0));
@@ -4992,8 +5023,8 @@ GRANT INSERT ON TABLE ledger.transition TO ledger_worker;
 REVOKE ALL ON FUNCTION ledger.count_overview_in_flight(items_max integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.count_overview_in_flight(items_max integer) TO ledger_service;
 
-REVOKE ALL ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer) TO ledger_service;
+REVOKE ALL ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer, is_far boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer, is_far boolean) TO ledger_service;
 
 REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;

@@ -20,8 +20,9 @@ LEAD_SECONDS: Final = 2 * REFRESH_SECONDS
 TASK: Final = "overview"
 BUDGET_SECONDS: Final = 0.12
 """Of a refresh: a hundredth of a core is 0.15 s in 15 s."""
-_RUNS_SHARE: Final = 0.5
-_ADDED_MAX: Final = 10_000
+_RUNS_SHARE: Final = 0.4
+_NEAR_SHARE: Final = 0.8
+_ADDED_MAX: Final = 2_000
 _IN_FLIGHT_MAX: Final = 2_000
 _RUN_ITEMS_MAX: Final = 1_000
 WAITING_MAX: Final = 10_000
@@ -61,22 +62,34 @@ class OverviewRefresh:
     async def refresh(self, connection: Connection) -> dict[str, int]:
         """Count until all is counted that can be, or the budget is spent; each step commits."""
         started = self._clock()
-        items = 0
         flows = await add_overview_flows(connection, limit=_ADDED_MAX)
-        while self._clock() - started < self._budget_seconds * _RUNS_SHARE:
+        items = await self._read_runs(connection, started + self._budget_seconds * _RUNS_SHARE)
+        # After them, so that no item of a run that has closed is counted twice.
+        await count_overview_in_flight(connection, items_max=_IN_FLIGHT_MAX)
+        await self._count_waiting(connection, started, self._budget_seconds * _NEAR_SHARE)
+        await self._count_waiting(connection, started, self._budget_seconds, is_far=True)
+        items += await self._read_runs(connection, started + self._budget_seconds)
+        return {"items": items, "flows": flows}
+
+    async def _read_runs(self, connection: Connection, until: float) -> int:
+        items = 0
+        while self._clock() < until:
             read = await read_overview_runs(connection, items_max=_RUN_ITEMS_MAX)
             items += read
             if not read:
                 break
-        # After them, so that no item of a run that has closed is counted twice.
-        await count_overview_in_flight(connection, items_max=_IN_FLIGHT_MAX)
-        while (step := self._clock()) - started < self._budget_seconds:
+        return items
+
+    async def _count_waiting(
+        self, connection: Connection, started: float, seconds: float, *, is_far: bool = False
+    ) -> None:
+        """Count flows, until each was counted since the refresh started."""
+        while (step := self._clock()) - started < seconds:
             age = await count_overview_waiting(
-                connection, flows_max=self._flows, items_max=WAITING_MAX
+                connection, flows_max=self._flows, items_max=WAITING_MAX, is_far=is_far
             )
             now = self._clock()
             if age is None or age <= now - started:
                 break
             few = now - step < _STEP_SECONDS
             self._flows = min(_FLOWS_MAX, self._flows * 2) if few else max(1, self._flows // 2)
-        return {"items": items, "flows": flows}

@@ -61,14 +61,16 @@ async def count_overview_in_flight(connection: Connection, *, items_max: int) ->
 
 
 async def count_overview_waiting(
-    connection: Connection, *, flows_max: int, items_max: int
+    connection: Connection, *, flows_max: int, items_max: int, is_far: bool
 ) -> float | None:
     """Count what waits of the flows that were counted longest ago, of each at most so many.
 
-    A flow of which more waits is counted on by the next call. Returns the age of the oldest count
-    in seconds; None without a flow.
+    That is what waits of the last day and the next hour, and what failed; `is_far`: what waits of
+    the hours after it. A flow of which more waits is counted on by the next call. Returns the age
+    of the oldest count in seconds; None without a flow.
     """
-    return await connection.fetchval(statement("count_overview_waiting"), flows_max, items_max)
+    values = flows_max, items_max, is_far
+    return await connection.fetchval(statement("count_overview_waiting"), *values)
 
 
 async def list_overview(

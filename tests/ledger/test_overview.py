@@ -66,7 +66,10 @@ async def refresh(
         pass
     await count_overview_in_flight(connection, items_max=1_000)
     for _ in range(rounds):
-        await count_overview_waiting(connection, flows_max=flows_max, items_max=items_max)
+        for is_far in (False, True):
+            await count_overview_waiting(
+                connection, flows_max=flows_max, items_max=items_max, is_far=is_far
+            )
 
 
 async def shown(connection: Connection) -> list[tuple[Any, ...]]:
@@ -188,7 +191,7 @@ async def test_a_quarter_hour_with_more_items_than_are_counted_is_capped(ledger:
     await read_overview_runs(connection, items_max=10)
     counted: list[list[tuple[int, bool]]] = []
     for _ in range(3):
-        await count_overview_waiting(connection, flows_max=10, items_max=10)
+        await count_overview_waiting(connection, flows_max=10, items_max=10, is_far=False)
         cells = await list_overview(connection, tenants=None, flows_max=8)
         counted.append([(each.waiting, each.is_capped) for each in cells])
     assert counted == [
@@ -213,7 +216,11 @@ async def test_no_call_reads_more_than_it_is_allowed_to(ledger: Ledger) -> None:
     calls = (
         (read_overview_runs(connection, items_max=100), "transition", 400),
         (count_overview_in_flight(connection, items_max=100), "due_item", 300),
-        (count_overview_waiting(connection, flows_max=5, items_max=100), "pending", 300),
+        (
+            count_overview_waiting(connection, items_max=100, flows_max=5, is_far=False),
+            "pending",
+            300,
+        ),
     )
     for call, table, rows_max in calls:
         async with connection.transaction():

@@ -222,20 +222,34 @@ comment on function ledger.count_overview_in_flight is
   'Count the items in flight for the overview again, at most so many. Returns how many were found; more: the count is cut.';
 revoke execute on function ledger.count_overview_in_flight from public;
 
-create function ledger.count_overview_waiting(flows_max integer, items_max integer) returns double precision
+create function ledger.count_overview_waiting(flows_max integer, items_max integer, is_far boolean) returns double precision
   language plpgsql security definer set search_path = pg_catalog, pg_temp
   set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = on set enable_mergejoin = off
 as $$
 declare
-  begins constant timestamptz := ledger.overview_begin();
-  ends constant timestamptz := begins + interval '48 hours 15 minutes';
+  first_quarter constant timestamptz := ledger.overview_begin();
+  near_ends constant timestamptz := first_quarter + interval '25 hours';
+  begins constant timestamptz := case when is_far then near_ends else first_quarter end;
+  ends constant timestamptz := case when is_far then first_quarter + interval '48 hours 15 minutes' else near_ends end;
+  flow_nos integer[];
   counted integer;
 begin
   perform from ledger.overview_reader for update;
+  if is_far then
+    select array_agg(o.flow_no) into flow_nos
+    from (select o.flow_no from ledger.overview_flow o order by o.far_counted_at, o.flow_no limit flows_max) o;
+  else
+    select array_agg(o.flow_no) into flow_nos
+    from (select o.flow_no from ledger.overview_flow o order by o.counted_at, o.flow_no limit flows_max) o;
+  end if;
   with locked_default as (select from ledger.due_item_default),
   chosen as materialized (
-    select o.flow_no, k.grace_seconds, greatest(coalesce(o.counted_to, begins), begins) as from_quarter
-    from (select o.* from ledger.overview_flow o order by o.counted_at, o.flow_no limit flows_max) o
+    select o.flow_no, k.grace_seconds, greatest(o.counted_to, begins) as from_quarter
+    from unnest(flow_nos) n (flow_no)
+    cross join lateral (
+      select o.flow_no, case when is_far then o.far_counted_to else o.counted_to end as counted_to
+      from ledger.overview_flow o where o.flow_no = n.flow_no offset 0
+    ) o
     -- `offset 0`, here and below: what is looked up is found by its key; what was counted is joined by a hash
     cross join lateral (select f.kind_no from ledger.flow f where f.flow_no = o.flow_no offset 0) f
     cross join lateral (select k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
@@ -302,7 +316,7 @@ begin
       select i.due_at from ledger.due_item i
       where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0
     ) i
-    where i.due_at >= begins and i.due_at < ends
+    where not is_far and i.due_at >= first_quarter and i.due_at < first_quarter + interval '48 hours 15 minutes'
   ),
   recounted as materialized (
     select n.flow_no, n.quarter, sum(n.waiting)::integer as waiting, sum(n.blocked)::integer as blocked, sum(n.failed)::integer as failed,
@@ -318,11 +332,12 @@ begin
       union all
       select h.flow_no, h.quarter, 0, 1 - h.failed, h.failed, false, 0, 0, 0, 0, false from held h
       union all
-      select o.flow_no, o.quarter, case when k.is_kept then o.waiting else 0 end, 0, 0, k.is_kept and o.is_capped,
+      select o.flow_no, o.quarter, case when k.is_kept then o.waiting else 0 end, case when is_far then o.blocked else 0 end,
+        case when is_far then o.failed else 0 end, k.is_kept and o.is_capped,
         o.completed + o.completed_in_flight + o.in_flight, o.waiting, o.blocked, o.failed, o.is_capped
       from reach r
       cross join lateral (
-        select o.* from ledger.overview o where o.flow_no = r.flow_no and o.quarter >= begins offset 0
+        select o.* from ledger.overview o where o.flow_no = r.flow_no and o.quarter >= first_quarter offset 0
       ) o
       cross join lateral (select o.quarter < r.from_quarter or o.quarter >= r.to_quarter as is_kept) k
     ) n
@@ -336,11 +351,14 @@ begin
   ),
   forgotten as (
     delete from ledger.overview o
-    where o.flow_no = any (array(select c.flow_no from chosen c)) and o.quarter < begins
+    where o.flow_no = any (array(select c.flow_no from chosen c)) and o.quarter < first_quarter
   ),
   summed as (
     update ledger.overview_flow o
-    set counted_at = case when r.to_quarter >= ends then ledger.machine_now() else o.counted_at end, counted_to = nullif(r.to_quarter, ends),
+    set counted_at = case when not is_far and r.to_quarter >= ends then ledger.machine_now() else o.counted_at end,
+      counted_to = case when is_far then o.counted_to else nullif(r.to_quarter, ends) end,
+      far_counted_at = case when is_far and r.to_quarter >= ends then ledger.machine_now() else o.far_counted_at end,
+      far_counted_to = case when is_far then nullif(r.to_quarter, ends) else o.far_counted_to end,
       late = coalesce(n.late, 0), failed = coalesce(n.failed, 0), items = coalesce(n.items, 0)
     from reach r
     left join (
@@ -354,13 +372,19 @@ begin
     returning o.flow_no
   )
   select count(*)::integer into counted from summed;
+  if is_far then
+    return (
+      select extract(epoch from ledger.machine_now() - o.far_counted_at)
+      from ledger.overview_flow o order by o.far_counted_at, o.flow_no limit 1);
+  end if;
   return (
     select extract(epoch from ledger.machine_now() - o.counted_at)
     from ledger.overview_flow o order by o.counted_at, o.flow_no limit 1);
 end $$;
 
 comment on function ledger.count_overview_waiting is
-  'Count the waiting and failed items of some flows again, those that were counted longest ago: of each at most so many. '
+  'Count the waiting and failed items of some flows again, those that were counted longest ago: of each at most so many. Those of the '
+  'last day and the next hour, with is_far only those that wait, of the hours after it. '
   'Returns the age of the oldest count in seconds; null: there is no flow.';
 revoke execute on function ledger.count_overview_waiting from public;
 

@@ -34,6 +34,8 @@ create table ledger.overview_flow (
   flow_no integer primary key,
   counted_at timestamptz not null default 'epoch',
   counted_to timestamptz,
+  far_counted_at timestamptz not null default 'epoch',
+  far_counted_to timestamptz,
   late integer not null default 0,
   failed integer not null default 0,
   items integer not null default 0
@@ -43,13 +45,17 @@ create table ledger.overview_flow (
 );
 
 comment on table ledger.overview_flow is 'When the waiting items of each flow were counted for the overview, and the sums of its cells.';
-comment on column ledger.overview_flow.counted_at is 'When all of them were counted last; by the machine clock.';
+comment on column ledger.overview_flow.counted_at is
+  'When those of the last day and the next hour were counted last; by the machine clock.';
 comment on column ledger.overview_flow.counted_to is
   'Quarter hour at which the count goes on; null: it begins anew, at the first one.';
+comment on column ledger.overview_flow.far_counted_at is 'When those of the hours after it were.';
+comment on column ledger.overview_flow.far_counted_to is 'As counted_to, of these.';
 comment on column ledger.overview_flow.late is 'Items that have not ended, of quarter hours whose grace is over.';
 comment on column ledger.overview_flow.items is 'All items of its cells.';
 
 create index overview_flow_age_idx on ledger.overview_flow (counted_at, flow_no);
+create index overview_flow_far_age_idx on ledger.overview_flow (far_counted_at, flow_no);
 create index overview_flow_worst_idx on ledger.overview_flow (late desc, failed desc, items desc, flow_no) where items > 0;
 
 create table ledger.overview_reader (
