@@ -250,7 +250,7 @@ def _comparison_of(expectation: Expectation, flows: LedgerFlows, as_of: datetime
         expectation.expedited,
         grounds=EndingGrounds(
             expectation.withdrawals_of,
-            expectation.replaced_versions,
+            expectation.replaced_at,
             expectation.missed_after,
             tzdata_version(),
         ),

@@ -1,9 +1,8 @@
 """Whether an item of the ledger agrees with what its source says of it. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
@@ -61,13 +60,13 @@ class Excuse(Enum):
 class EndingGrounds:
     """What may end items.
 
-    The withdrawals of a subject; versions that have a newer one; by version, how long after it was
-    due an occurrence may be skipped as missed. `tzdata` is the tz database of this process: items
-    that another one placed may have been skipped by that one's gaps.
+    The withdrawals of a subject; by version, from when a newer one replaces it, and how long after
+    it was due an occurrence may be skipped as missed. `tzdata` is the tz database of this process:
+    items that another one placed may have been skipped by that one's gaps.
     """
 
     withdrawals: Callable[[ItemSubject], Sequence[Withdrawal]] = lambda _: ()
-    replaced_versions: AbstractSet[int] = frozenset()
+    replaced_at: Mapping[int, datetime] = field(default_factory=dict[int, datetime])
     missed_after: Mapping[int, timedelta] = field(default_factory=dict[int, timedelta])
     tzdata: str = ""
 
@@ -81,9 +80,10 @@ def find_excuse(
     """Return the excuse of an item that ended without being completed; `row` is what is expected.
 
     A person may end it, and a repair that is on record. A process may by an event of the inbox
-    that withdraws its subject and occurred after the one that owes it, by a newer version, by a
-    rule of overlap, where the schedule or catch-up skips its occurrence, and where a population
-    says that it ended. Of an item that no source names, its handler may say that it is not due.
+    that withdraws its subject and occurred after the one that owes it, by a newer version that was
+    in force when it was due, by a rule of overlap, where the schedule or catch-up skips its
+    occurrence, and where a population says that it ended. Of an item that no source names, its
+    handler may say that it is not due.
     """
     if item.ended_by == ActorKind.PERSON or item.is_repair:
         return Excuse.GIVEN
@@ -100,13 +100,18 @@ def find_excuse(
         for each in grounds.withdrawals(subject)
     )
     if item.event == SUPERSEDED:
-        is_replaced = item.definition_no in grounds.replaced_versions
-        excused = excused or (item.ended_for == NEWER_VERSION and is_replaced)
+        excused = excused or (item.ended_for == NEWER_VERSION and _is_replaced(item, grounds))
     elif item.event == SKIPPED:
         excused = excused or _is_skipped_by_rule(item, row, grounds)
     else:
         excused = excused or (row is None and item.has_run)
     return Excuse.GIVEN if excused else Excuse.NONE
+
+
+def _is_replaced(item: ActualItem, grounds: EndingGrounds) -> bool:
+    """Return whether a newer version decides what an item is, and no run had it."""
+    replaced_at = grounds.replaced_at.get(item.definition_no or 0)
+    return replaced_at is not None and item.due_at >= replaced_at and not item.has_run
 
 
 def _is_skipped_by_rule(

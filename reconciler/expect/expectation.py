@@ -152,10 +152,12 @@ class Expectation:
         return after
 
     @property
-    def replaced_versions(self) -> set[int]:
-        """Return the numbers of versions that a newer one of their definition replaces."""
+    def replaced_at(self) -> dict[int, datetime]:
+        """Return from when on a newer one of their definition replaces versions, by number."""
         return {
-            version.definition_no for version in self.versions if version.superseded_at is not None
+            version.definition_no: version.superseded_at
+            for version in self.versions
+            if version.superseded_at is not None
         }
 
     def unknown_since(self, as_of: datetime) -> dict[KindKey, tuple[datetime, str]]:

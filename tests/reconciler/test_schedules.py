@@ -1,6 +1,6 @@
 """Schedules in the reconciler: missed ranges are not missing, smears match, failures are found."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,6 +16,7 @@ from dueledger.ledger.materialise import (
     preview_tz_change,
 )
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, PlanProfile, clock, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define
@@ -271,6 +272,43 @@ async def test_g11_an_occurrence_that_a_version_withdrew_and_a_later_one_owes_is
     await reconciler.repair(await reconciler.plan())
     assert await frozen.fetch(query) == before
     assert await found_types(reconciler) == set()
+
+
+SUPERSEDE_COMPLETED = """
+update ledger.transition t set event = $1, detail = '{"reason": "version"}',
+  actor_no = (select actor_no from ledger.actor where name = 'materialiser:test'),
+  run_no = case when i.due_at >= $2::timestamptz then t.run_no end
+from ledger.due_item i
+where i.item_no = t.item_no and t.event = $3
+"""
+
+
+@pytest.mark.damages
+async def test_g11_a_newer_version_excuses_only_what_it_decides_and_no_run_had(
+    frozen: Connection,
+    materialiser: Materialiser,
+    make_reconciler: Make,
+    complete_all: Callable[..., Awaitable[None]],
+    kind: str,
+) -> None:
+    """Completed, rewritten as superseded: no next issue is emitted, which would be worked again."""
+    hour = timedelta(hours=1)
+    await accept(frozen, kind, NOON - 5 * hour)
+    await materialise(materialiser)
+    await complete_all()
+    await accept(frozen, kind, NOON - 2 * hour, labels={"newer": "version"})
+    await materialise(materialiser)
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) <= {FindingType.LATE}
+    await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
+    rewritten = await frozen.execute(
+        SUPERSEDE_COMPLETED, TransitionEvent.SUPERSEDED, NOON - 2 * hour, TransitionEvent.COMPLETED
+    )
+    assert rewritten == "UPDATE 6"
+
+    found = (await reconciler.run_pass()).found
+
+    assert (found[FindingType.UNEXCUSED], found[FindingType.MISSING]) == (6, 0)
 
 
 async def test_g11_schedules_that_share_their_occurrences_are_a_finding_until_each_has_its_own(
