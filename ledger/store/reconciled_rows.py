@@ -218,8 +218,13 @@ async def list_unfit_keys(connection: Connection) -> AsyncGenerator[list[Record]
     async for rows in _unfit_pages(connection, statement("list_unfit_keys"), HELD_KEYS_PAGE):
         yield rows
     query = statement("list_unheld_items")
-    if seen := [row["item_no"] for row in await connection.fetch(query, None)]:
-        yield await connection.fetch(query, seen)
+    after: int | None = _BEFORE_ALL
+    while after is not None:
+        page = await connection.fetch(query, None, after, HELD_KEYS_PAGE)
+        seen = [row["item_no"] for row in page]
+        if seen:
+            yield await connection.fetch(query, seen, after, HELD_KEYS_PAGE)
+        after = seen[-1] if len(seen) == HELD_KEYS_PAGE else None
 
 
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:

@@ -91,6 +91,7 @@ WAITING_EDITS: Final = (
 )
 CLAIMED_EDITS: Final = (
     ("update ledger.due_item set serial = 9 where item_no = $1", FindingType.HELD_KEY),
+    ("update ledger.due_item set serial = 11 where item_no = $1", FindingType.HELD_KEY),
 )
 HOLD_FOR_NONE: Final = (
     "insert into ledger.held_key values (10, 1000000000, current_date, 1, ledger.now())"

@@ -1,7 +1,9 @@
--- List items that are handed out and whose key is not held for them.
+-- List items that are handed out and whose key is not held for them, by ascending number, by page.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 item_nos bigint[]
+-- $2 after_item_no bigint
+-- $3 limit integer
 -- index: due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
@@ -12,4 +14,7 @@ cross join lateral (
   select i.id, i.business_key, i.serial from ledger.due_item i where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0
 ) i
 where i.serial is not null and ($1::bigint[] is null or o.item_no = any ($1::bigint[]))
+  and o.item_no > $2::bigint
   and not exists (select from ledger.held_key h where h.serial = i.serial and h.item_no = o.item_no)
+order by o.item_no
+limit $3::integer
