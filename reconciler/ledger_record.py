@@ -22,11 +22,14 @@ from dueledger.reconciler.report_period import ReportPeriod
 
 @final
 class LedgerRecord(PassRecord):
-    """Records passes in the ledger, in the name of an actor."""
+    """Records passes in the ledger, in the name of an actor.
 
-    def __init__(self, actor_no: int) -> None:
+    Before it begins one, its pass is the one of that number; 0 stands for all of them.
+    """
+
+    def __init__(self, actor_no: int, reconciliation_no: int = 0) -> None:
         self._actor_no = actor_no
-        self._reconciliation_no = 0
+        self._reconciliation_no = reconciliation_no
 
     async def begin(self, connection: Connection, scope: PassScope) -> findings.PassStart:
         """Open the record of the next pass."""
@@ -94,6 +97,10 @@ class LedgerRecord(PassRecord):
             witness_credit_seconds=witness_credit_seconds,
         )
 
+    def has_found(self, finding: FindingRow) -> bool:
+        """Return whether the pass, or one after it, found it."""
+        return (finding["reconciliation_no"] or 0) >= self._reconciliation_no
+
     def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
         """Yield the open findings, oldest first, by page."""
         return open_findings(connection)
@@ -101,5 +108,5 @@ class LedgerRecord(PassRecord):
     def list_of_period(
         self, connection: Connection, period: ReportPeriod
     ) -> AsyncIterator[Sequence[FindingRow]]:
-        """Yield the findings of a period, oldest first, by page."""
-        return findings_of_period(connection, period)
+        """Yield the findings of a period and of the pass, oldest first, by page."""
+        return findings_of_period(connection, period, self._reconciliation_no)

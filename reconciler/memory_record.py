@@ -10,7 +10,7 @@ from uuid import UUID
 
 import orjson
 
-from dueledger.ledger.finding_types import Resolution
+from dueledger.ledger.finding_types import Resolution, Severity
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.witnessed import WitnessedVersion, list_witnessed
 from dueledger.ledger.witness import Agreement, WitnessedTimes
@@ -115,6 +115,10 @@ class MemoryRecord(PassRecord):
     ) -> None:
         """Record nothing."""
 
+    def has_found(self, finding: FindingRow) -> bool:
+        """Return whether the pass found it."""
+        return finding["id"] in self._found
+
     def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
         """Yield the findings that would be open, oldest first, by page."""
         found = [row for row in self._found.values() if row["closed_at"] is None]
@@ -123,8 +127,12 @@ class MemoryRecord(PassRecord):
     def list_of_period(
         self, connection: Connection, period: ReportPeriod
     ) -> AsyncIterator[Sequence[FindingRow]]:
-        """Yield the findings that would be of a period, oldest first, by page."""
-        found = filter(period.has, self._found.values())
+        """Yield the findings that would be of a period and of the pass, oldest first, by page."""
+        found = [
+            row
+            for row in self._found.values()
+            if row["severity"] != Severity.INFORMATION or period.has(row)
+        ]
         return self._merged(findings_of_period(connection, period), found, open_only=False)
 
     async def _merged(

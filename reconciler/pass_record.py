@@ -67,6 +67,10 @@ class PassRecord(Protocol):
         """End the pass; `counts` is JSON text."""
         ...
 
+    def has_found(self, finding: FindingRow) -> bool:
+        """Return whether the pass found it: what the pass did not judge may hold no more."""
+        ...
+
     def list_open(self, connection: Connection) -> AsyncIterator[Sequence[FindingRow]]:
         """Yield the open findings, oldest first, by page."""
         ...
@@ -74,5 +78,5 @@ class PassRecord(Protocol):
     def list_of_period(
         self, connection: Connection, period: ReportPeriod
     ) -> AsyncIterator[Sequence[FindingRow]]:
-        """Yield the findings of a period, oldest first, by page."""
+        """Yield the findings of a period and of the pass, oldest first, by page."""
         ...

@@ -152,6 +152,10 @@ class Reconciler:
     def _guard(self) -> ReplayGuard:
         return ReplayGuard(self.sources.evidence, self.record_index)
 
+    def _record_of_last(self) -> LedgerRecord:
+        number = self.last.reconciliation_no if self.last else None
+        return LedgerRecord(self.actor_no, number or 0)
+
     async def repair(self, planned: list[PlannedRepair]) -> int:
         """Execute planned repairs, each once; return how many were executed now.
 
@@ -222,7 +226,7 @@ class Reconciler:
         """
         if self.last is None:
             raise RuntimeError("there is no report before the first pass: call run_pass first")
-        record = LedgerRecord(self.actor_no)
+        record = self._record_of_last()
         period = ReportPeriod.of(self.last.as_of, *dates)
         async with self.pool.acquire() as connection:
             number = self.last.reconciliation_no

@@ -18,7 +18,8 @@ class ReportPeriod:
     """A half-open range of dates in UTC, on business time. Without `to_date` it ends now.
 
     A finding belongs to it if it is open, if it was open at any time of the period, or if what it
-    is about was due in it; a repair if it waits, or was open at any time of the period.
+    is about was due in it; a repair if it waits, or was open at any time of the period. A report
+    also has what its pass found and a person resolved before.
     """
 
     from_date: date

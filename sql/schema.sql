@@ -1306,11 +1306,11 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_topic_run(fence bigint, started_at timestamp with time zone, topic_actor_no bigint, OUT run_no bigint, OUT from_position integer, OUT to_position integer, OUT ended bit varying, OUT lease_seconds double precision, OUT closed_at timestamp with time zone) IS 'The run of a claim that is settled by topic; nulls where there is none.';
 
-CREATE FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text) RETURNS boolean
+CREATE FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text, is_same boolean) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN ((closed_at IS NOT NULL) AND ((resolution = 'repaired'::text) OR (reason = 'cleared'::text) OR ((found_as = 'open'::text) AND (NOT is_by_person))));
+    RETURN ((closed_at IS NOT NULL) AND ((resolution = 'repaired'::text) OR (reason = 'cleared'::text) OR ((found_as = 'open'::text) AND (NOT (is_by_person AND is_same)))));
 
-COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, and those that no person resolved.';
+COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text, is_same boolean) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that no person resolved, and those whose evidence is another.';
 
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -2521,12 +2521,12 @@ CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], typ
         select ledger.finding_reopens(
           f.closed_at, f.resolution, f.reason,
           exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
-          excluded.resolution)
+          excluded.resolution, f.expected is not distinct from excluded.expected and f.actual is not distinct from excluded.actual)
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
 
-COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, and so do those that no person resolved. No role may change the evidence of a finding otherwise.';
+COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, and so do those that no person resolved, and those whose evidence is another. No role may change the evidence of a finding otherwise.';
 
 CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
     LANGUAGE plpgsql

@@ -180,8 +180,8 @@ async def record_findings(
 ) -> list[RecordedFinding]:
     """Record the findings of a pass, locked by ascending id. Repeating it changes nothing.
 
-    New findings open. Known ones are seen again and keep a person's resolution; cleared and
-    repaired ones reopen. Each id occurs once in `findings`.
+    New findings open. Known ones are seen again and keep a person's resolution, unless their
+    evidence is another; cleared and repaired ones reopen. Each id occurs once in `findings`.
     """
     rows = await connection.fetch(
         statement("record_findings"),
@@ -213,6 +213,8 @@ async def find_known_findings(
         statement("find_known_findings"),
         [finding.id for finding in findings],
         [finding.resolution for finding in findings],
+        [finding.expected for finding in findings],
+        [finding.actual for finding in findings],
     )
     return {row["id"]: row for row in rows}
 
@@ -302,10 +304,12 @@ async def list_findings_of_period(
     *,
     after: PageAfter | None = None,
     page_size: int = 1_000,
+    reconciliation_no: int | None = None,
 ) -> list[Record]:
     """List findings that are open, were open in a half-open period, or are of something due in it.
 
-    Oldest first, by page. A period without an end ends now.
+    And those that a pass from this number on found, though a person resolved them. Oldest first,
+    by page. A period without an end ends now.
     """
     return await connection.fetch(
         statement("list_findings_of_period"),
@@ -314,6 +318,7 @@ async def list_findings_of_period(
         after.at if after else None,
         after.id if after else None,
         page_size,
+        reconciliation_no,
     )
 
 

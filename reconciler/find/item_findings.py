@@ -179,8 +179,8 @@ def recorded_in_future(item: ActualItem, flow: FlowRules, now: datetime) -> Find
         _subject(item, flow),
         f"{_what(item, flow)} was {what} {at:%Y-%m-%d %H:%M} UTC, its row says, "
         "which is still to come.",
-        expected={f"{what}_before": now.isoformat()},
-        actual=_facts(item),
+        expected={f"{what}_later_than_now": False},
+        actual={**_facts(item), f"{what}_at": at.isoformat()},
     )
 
 

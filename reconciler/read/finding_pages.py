@@ -19,12 +19,17 @@ def open_findings(connection: Connection) -> AsyncIterator[Sequence[Record]]:
 
 
 def findings_of_period(
-    connection: Connection, period: ReportPeriod
+    connection: Connection, period: ReportPeriod, reconciliation_no: int | None = None
 ) -> AsyncIterator[Sequence[Record]]:
-    """Yield the findings of a period."""
+    """Yield the findings of a period, and those that a pass from this number on found."""
     return _pages(
         lambda after: findings.list_findings_of_period(
-            connection, period.from_at, period.to_at, after=after, page_size=PAGE_ROWS
+            connection,
+            period.from_at,
+            period.to_at,
+            after=after,
+            page_size=PAGE_ROWS,
+            reconciliation_no=reconciliation_no,
         ),
         "first_seen_at",
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 import asyncpg
+import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.finding_types import FindingType, RepairAction, Resolution
@@ -23,6 +24,7 @@ from dueledger.reconciler import (
     SqlEvidence,
     SqlPopulation,
 )
+from dueledger.reconciler.report.model import StatementVerdict
 
 from .conftest import NOON, mend, resolutions
 
@@ -392,6 +394,46 @@ async def test_a_person_s_judgement_outlives_later_passes(
 
     assert await resolutions(frozen, FindingType.MISSING) == [Resolution.FALSE_POSITIVE]
     assert await reconciler.plan() == []
+
+
+@pytest.mark.damages
+async def test_g11_an_accepted_difference_is_always_listed_and_another_of_its_item_opens(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(2, due_at=NOON)
+    await owe(drafts)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await complete_all()
+    edit = "update ledger.due_item set due_at = due_at - $2::interval where id = $1"
+    await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
+    await frozen.execute(edit, drafts[0].id, timedelta(seconds=1))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
+    (found,) = await findings.list_findings(frozen)
+    cfo = await register_actor(frozen, "person:cfo", ActorKind.PERSON)
+    await findings.resolve_findings(
+        frozen, [found["id"]], resolution=Resolution.ACCEPTED, reason="a second", actor_no=cfo
+    )
+
+    await clock.set_clock(frozen, NOON + timedelta(days=60), 0, database=True)
+    await reconciler.pool.connections.expire_connections()
+    await reconciler.run_pass()
+    report = await reconciler.report()
+    assert report.statement.verdict is StatementVerdict.COMPLETE_WITH_EXPLAINED
+    assert [(row.id, row.resolution) for row in report.findings] == [
+        (found["id"], Resolution.ACCEPTED)
+    ]
+
+    await frozen.execute(edit, drafts[0].id, timedelta(days=25))
+    await reconciler.run_pass()
+    (opened,) = await findings.list_findings(frozen)
+    assert (opened["id"], opened["opened_count"], opened["resolution"]) == (found["id"], 2, "open")
 
 
 async def test_g11_refused_writes_are_counted_as_information_and_never_open(

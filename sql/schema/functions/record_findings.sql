@@ -38,12 +38,12 @@ as $$
         select ledger.finding_reopens(
           f.closed_at, f.resolution, f.reason,
           exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
-          excluded.resolution)
+          excluded.resolution, f.expected is not distinct from excluded.expected and f.actual is not distinct from excluded.actual)
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
 
 comment on function ledger.record_findings is
   'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, '
-  'and so do those that no person resolved. No role may change the evidence of a finding otherwise.';
+  'and so do those that no person resolved, and those whose evidence is another. No role may change the evidence of a finding otherwise.';
 revoke execute on function ledger.record_findings from public;
