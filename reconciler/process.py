@@ -138,11 +138,14 @@ class Reconciler:
         return result
 
     async def plan(self, selection: RepairSelection | None = None) -> list[PlannedRepair]:
-        """Return the repairs of the open findings that are meant; nothing is recorded."""
+        """Return the repairs of the open findings that are meant; nothing is recorded.
+
+        Of those that its last pass found: others may hold no more. Before its first pass, of all.
+        """
         async with self.pool.acquire() as connection:
             return await plan_open_repairs(
                 connection,
-                LedgerRecord(self.actor_no),
+                self._record_of_last(),
                 self._guard(),
                 self.sources.policies,
                 choice=self.choice,

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
+from uuid import UUID
 
 from dueledger.ledger.finding_types import RepairStatus
 from dueledger.ledger.store import Connection, Record
@@ -11,10 +13,14 @@ from dueledger.reconciler.repair.planned_repairs import (
     PlannedRepair,
     RepairChoice,
     RepairSelection,
+    is_ground,
     plan_repairs,
 )
 from dueledger.reconciler.repair.replay_guard import RUNS, ReplayGuard, judged
 from dueledger.reconciler.repair_policy import RepairPolicies
+
+if TYPE_CHECKING:
+    from dueledger.reconciler.finding_row import FindingRow
 
 
 async def plan_open_repairs(
@@ -28,10 +34,16 @@ async def plan_open_repairs(
 ) -> list[PlannedRepair]:
     """Return the repairs of the open findings that are meant; nothing is recorded.
 
-    One that was executed or refused is not repeated.
+    Of those that the pass found, which are as many as it lists at most. One that was executed or
+    refused is not repeated.
     """
-    rows = [row async for page in record.list_open(connection) for row in page]
-    planned = plan_repairs(rows, choice, policies)
+    rows: list[FindingRow] = []
+    found = set[UUID]()
+    async for page in record.list_open(connection):
+        of_pass = {row["id"] for row in page if record.has_found(row)}
+        rows += [row for row in page if row["id"] in of_pass or is_ground(row)]
+        found |= of_pass
+    planned = [each for each in plan_repairs(rows, choice, policies) if each.finding_id in found]
     recorded = await find_repairs(connection, [each.id for each in planned])
     ended = {each for each, row in recorded.items() if row["status"] != RepairStatus.PROPOSED}
     approved = {each for each, row in recorded.items() if row["approved"]}

@@ -116,16 +116,11 @@ def plan_repairs(
     """
     planned: list[PlannedRepair] = []
     tampered = {
-        (row["tenant"], row["kind"])
-        for row in rows
-        if row["type"] == FindingType.TAMPERED
-        and row["item_id"] is None
-        and row["closed_at"] is None
+    grounds = [row for row in rows if is_ground(row)]
+        (row["tenant"], row["kind"]) for row in grounds if row["type"] == FindingType.TAMPERED
     }
     unread = [
-        row["expected"].get("kinds")
-        for row in rows
-        if row["type"] == FindingType.SOURCE_FAILED and row["closed_at"] is None
+        row["expected"].get("kinds") for row in grounds if row["type"] == FindingType.SOURCE_FAILED
     ]
     for row in rows:
         if row["type"] in EXPECTATION_TYPES and any(
@@ -175,6 +170,15 @@ def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]
     what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
     item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
     command: tuple[str, dict[str, Any]] | None = None
+def is_ground(finding: FindingRow) -> bool:
+    """Return whether an open finding may forbid repairs of others."""
+    if finding["closed_at"] is not None:
+        return False
+    return finding["type"] == FindingType.SOURCE_FAILED or (
+        finding["type"] == FindingType.TAMPERED and finding["item_id"] is None
+    )
+
+
     match action:
         case RepairAction.MATERIALISE:
             if row["terms"] is not None:

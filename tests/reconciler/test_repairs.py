@@ -4,10 +4,11 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
 
+import asyncpg
 import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
@@ -22,6 +23,7 @@ from dueledger.ledger.store import Connection, Pool, findings
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import start_runs
 from dueledger.reconciler import (
+    PassScope,
     Reconciler,
     ReconcilerSettings,
     ReconcilerSources,
@@ -193,6 +195,26 @@ async def test_g11_a_release_releases_what_its_dry_run_names_and_nothing_else(
     await reconciler.run_pass()
     assert await findings.list_findings(frozen, type_=FindingType.STUCK) == []
     assert await findings.list_findings(frozen, type_=FindingType.HELD_KEY) == []
+
+
+async def test_g11_a_pass_repairs_nothing_that_it_did_not_judge(
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    domain: asyncpg.Connection,
+    policies: SqlPopulation,
+) -> None:
+    """Of other dates nobody asked whether it is owed still."""
+    await owe(make_drafts(1, due_at=NOON))
+    may = make_drafts(1, due_at=NOON, effective_date=date(2027, 5, 3), prefix="may")
+    await owe(may)
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 2}
+    await domain.execute("delete from policy_due where effective_date < '2027-05-01'")
+
+    await reconciler.run_pass(PassScope.between(date(2027, 5, 1), date(2027, 6, 1)))
+
+    assert [each.subject for each in await reconciler.plan()] == [str(may[0].id)]
 
 
 async def test_more_than_the_cap_is_refused_whole(
