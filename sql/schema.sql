@@ -4221,7 +4221,7 @@ CREATE TABLE ledger.repair (
 
 COMMENT ON TABLE ledger.repair IS 'Repairs: recorded, idempotent commands that resolve findings.';
 
-COMMENT ON COLUMN ledger.repair.id IS 'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
+COMMENT ON COLUMN ledger.repair.id IS 'Hash of finding, action, opening and the terms of an item to emit: a repair is executed once for each opening of a finding.';
 
 COMMENT ON COLUMN ledger.repair.opened_count IS 'The opening of the finding that the repair is for.';
 

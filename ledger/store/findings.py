@@ -388,6 +388,13 @@ async def hold_repairs(connection: Connection, reasons: Mapping[UUID, str]) -> N
     await connection.fetch(statement("hold_repairs"), list(reasons), list(reasons.values()))
 
 
+async def hold_superseded_repairs(
+    connection: Connection, ids: Sequence[UUID], *, reason: str
+) -> None:
+    """Record why the other proposals for the findings of these are not executed."""
+    await connection.fetch(statement("hold_superseded_repairs"), ids, reason)
+
+
 async def approve_repairs(
     connection: Connection,
     ids: Sequence[UUID],

@@ -21,7 +21,7 @@ from dueledger.reconciler.sources import PopulationRow
 
 _NOTHING: Final = "{}"
 _POSTGRES_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_BESIDE_THE_DRAFT: Final = frozenset({"definition_no", "event_no", "skip_reason"})
+_BESIDE_THE_DRAFT: Final = frozenset({"definition_no", "event_no", "skip_reason", "says_payload"})
 
 
 def instant_of(microseconds: int) -> datetime:
@@ -116,8 +116,12 @@ def terms_of_draft(
     event_no: int | None,
     *,
     skip_reason: str | None = None,
+    says_payload: bool = True,
 ) -> str:
-    """Return a draft as terms; with a skip reason the repair records it as skipped."""
+    """Return a draft as terms; with a skip reason the repair records it as skipped.
+
+    `says_payload`: its source says its payload.
+    """
     return orjson.dumps(
         {
             "tenant": draft.tenant,
@@ -143,6 +147,7 @@ def terms_of_draft(
             "definition_no": definition_no,
             "event_no": event_no,
             "skip_reason": skip_reason,
+            "says_payload": says_payload,
         }
     ).decode()
 
@@ -162,7 +167,7 @@ def terms_of_population(expected: ExpectedItem) -> str:
         start_by=instant_of_postgres(start_by),
         complete_by=instant_of_postgres(complete_by),
     )
-    return terms_of_draft(draft, None, None)
+    return terms_of_draft(draft, None, None, says_payload=expected.payload is not None)
 
 
 def draft_of_terms(terms: dict[str, Any]) -> ItemDraft:

@@ -1,11 +1,13 @@
 """A finding: its stable id, both sides of its evidence, and a sentence for people."""
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
+
+import orjson
 
 from dueledger.ledger.finding_types import (
     FINDING_RULES,
@@ -32,9 +34,21 @@ def uuid8(*parts: str) -> UUID:
     return UUID(bytes=bytes(digest))
 
 
-def repair_id(finding_id: UUID, action: RepairAction, opened_count: int) -> UUID:
-    """Return the id of `action` on the finding's `opened_count`-th opening: applied once."""
-    return uuid8("repair", str(finding_id), action, str(opened_count))
+def repair_id(
+    finding_id: UUID,
+    action: RepairAction,
+    opened_count: int,
+    terms: Mapping[str, Any] | None = None,
+) -> UUID:
+    """Return the id of `action` on the finding's `opened_count`-th opening: applied once.
+
+    `terms` are those of an item to emit. Other terms are another repair: who approved one did not
+    approve the other.
+    """
+    parts = "repair", str(finding_id), action, str(opened_count)
+    if terms is None:
+        return uuid8(*parts)
+    return uuid8(*parts, orjson.dumps(terms, option=orjson.OPT_SORT_KEYS).decode())
 
 
 @dataclass(frozen=True, slots=True)

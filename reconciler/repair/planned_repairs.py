@@ -25,6 +25,7 @@ from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 _ASKED: Final = "the policy of its kind: a person approves it"
+_NO_PAYLOAD: Final = "its source does not say its payload: a person approves that it has none"
 _FREED: Final = frozenset({"ended", "no_item"})
 """Faults of held keys that `free_ended_keys` mends."""
 ENDED: Final = frozenset({"cancelled", "skipped", "superseded", "written_off", "none"})
@@ -115,8 +116,8 @@ def plan_repairs(
     read, nothing that rests on what is expected.
     """
     planned: list[PlannedRepair] = []
-    tampered = {
     grounds = [row for row in rows if is_ground(row)]
+    tampered = {
         (row["tenant"], row["kind"]) for row in grounds if row["type"] == FindingType.TAMPERED
     }
     unread = [
@@ -145,9 +146,13 @@ def plan_repairs(
             continue
         would, command = found
         before, after = _change(action, row)
+        asks = _ASKED if treatment is Treatment.PROPOSE else None
+        terms = command if action is RepairAction.MATERIALISE else None
+        if terms is not None and not terms.get("says_payload", True):
+            asks = asks or _NO_PAYLOAD
         planned.append(
             PlannedRepair(
-                id=repair_id(row["id"], action, row["opened_count"]),
+                id=repair_id(row["id"], action, row["opened_count"], terms),
                 finding_id=row["id"],
                 finding_type=type_,
                 tenant=row["tenant"],
@@ -159,17 +164,12 @@ def plan_repairs(
                 command=command,
                 before=before,
                 after=after,
-                asks=_ASKED if treatment is Treatment.PROPOSE else None,
+                asks=asks,
             )
         )
     return planned
 
 
-def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]] | None:
-    """Return the sentence and the command of one repair, or None where it cannot apply."""
-    what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
-    item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
-    command: tuple[str, dict[str, Any]] | None = None
 def is_ground(finding: FindingRow) -> bool:
     """Return whether an open finding may forbid repairs of others."""
     if finding["closed_at"] is not None:
@@ -179,6 +179,11 @@ def is_ground(finding: FindingRow) -> bool:
     )
 
 
+def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]] | None:
+    """Return the sentence and the command of one repair, or None where it cannot apply."""
+    what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
+    item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
+    command: tuple[str, dict[str, Any]] | None = None
     match action:
         case RepairAction.MATERIALISE:
             if row["terms"] is not None:

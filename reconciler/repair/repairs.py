@@ -33,6 +33,7 @@ REAPED_MAX: Final = 100_000
 RATE_MAX: Final = 1_000_000
 _NOT_NOW: Final = "it could not be executed now: a later pass tries again"
 
+_SUPERSEDED: Final = "its finding would be repaired otherwise now: another proposal says how"
 RepairOutcome = tuple[RepairStatus, dict[str, Any]]
 
 
@@ -70,6 +71,9 @@ class RepairExecutor:
                 crash_point("reconcile.proposed")
                 async with connection.transaction():
                     executed += await self._execute_chunk(connection, chunk)
+                await findings.hold_superseded_repairs(
+                    connection, [repair.id for repair in chunk], reason=_SUPERSEDED
+                )
                     crash_point("reconcile.applied")
             crash_point("reconcile.repaired")
         return executed

@@ -1,9 +1,12 @@
 """What is declared about repairs: treatment by kind and type, rate, who proposes, and which."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+
+import asyncpg
 
 from dueledger.ledger.finding_types import FindingType, RepairAction
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -106,6 +109,7 @@ async def test_g11_a_proposal_is_executed_after_another_person_than_its_maker_ap
     make_reconciler: Make,
     make_drafts: Drafts,
     owe: Owe,
+    domain: asyncpg.Connection,
     policies: SqlPopulation,
     kind: str,
 ) -> None:
@@ -129,16 +133,50 @@ async def test_g11_a_proposal_is_executed_after_another_person_than_its_maker_ap
     assert own == {proposed["id"]: "own"}
     assert await reconciler.repair(await reconciler.plan()) == 0
     await findings.approve_repairs(frozen, [proposed["id"]], reason="checked", actor_no=bob)
+    # What is approved is what is executed: with other terms it is another proposal.
+    payload = await domain.fetchval("select payload from policy_due")
+    await domain.execute('update policy_due set payload = \'{"premium": "999999.00"}\'')
+    await reconciler.run_pass()
+    assert await reconciler.repair(await reconciler.plan()) == 0
+    waiting = {row["id"]: row for row in await findings.list_repairs(frozen)}
+    assert "another proposal says how" in waiting.pop(proposed["id"])["held_because"]
+    [other] = waiting.values()
+    assert (other["approved_by"], "999999" in other["command"]["payload"]) == (None, True)
+    await domain.execute("update policy_due set payload = $1", payload)
+    await reconciler.run_pass()
     planned = await reconciler.plan()
-    assert [each.held_because for each in planned] == [None]
+    assert [(each.id, each.held_because) for each in planned] == [(proposed["id"], None)]
     assert await reconciler.repair(planned) == 1
     assert await reconciler.plan() == []
-    [executed] = await findings.list_repairs(frozen)
+    assert await frozen.fetchval("select payload::text from ledger.due_item") == payload
+    [executed] = [row for row in await findings.list_repairs(frozen) if row["executed_at"]]
     assert [executed[name] for name in ("proposed_by", "approved_by", "executed_by")] == [
         "person:ann",
         "person:bob",
         "reconciler:test",
     ]
+
+
+async def test_g11_an_item_whose_source_does_not_say_its_payload_waits_for_a_person(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+) -> None:
+    await owe(make_drafts(1, due_at=NOON))
+    without = replace(policies, query=policies.query.replace(", payload", ""))
+    reconciler = make_reconciler(ReconcilerSources((without,)))
+    await reconciler.run_pass()
+
+    planned = await reconciler.plan()
+    assert "does not say its payload" in (planned[0].held_because or "")
+    assert await reconciler.repair(planned) == 0
+
+    bob = await register_actor(frozen, "person:bob", ActorKind.PERSON)
+    [proposed] = await findings.list_repairs(frozen)
+    await findings.approve_repairs(frozen, [proposed["id"]], reason="it has none", actor_no=bob)
+    assert await reconciler.repair(await reconciler.plan()) == 1
 
 
 async def test_g11_repairs_beyond_the_rate_of_all_reconcilers_wait_for_the_next_minute(

@@ -82,7 +82,7 @@ create table ledger.repair (
 
 comment on table ledger.repair is 'Repairs: recorded, idempotent commands that resolve findings.';
 comment on column ledger.repair.id is
-  'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
+  'Hash of finding, action, opening and the terms of an item to emit: a repair is executed once for each opening of a finding.';
 comment on column ledger.repair.opened_count is 'The opening of the finding that the repair is for.';
 comment on column ledger.repair.held_because is
   'Why it was not executed yet: what a person has to decide, or what forbids it.';
