@@ -152,12 +152,12 @@ class Reconciler:
                 selection=selection,
             )
 
-    def _guard(self) -> ReplayGuard:
-        return ReplayGuard(self.sources.evidence, self.record_index)
-
     def _record_of_last(self) -> LedgerRecord:
         number = self.last.reconciliation_no if self.last else None
         return LedgerRecord(self.actor_no, number or 0)
+
+    def _guard(self) -> ReplayGuard:
+        return ReplayGuard(self.sources.evidence, self.record_index)
 
     async def repair(self, planned: list[PlannedRepair]) -> int:
         """Execute planned repairs, each once; return how many were executed now.

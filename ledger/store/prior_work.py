@@ -1,20 +1,22 @@
 """What the ledger knows of an item's work before a repair has it worked again."""
 
-from collections.abc import Mapping, Sequence
-from datetime import date, datetime
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from itertools import groupby
+from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.items import ItemRequestResult, request_results_of
 from dueledger.ledger.store.statements import statement
 
+CLAIMS_A_PAGE: Final = 2_000
 
-class Orphans(NamedTuple):
-    """How many items of a date were handed out whose rows are gone, and how many are in flight."""
+Orphans = Mapping[tuple[date, str | None], bool]
+"""Effective dates and topics of items that were handed out and are gone: whether one is in flight.
 
-    items: int
-    in_flight: int
+The topic is None where it says nothing of the kind.
+"""
 
 
 async def list_prior_work(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Record]:
@@ -23,18 +25,28 @@ async def list_prior_work(connection: Connection, ids: Sequence[UUID]) -> dict[U
     return {row["id"]: row for row in rows}
 
 
-async def list_handed_out_orphans(
-    connection: Connection, dates: Sequence[date], claimed_since: datetime
-) -> dict[tuple[date, str | None], Orphans]:
-    """Return, by effective date and topic, the items that claims or runs have and the ledger lacks.
+async def list_handed_out_orphans(connection: Connection, dates: Iterable[date]) -> Orphans:
+    """Return which of these dates have items that claims or runs have and the ledger lacks.
 
-    The topic is None where it says nothing of the kind.
+    All claims are read, by page: an item that was expedited has one long before it is due. The
+    journal is read a month of effective dates at a time.
     """
-    rows = await connection.fetch(statement("list_handed_out_orphans"), dates, claimed_since)
-    return {
-        (row["effective_date"], row["topic"]): Orphans(row["items"], row["in_flight"])
-        for row in rows
-    }
+    found: dict[tuple[date, str | None], bool] = {}
+    days = sorted(dates)
+    after: int | None = 0 if days else None
+    while after is not None:
+        rows = await connection.fetch(
+            statement("list_handed_out_orphans"), days, after, CLAIMS_A_PAGE
+        )
+        after = rows[0]["reached"]
+        for row in rows:
+            if row["effective_date"] is not None:
+                place = row["effective_date"], row["topic"]
+                found[place] = found.get(place, False) or row["in_flight"]
+    for _, month in groupby(days, key=lambda day: day.replace(day=1)):
+        for row in await connection.fetch(statement("list_worked_orphans"), list(month)):
+            found.setdefault((row["effective_date"], row["topic"]), False)
+    return found
 
 
 async def complete_items(

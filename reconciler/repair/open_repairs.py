@@ -16,7 +16,7 @@ from dueledger.reconciler.repair.planned_repairs import (
     is_ground,
     plan_repairs,
 )
-from dueledger.reconciler.repair.replay_guard import RUNS, ReplayGuard, judged
+from dueledger.reconciler.repair.replay_guard import RUNS, ReplayGuard, judged, read_orphans
 from dueledger.reconciler.repair_policy import RepairPolicies
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def plan_open_repairs(
     approved = {each for each, row in recorded.items() if row["approved"]}
     planned = [each for each in planned if each.id not in ended]
     planned = selection.of(planned) if selection else planned
-    judgements = await guard.judge(connection, planned)
+    judgements = await guard.judge(connection, planned, await read_orphans(connection, planned))
     return [
         judged(each, judgements.get(each.id, RUNS), is_approved=each.id in approved)
         for each in planned

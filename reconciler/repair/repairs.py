@@ -24,6 +24,7 @@ from dueledger.reconciler.repair.replay_guard import (
     Judgement,
     Permission,
     ReplayGuard,
+    read_orphans,
     why_held,
 )
 
@@ -32,8 +33,8 @@ REAPED_MAX: Final = 100_000
 """Claims and runs that are locked to find those that are meant."""
 RATE_MAX: Final = 1_000_000
 _NOT_NOW: Final = "it could not be executed now: a later pass tries again"
-
 _SUPERSEDED: Final = "its finding would be repaired otherwise now: another proposal says how"
+
 RepairOutcome = tuple[RepairStatus, dict[str, Any]]
 
 
@@ -60,6 +61,8 @@ class RepairExecutor:
         published twice under one id, where the COMMIT after it is lost.
         """
         executed = 0
+        async with self.pool.acquire() as connection:
+            orphans = await read_orphans(connection, planned)
         for begin in range(0, len(planned), REPAIRS_A_TRANSACTION):
             chunk = planned[begin : begin + REPAIRS_A_TRANSACTION]
             async with self.pool.acquire() as connection:
@@ -68,23 +71,25 @@ class RepairExecutor:
                     [repair.record() for repair in chunk],
                     actor_no=self.proposer_no or self.actor_no,
                 )
-                crash_point("reconcile.proposed")
-                async with connection.transaction():
-                    executed += await self._execute_chunk(connection, chunk)
                 await findings.hold_superseded_repairs(
                     connection, [repair.id for repair in chunk], reason=_SUPERSEDED
                 )
+                crash_point("reconcile.proposed")
+                async with connection.transaction():
+                    executed += await self._execute_chunk(connection, chunk, orphans)
                     crash_point("reconcile.applied")
             crash_point("reconcile.repaired")
         return executed
 
-    async def _execute_chunk(self, connection: Connection, chunk: Sequence[PlannedRepair]) -> int:
+    async def _execute_chunk(
+        self, connection: Connection, chunk: Sequence[PlannedRepair], orphans: prior_work.Orphans
+    ) -> int:
         taken = {
             row["id"]: row["approved"]
             for row in await findings.take_repairs(connection, [repair.id for repair in chunk])
         }
         open_ = [repair for repair in chunk if repair.id in taken]
-        judgements = await self.guard.judge(connection, open_)
+        judgements = await self.guard.judge(connection, open_, orphans)
         permitted: list[PlannedRepair] = []
         held: dict[UUID, str] = {}
         for repair in open_:

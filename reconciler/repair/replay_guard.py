@@ -4,14 +4,14 @@ The evidence outside, the ledger's own claims and runs, and the records in Kafka
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from dueledger.ledger.finding_types import RepairAction
+from dueledger.ledger.finding_types import FindingType, RepairAction
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
@@ -24,6 +24,8 @@ from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceTotals
 
 ITEMS_A_QUESTION: Final = 5_000
+_HAS_EFFECT: Final = frozenset({FindingType.EFFECT_UNRECORDED, FindingType.EFFECT_REPEATED})
+"""Findings that there is an effect: their escalation is not refused because there is."""
 _ANOTHER_DATE: Final = date(1, 1, 1)
 _ANOTHER_CYCLE: Final = "\x1f"
 """Neither is of any item."""
@@ -69,11 +71,13 @@ class PriorWork(NamedTuple):
     """What ledger and Kafka say of an item: whether it was handed out, or may have been.
 
     Neither: it was not, as its claims say, and Kafka as far as its kind is sent there.
+    `is_unwitnessed`: of a direct kind, so that nothing beside the ledger could know.
     """
 
     handed_out: str | None = None
     in_flight: bool = False
     unclear: str | None = None
+    is_unwitnessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +100,20 @@ class ReplayGuard:
     record_index: RecordIndex | None = None
 
     async def judge(
-        self, connection: Connection, repairs: Sequence[PlannedRepair]
+        self, connection: Connection, repairs: Sequence[PlannedRepair], orphans: Orphans
     ) -> dict[UUID, Judgement]:
-        """Return the judgement of each repair that has an item worked or completed, by its id."""
+        """Return the judgement of each repair that has an item worked or completed, by its id.
+
+        `orphans` are those that `read_orphans` returned for these repairs, or for more.
+        """
         judgements: dict[UUID, Judgement] = {}
         for begin in range(0, len(repairs), ITEMS_A_QUESTION):
             chunk = repairs[begin : begin + ITEMS_A_QUESTION]
-            judgements |= await self._judge_chunk(connection, chunk)
+            judgements |= await self._judge_chunk(connection, chunk, orphans)
         return judgements
 
     async def _judge_chunk(
-        self, connection: Connection, repairs: Sequence[PlannedRepair]
+        self, connection: Connection, repairs: Sequence[PlannedRepair], orphans: Orphans
     ) -> dict[UUID, Judgement]:
         asked = await _asked(connection, [each for each in repairs if _is_guarded(each)])
         if not asked:
@@ -114,7 +121,7 @@ class ReplayGuard:
         as_of = await read_now(connection)
         rules = await list_replay_rules(connection)
         effects = await self._effects(asked)
-        prior = await self._prior_work(connection, asked, rules)
+        prior = self._prior_work(asked, rules, orphans)
         return {
             each.repair.id: judge_item(
                 each.repair.action,
@@ -136,20 +143,12 @@ class ReplayGuard:
             effects |= await _effects_of_kind(sources, queries)
         return effects
 
-    async def _prior_work(
+    def _prior_work(
         self,
-        connection: Connection,
         asked: Sequence[_Asked],
         rules: Mapping[KindKey, ReplayRule],
+        orphans: Orphans,
     ) -> dict[bytes, PriorWork]:
-        missing = [each for each in asked if each.repair.action is RepairAction.MATERIALISE]
-        orphans: Mapping[tuple[date, str | None], Orphans] = {}
-        if missing:
-            orphans = await list_handed_out_orphans(
-                connection,
-                sorted({each.query.effective_date for each in missing}),
-                min(each.due_at for each in missing) - timedelta(days=1),
-            )
         sightings = (
             self.record_index.find([each.query.id for each in asked]) if self.record_index else {}
         )
@@ -157,27 +156,25 @@ class ReplayGuard:
         found: dict[bytes, PriorWork] = {}
         for each in asked:
             sighting = sightings.get(each.query.id)
-            handed_out, unclear, in_flight = each.handed_out, None, False
+            handed_out, unclear = each.handed_out, None
+            lost = _lost(each, orphans, rules)
+            is_direct = rules.get(each.key, ReplayRule()).is_direct
             if sighting is not None and sighting.state is SightingState.SEEN:
                 place = sighting.place
                 handed_out = "Kafka has a record of it" + (
                     f" ({place.topic}/{place.partition}/{place.offset})" if place else ""
                 )
-            elif lost := _lost(each, orphans, rules):
-                in_flight = lost.in_flight > 0
-                handed_out = (
-                    f"{lost.items:,} items of its date were handed out and are in the ledger no "
-                    "more"
-                )
-            elif rules.get(each.key, ReplayRule()).is_direct:
-                pass  # its claims are all that there is of it, and none is without its item
+            elif lost:
+                handed_out = "items of its date were handed out and are in the ledger no more"
+            elif is_direct:
+                pass  # its claims are all that there is of it
             elif sighting is None:
                 unclear = "no record in Kafka was read"
             elif sighting.state is SightingState.UNKNOWN:
                 unclear = "not all records in Kafka could be read"
             elif covers_since is None or covers_since > each.due_at:
                 unclear = "it was owed before what Kafka retains"
-            found[each.query.id] = PriorWork(handed_out, in_flight, unclear)
+            found[each.query.id] = PriorWork(handed_out, any(lost), unclear, is_direct)
         return found
 
 
@@ -192,12 +189,12 @@ def judge_item(
     named = ", ".join(effect.sources)
     if effect.unclear:
         found = Judgement(Permission.ASK, f"unknown: {effect.unclear}")
-    elif effect.seen and due_in > timedelta():
-        found = Judgement(Permission.ASK, f"its effect is in {named}, and it is not due yet")
     elif effect.seen:
-        found = Judgement(Permission.RECORD, f"its effect is in {named}", named)
+        found = _judge_done(action, named, due_in)
     elif action is RepairAction.COMPLETE:
         found = Judgement(Permission.REFUSE, "no source outside has its effect any more")
+    elif action is RepairAction.ESCALATE:
+        found = RUNS
     elif prior.in_flight:
         found = Judgement(Permission.ASK, f"unknown: {prior.handed_out}; some may be running")
     elif prior.handed_out and no_replay:
@@ -207,9 +204,21 @@ def judge_item(
     elif prior.unclear and due_in <= timedelta():
         asked = Judgement(Permission.ASK, f"unknown: {prior.unclear}")
         found = asked if no_replay else _judge_worked(effect, prior.unclear, due_in)
+    elif prior.is_unwitnessed and no_replay and due_in <= timedelta():
+        found = _judge_worked(effect, "nothing beside the ledger could know of its work", due_in)
     else:
         found = RUNS
     return found
+
+
+def _judge_done(action: RepairAction, named: str, due_in: timedelta) -> Judgement:
+    """Judge an item whose effect is seen."""
+    reason = f"its effect is in {named}"
+    if action is RepairAction.ESCALATE:
+        return Judgement(Permission.REFUSE, reason)
+    if due_in > timedelta():
+        return Judgement(Permission.ASK, f"{reason}, and it is not due yet")
+    return Judgement(Permission.RECORD, reason, named)
 
 
 def _judge_worked(effect: Effect, why: str, due_in: timedelta) -> Judgement:
@@ -250,24 +259,32 @@ def why_held(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) 
     return repair.asks
 
 
-def _lost(
-    asked: _Asked,
-    orphans: Mapping[tuple[date, str | None], Orphans],
-    rules: Mapping[KindKey, ReplayRule],
-) -> Orphans | None:
-    """Return the items that were handed out and are gone, one of which a missing one may be."""
+def _lost(asked: _Asked, orphans: Orphans, rules: Mapping[KindKey, ReplayRule]) -> list[bool]:
+    """Return, of the items that are gone and one of which a missing one may be, what is in flight.
+
+    Empty where there are none.
+    """
     if asked.repair.action is not RepairAction.MATERIALISE:
-        return None
+        return []
     of_others = {rule.topic for key, rule in rules.items() if key != asked.key}
     of_others.discard(rules.get(asked.key, ReplayRule()).topic)
-    found = [
-        lost
-        for (day, topic), lost in orphans.items()
+    return [
+        in_flight
+        for (day, topic), in_flight in orphans.items()
         if day == asked.query.effective_date and (topic is None or topic not in of_others)
     ]
-    if not found:
-        return None
-    return Orphans(sum(each.items for each in found), sum(each.in_flight for each in found))
+
+
+async def read_orphans(connection: Connection, repairs: Iterable[PlannedRepair]) -> Orphans:
+    """Return the items that are gone and were handed out, of the dates of what repairs emit.
+
+    They are read before a repair's transaction: what is not in the ledger cannot be handed out.
+    """
+    emitting = (each for each in repairs if each.action is RepairAction.MATERIALISE)
+    dates = {
+        date.fromisoformat(each.command["effective_date"]) for each in emitting if _is_guarded(each)
+    }
+    return await list_handed_out_orphans(connection, dates)
 
 
 def _is_guarded(repair: PlannedRepair) -> bool:
@@ -276,12 +293,17 @@ def _is_guarded(repair: PlannedRepair) -> bool:
             return not repair.command.get("skip_reason")
         case RepairAction.REDRIVE | RepairAction.COMPLETE:
             return True
-        case RepairAction.RELEASE | RepairAction.CANCEL | RepairAction.ESCALATE:
+        case RepairAction.ESCALATE:
+            return repair.finding_type not in _HAS_EFFECT
+        case RepairAction.RELEASE | RepairAction.CANCEL:
             return False
 
 
 async def _asked(connection: Connection, repairs: Sequence[PlannedRepair]) -> list[_Asked]:
-    """Return the guarded items with their names outside; an item that is gone is not asked for."""
+    """Return the guarded items with their names outside; an item that is gone is not asked for.
+
+    Unless the domain is to repeat its effect, and its finding says its cycle.
+    """
     open_ids = [
         UUID(each.command["item"])
         for each in repairs
@@ -306,6 +328,14 @@ async def _asked(connection: Connection, repairs: Sequence[PlannedRepair]) -> li
             )
             handed_out = "it was handed out before" if row["handed_out"] else None
             asked.append(_Asked(repair, query, row["due_at"], handed_out))
+        elif repair.action is RepairAction.ESCALATE and command["cycle"] is not None:
+            query = EvidenceQuery(
+                UUID(command["item"]).bytes,
+                command["business_key"],
+                command["cycle"],
+                date.fromisoformat(command["effective_date"]),
+            )
+            asked.append(_Asked(repair, query, datetime.fromisoformat(command["due_at"]), None))
     return asked
 
 

@@ -13,6 +13,8 @@ from dueledger.ledger.finding_types import FindingType, RepairAction, RepairStat
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
@@ -239,7 +241,59 @@ async def test_g11_an_item_that_was_handed_out_and_has_no_evidence_waits_for_a_p
 
     assert await reconciler.repair(await reconciler.plan()) == 0
     assert await held(frozen) == [
-        "unknown: 1 items of its date were handed out and are in the ledger no more"
+        "unknown: items of its date were handed out and are in the ledger no more"
+    ]
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("is_expedited", [False, True])
+async def test_g11_what_a_worker_has_or_had_days_before_it_was_due_is_not_emitted_again(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    domain: asyncpg.Connection,
+    owe: Owe,
+    policies: SqlPopulation,
+    bookings: SqlEvidence,
+    claim_all: Callable[..., Awaitable[list[int]]],
+    work: Work,
+    kind: str,
+    actor_no: int,
+    *,
+    is_expedited: bool,
+) -> None:
+    """The effect comes after the pass; of an expedited item no source has it."""
+    due_at = NOON + timedelta(days=3 * is_expedited)
+    drafts = make_drafts(1, due_at=due_at)
+    await owe(drafts)
+    await emit(frozen, drafts, actor_no)
+    evidence: tuple[SqlEvidence, ...] = (bookings,)
+    if is_expedited:
+        evidence = ()
+        await put_kind_policy(frozen, KindPolicy("acme", kind, dispatch="direct", no_replay=True))
+        clerk = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
+        await expedite_items(frozen, [drafts[0].id], reason="asked for", actor_no=clerk)
+        assert await work() == 1
+    else:
+        await claim_all()
+    removed = await remove(frozen)
+    reconciler = make_reconciler(ReconcilerSources((policies,), evidence))
+    reconciler.record_index = ReadRecords([] if is_expedited else [removed.bytes])
+    await clock.set_clock(frozen, due_at, 0, database=True)
+    await reconciler.pool.connections.expire_connections()
+    assert (await reconciler.run_pass()).found[MISSING] == 1
+    planned = [each for each in await reconciler.plan() if each.finding_type is MISSING]
+
+    assert await reconciler.repair(planned) == 0
+
+    if not is_expedited:
+        await domain.execute("insert into booking values ($1, 'k', '2027', 'B')", removed)
+    assert await work() == 0
+    assert await bookings_twice(domain) == 0
+    assert await held(frozen) == [
+        "no_replay: items of its date were handed out and are in the ledger no more"
+        if is_expedited
+        else "unknown: Kafka has a record of it (due.test/0/7); some may be running"
     ]
 
 
@@ -257,7 +311,7 @@ LATER: Final = NOON + timedelta(days=1)
         (ReadRecords(since=None), "kafka", "unknown: it was owed before what Kafka retains"),
         (ReadRecords([ITEM]), "kafka", "no_replay: Kafka has a record of it (due.test/0/7)"),
         (ReadRecords(), "kafka", None),
-        (None, "direct", None),
+        (None, "direct", "unknown: nothing beside the ledger could know of its work"),
     ],
 )
 async def test_g11_no_replay_emits_an_item_only_where_it_was_never_handed_out(
@@ -292,10 +346,12 @@ async def test_g11_no_replay_emits_an_item_only_where_it_was_never_handed_out(
 
 SOURCES: Final = ("bookings",)
 EMIT, REDRIVE, COMPLETE = RepairAction.MATERIALISE, RepairAction.REDRIVE, RepairAction.COMPLETE
+ESCALATE: Final = RepairAction.ESCALATE
 OUT: Final = PriorWork(handed_out="it was handed out before")
 RUNNING: Final = PriorWork(handed_out="one was handed out", in_flight=True)
 UNREAD: Final = PriorWork(unclear="no record in Kafka was read")
 NEVER: Final = PriorWork()
+DIRECT: Final = PriorWork(is_unwitnessed=True)
 SEEN: Final = Effect(SOURCES, seen=True)
 ABSENT: Final = Effect(SOURCES)
 LAGGING: Final = Effect(SOURCES, shows_after=timedelta(hours=2))
@@ -318,6 +374,9 @@ RUN, RECORD, ASK, REFUSE = Permission
         (EMIT, LAGGING, OUT, (ASK, REFUSE)),
         (EMIT, FAILED, NEVER, (ASK, ASK)),
         (EMIT, NO_SOURCE, NEVER, (RUN, RUN)),
+        (EMIT, NO_SOURCE, DIRECT, (RUN, ASK)),
+        (EMIT, LAGGING, DIRECT, (RUN, ASK)),
+        (EMIT, ABSENT, DIRECT, (RUN, RUN)),
         (EMIT, NO_SOURCE, UNREAD, (ASK, ASK)),
         (EMIT, NO_SOURCE, OUT, (ASK, REFUSE)),
         (REDRIVE, SEEN, OUT, (RECORD, RECORD)),
@@ -330,6 +389,10 @@ RUN, RECORD, ASK, REFUSE = Permission
         (COMPLETE, ABSENT, OUT, (REFUSE, REFUSE)),
         (COMPLETE, NO_SOURCE, OUT, (REFUSE, REFUSE)),
         (COMPLETE, FAILED, OUT, (ASK, ASK)),
+        (ESCALATE, SEEN, OUT, (REFUSE, REFUSE)),
+        (ESCALATE, ABSENT, OUT, (RUN, RUN)),
+        (ESCALATE, NO_SOURCE, OUT, (RUN, RUN)),
+        (ESCALATE, FAILED, OUT, (ASK, ASK)),
     ],
 )
 def test_g11_a_repair_repeats_no_work_that_was_done_or_may_have_been(
