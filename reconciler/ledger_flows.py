@@ -12,24 +12,28 @@ from dueledger.reconciler.expect.expectation import Expectation
 
 @final
 class LedgerFlows:
-    """The rules of flows by number, and of their kinds."""
+    """The rules of flows by number, and of their kinds; `graces` also of kinds without a flow."""
 
     def __init__(self, expectation: Expectation, evidenced: Collection[KindKey]) -> None:
         self._expectation = expectation
         self._evidenced = evidenced
         self.rules: dict[int, FlowRules] = {}
         self.of_kinds: dict[KindKey, FlowRules] = {}
+        self.graces: dict[KindKey, timedelta] = {}
 
     async def read(self, connection: Connection) -> None:
         """Read the rules of all flows."""
         expected = self._expectation
         for row in await reconciled_rows.list_flow_rules(connection):
             key = row["tenant"], row["kind"]
+            self.graces[key] = grace = timedelta(seconds=row["grace_seconds"])
+            if row["flow_no"] is None:
+                continue
             self._put(
                 row["flow_no"],
                 FlowRules(
                     *key,
-                    grace=timedelta(seconds=row["grace_seconds"]),
+                    grace=grace,
                     is_judged=expected.is_judged(*key),
                     is_complete=expected.is_complete(*key),
                     is_single=expected.is_single(*key),

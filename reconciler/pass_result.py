@@ -93,8 +93,9 @@ class PassResult:
     of evidence were asked for. Of the items taken from the cache, `earlier` says by kind how many
     there are, `oldest_unread` their first effective date and when it was read; `everything_read_at`
     is when the last pass began that read everything. `backlog` are the events that were unread when
-    the pass began. `witness_credit_seconds` is the CPU time that the witness may take. A pass that
-    is not recorded has no number.
+    the pass began, and `unknown` says, of kinds of which it is not known what is owed, why.
+    `witness_credit_seconds` is the CPU time that the witness may take. A pass that is not recorded
+    has no number.
     """
 
     reconciliation_no: int | None
@@ -123,6 +124,7 @@ class PassResult:
     watermarks: list[findings.WatermarkRecord] = field(
         default_factory=list[findings.WatermarkRecord]
     )
+    unknown: dict[KindKey, str] = field(default_factory=dict[KindKey, str])
     backlog: EventBacklog | None = None
     expectation: Expectation | None = None
     expected_count: int = 0

@@ -159,6 +159,7 @@ class ReconciliationPass:
                     expectation,
                     result,
                     unjudged=self._evidence.unjudged,
+                    graces=flows.graces,
                 )
                 crash_point("reconcile.ended")
                 result.duration_seconds = monotonic() - began

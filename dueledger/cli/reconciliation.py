@@ -195,7 +195,8 @@ def print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
         say(report.statement.sentence)
         if result.files:
             say(f"report: {result.files.html}")
-    options.exit_with(ExitCode.FINDINGS if result.findings_open else ExitCode.DONE)
+    incomplete = report.statement.verdict == "not_complete"
+    options.exit_with(ExitCode.FINDINGS if incomplete else ExitCode.DONE)
 
 
 def _planned(repair: "PlannedRepair") -> dict[str, object]:

@@ -138,6 +138,9 @@ def _report(
             of_ledger=shared,
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
+            unknown=[
+                why for key, why in sorted(result.unknown.items()) if tenant in {None, key[0]}
+            ],
             oldest_seconds=(result.as_of - oldest).total_seconds(),
             unchecked=totals.unchecked,
             unchecked_kinds=sum(not row.checks.existence for row in accounting),

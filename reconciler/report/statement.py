@@ -1,5 +1,6 @@
 """The statement of a report: its result in one sentence."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -15,22 +16,34 @@ def make_statement(
     of_ledger: int = 0,
     repaired: int,
     explained: int,
+    unknown: Sequence[str] = (),
     oldest_seconds: float,
     unchecked: int,
     unchecked_kinds: int,
     complete_before: datetime | None,
     dates: EffectiveDates,
 ) -> ReportStatement:
-    """Return the result as one sentence. `of_ledger` of the open findings are of no tenant."""
+    """Return the result as one sentence.
+
+    `of_ledger` of the open findings are of no tenant; `unknown` says, of each kind of which it is
+    not known what is owed, why.
+    """
+    if not findings_open and unknown:
+        return ReportStatement(
+            verdict=StatementVerdict.NOT_COMPLETE,
+            sentence=f"Not complete: {_unknown_clause(unknown)}.",
+            complete_before=complete_before,
+        )
     if findings_open:
         plural = "finding is" if findings_open == 1 else "findings are"
         is_recent = oldest_seconds < _HOUR_SECONDS
         seen = "within the last hour" if is_recent else f"{span(oldest_seconds)} ago"
         shared = f", {of_ledger:,} of the whole ledger" if of_ledger else ""
         counted = f"{findings_open:,} {plural} open{shared}"
+        also = f"; {_unknown_clause(unknown)}" if unknown else ""
         return ReportStatement(
             verdict=StatementVerdict.NOT_COMPLETE,
-            sentence=f"Not complete: {counted}, the oldest first seen {seen}.",
+            sentence=f"Not complete: {counted}, the oldest first seen {seen}{also}.",
             complete_before=complete_before,
         )
     complete = f"Complete{_dates_clause(dates)}"
@@ -54,6 +67,11 @@ def make_statement(
         sentence=sentence,
         complete_before=complete_before,
     )
+
+
+def _unknown_clause(reasons: Sequence[str]) -> str:
+    kinds = "1 kind" if len(reasons) == 1 else f"{len(reasons):,} kinds"
+    return f"of {kinds} it is not known what is owed, as {reasons[0]}"
 
 
 def _dates_clause(dates: EffectiveDates) -> str:

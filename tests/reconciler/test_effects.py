@@ -180,6 +180,7 @@ async def test_g11_nothing_is_concluded_from_effects_that_break_what_their_sourc
     ]
     assert says in failed["sentence"]
     assert seen.evidenced == set()
+    assert {mark.complete_before for mark in seen.watermarks} == {None}
 
 
 BY_DATE = """

@@ -57,7 +57,9 @@ async def test_g11_a_definition_changed_in_place_is_one_finding_and_blocks_its_r
     )
     await frozen.execute(change, schedule, '"*/5 * * * *"')
 
-    assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}
+    result = await reconciler.run_pass()
+    assert result.found == {FindingType.TAMPERED: 1}
+    assert [mark.complete_before for mark in result.watermarks] == [None]
     assert await reconciler.plan() == []
 
     await frozen.execute(change, schedule, '"0 * * * *"')

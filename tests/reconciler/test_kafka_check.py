@@ -541,7 +541,11 @@ async def test_g11_the_watermark_of_kinds_with_rules_stops_at_the_oldest_unread_
 
     async def watermark() -> tuple[datetime | None, str | None]:
         marks = (await reconciler.run_pass()).watermarks
-        return next(((mark.complete_before, mark.blocked_by) for mark in marks), (None, None))
+        mark = next(((mark.complete_before, mark.blocked_by) for mark in marks), (None, None))
+        sentence = (await reconciler.report()).statement.sentence
+        assert sentence.startswith("Not complete") == (mark[1] is not None)
+        assert mark[1] is None or mark[1] in sentence
+        return mark
 
     async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
         for minutes, partition in ((30, 0), (20, 0), (50, 1)):

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
@@ -21,7 +21,9 @@ from dueledger.ledger.store import Connection, PlanProfile, clock, findings, ope
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import read_accounting, skip_items
-from dueledger.reconciler import Reconciler
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.reconciler import PassScope, Reconciler
+from dueledger.reconciler.report.model import StatementVerdict
 from tests.logins import with_login
 from tests.reconciler.conftest import mend
 
@@ -103,15 +105,39 @@ async def test_g11_what_is_recorded_as_lapsed_is_not_missing_and_one_beside_it_i
     assert (await reconciler.run_pass()).found[FindingType.MISSING] == 1
 
 
-async def test_g11_the_watermark_stops_where_a_dead_materialiser_left_off(
-    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+@pytest.mark.parametrize(
+    "catch_up", [{"policy": "latest"}, {"policy": "all", "window": "P2D"}, {"policy": "skip"}]
+)
+async def test_g11_where_a_dead_materialiser_left_off_nothing_is_complete(
+    frozen: Connection,
+    materialiser: Materialiser,
+    make_reconciler: Make,
+    kind: str,
+    catch_up: dict[str, object],
 ) -> None:
-    await accept(frozen, kind, NOON - 20 * DAY, catch_up={"policy": "latest"})
+    await accept(frozen, kind, NOON - 20 * DAY, catch_up=catch_up)
     reconciler = make_reconciler()
 
-    (mark,) = (await reconciler.run_pass()).watermarks
+    result = await reconciler.run_pass()
+    (mark,) = result.watermarks
+    assert not result.open_found
     assert mark.complete_before == NOON - 20 * DAY
     assert mark.blocked_by == "the schedule d, which is materialised up to there"
+    statement = (await reconciler.report()).statement
+    assert statement.verdict is StatementVerdict.NOT_COMPLETE
+    assert statement.sentence == (
+        "Not complete: of 1 kind it is not known what is owed, as the schedule d is materialised"
+        " only up to 2027-02-09 12:00 UTC."
+    )
+    for to_date, verdict in (
+        (date(2027, 2, 10), StatementVerdict.NOT_COMPLETE),
+        (date(2027, 2, 8), StatementVerdict.COMPLETE),
+    ):
+        await reconciler.run_pass(PassScope(to_date=to_date))
+        assert (await reconciler.report()).statement.verdict is verdict
+    await put_kind_policy(frozen, KindPolicy("acme", kind, grace_seconds=20 * 86_400))
+    await reconciler.run_pass()
+    assert (await reconciler.report()).statement.verdict is StatementVerdict.COMPLETE
 
     await materialise(materialiser)
     (mark,) = (await reconciler.run_pass()).watermarks
