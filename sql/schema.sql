@@ -4703,6 +4703,8 @@ CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no);
 
 CREATE INDEX audit_at_idx ON ledger.audit USING btree (at, audit_no);
 
+CREATE INDEX audit_target_idx ON ledger.audit USING btree (target, at, audit_no);
+
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));

@@ -73,6 +73,11 @@ class Notice(NamedTuple):
         }
 
 
+def describe_alert(row: AlertRow) -> dict[str, Any]:
+    """Return an alert as people are shown it; `since` is a time."""
+    return {**Notice(row, "").document(), "since": row.since, "ended_at": row.ended_at}
+
+
 def is_known(row: AlertRow) -> bool:
     """Return whether there is still a rule for an alert, with these labels."""
     rule = _RULES.get(row.name)

@@ -318,6 +318,14 @@ def list_reviews(
     return ServiceCall("GET", "/v1/reviews", models.ReviewPage, query)
 
 
+def list_review_groups(
+    *, tenant: str | None = None, kind: str | None = None
+) -> ServiceCall[models.ReviewGroups]:
+    """Group the items that were parked first by flow, reason and last error."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/reviews/groups", models.ReviewGroups, query)
+
+
 def decide_items(
     tenant: str, decision: models.ItemDecision, *, idempotency_key: str | None = None
 ) -> ServiceCall[models.DecisionResults]:
@@ -477,6 +485,34 @@ def list_audit(
     """List what people, API keys and tokens changed, the newest first."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/audit", models.AuditPage, query)
+
+
+def count_findings(*, tenant: str | None = None) -> ServiceCall[models.FindingCounts]:
+    """Count open findings by type and age."""
+    return ServiceCall("GET", "/v1/findings/counts", models.FindingCounts, {"tenant": tenant})
+
+
+def list_watermarks(
+    *, tenant: str | None = None, limit: int | None = None
+) -> ServiceCall[models.WatermarkList]:
+    """List up to when each kind is complete, and what blocks it."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/watermarks", models.WatermarkList, query)
+
+
+def list_processes(*, limit: int | None = None) -> ServiceCall[models.ProcessList]:
+    """List processes that live, are silent, or are gone since an hour."""
+    return ServiceCall("GET", "/v1/processes", models.ProcessList, {"limit": limit})
+
+
+def list_topics(*, limit: int | None = None) -> ServiceCall[models.TopicList]:
+    """List the topics of kinds, with what lies there."""
+    return ServiceCall("GET", "/v1/topics", models.TopicList, {"limit": limit})
+
+
+def list_alerts() -> ServiceCall[models.AlertList]:
+    """List the alerts that stand."""
+    return ServiceCall("GET", "/v1/alerts", models.AlertList)
 
 
 def list_reports(

@@ -20,6 +20,28 @@ class AbortRequest(BaseModel):
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
+class AlertDocument(BaseModel):
+    """
+    An alert that stands, as `dueledger alert` found it.
+    """
+
+    alert: str
+    severity: str
+    labels: dict[str, str]
+    summary: str
+    value: float
+    since: AwareDatetime
+    runbook: str
+
+
+class AlertList(BaseModel):
+    """
+    Alerts that stand, by name.
+    """
+
+    items: list[AlertDocument]
+
+
 class AuditEntry(BaseModel):
     """
     Who changed what, when and why. Null `tenants`: it concerns all, or none alone.
@@ -320,6 +342,14 @@ class FlowDocument(BaseModel):
     retries_capped: bool
     serial: int
     serial_capped: bool
+    available_since: Annotated[
+        AwareDatetime | None,
+        Field(description="since when the item that waits longest may be claimed"),
+    ]
+    in_flight: Annotated[
+        int | None,
+        Field(description="items handed out and running; null: no limit of the flow counts them"),
+    ]
 
 
 Lane = TypeAliasType(
@@ -329,6 +359,20 @@ Lane = TypeAliasType(
         Field(
             description="empty: the default lane; null: every lane",
             max_length=100,
+            pattern="^[^\\x00-\\x1f\\x7f]*$",
+        ),
+    ],
+)
+
+
+Reason = TypeAliasType(
+    "Reason",
+    Annotated[
+        str,
+        Field(
+            description="why, for the audit",
+            max_length=1000,
+            min_length=1,
             pattern="^[^\\x00-\\x1f\\x7f]*$",
         ),
     ],
@@ -355,6 +399,7 @@ class FlowLimitsChange(BaseModel):
     circuit_calls_min: float | None = None
     circuit_window_seconds: float | None = None
     circuit_rest_seconds: float | None = None
+    reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
 class FlowLimitsDocument(BaseModel):
@@ -416,7 +461,7 @@ class FlowsPauseRequest(BaseModel):
 
 class FlowsRequest(BaseModel):
     """
-    Flows of a tenant. Null means all.
+    Flows of a tenant, and why they go on. Null means all.
     """
 
     model_config = ConfigDict(
@@ -424,6 +469,7 @@ class FlowsRequest(BaseModel):
     )
     kind: Kind | None = None
     lane: Annotated[Lane1 | None, Field(description="empty: the default lane")] = None
+    reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
 Ids = TypeAliasType("Ids", Annotated[list[UUID], Field(max_length=1000, min_length=1)])
@@ -864,6 +910,34 @@ class ProblemKind(BaseModel):
     status: int
 
 
+ProcessRole = TypeAliasType(
+    "ProcessRole",
+    Annotated[
+        Literal[
+            "allocator",
+            "worker",
+            "direct_worker",
+            "outcome_intake",
+            "intake",
+            "materialiser",
+            "reconciler",
+            "relay",
+            "service",
+        ],
+        Field(description="What a process does."),
+    ],
+)
+
+
+ProcessStatus = TypeAliasType(
+    "ProcessStatus",
+    Annotated[
+        Literal["live", "silent", "gone"],
+        Field(description="Whether a process lives; the view `process_status` has the rules."),
+    ],
+)
+
+
 Lane6 = TypeAliasType(
     "Lane6", Annotated[str, Field(max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 )
@@ -980,6 +1054,33 @@ class ReviewDocument(BaseModel):
     payload: Any
 
 
+class ReviewGroup(BaseModel):
+    """
+    Parked items of one flow, reason and class of the last error, and the last error's message.
+
+    `items_capped`: there are more parked items than were grouped.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    reason: str
+    error: str | None
+    message: str | None
+    items: int
+    items_capped: bool
+    oldest_at: AwareDatetime
+    newest_at: AwareDatetime
+
+
+class ReviewGroups(BaseModel):
+    """
+    Groups of parked items, the largest first.
+    """
+
+    items: list[ReviewGroup]
+
+
 class ReviewPage(BaseModel):
     """
     A page of parked items, oldest first.
@@ -1045,6 +1146,32 @@ class SuccessorRequest(BaseModel):
     )
     overlap_hours: Annotated[float | None, Field(ge=0.0, le=2160.0)] = 24.0
     expires_at: AwareDatetime | None = None
+
+
+class TopicDocument(BaseModel):
+    """
+    A topic of kinds: what lies there and was not started, and what its consumers do.
+    """
+
+    topic: str
+    kinds: int
+    dispatch: str
+    items: int
+    oldest_at: AwareDatetime | None
+    workers: int
+    granted: Annotated[int, Field(description="items that its workers want waiting for them")]
+    silent_since: AwareDatetime | None
+    stalled_partitions: int
+    stalled_at: AwareDatetime | None
+    unavailable: Annotated[str | None, Field(description="why nothing can be published to it")]
+
+
+class TopicList(BaseModel):
+    """
+    Topics, those with the most items first.
+    """
+
+    items: list[TopicDocument]
 
 
 class TransitionDocument(BaseModel):
@@ -1127,6 +1254,26 @@ class WaitingRepair(BaseModel):
     approval_reason: str | None
 
 
+class WatermarkDocument(BaseModel):
+    """
+    Up to when a kind is complete: all that was due before is accounted for.
+    """
+
+    tenant: str
+    kind: str
+    complete_before: AwareDatetime | None
+    blocked_by: str | None
+    as_of: AwareDatetime
+
+
+class WatermarkList(BaseModel):
+    """
+    Completeness watermarks, the least complete kind first.
+    """
+
+    items: list[WatermarkDocument]
+
+
 class WhyDocument(BaseModel):
     """
     Why an item has not been done yet, and what to do.
@@ -1204,6 +1351,33 @@ class EmissionResult(BaseModel):
     """
 
     items: list[EmissionVerdict]
+
+
+class FindingCount(BaseModel):
+    """
+    Open findings of a type, in all and by how long ago each was found first.
+
+    `findings_capped`: counting stopped, there may be more of each type.
+    """
+
+    type: FindingType
+    severity: str
+    findings: int
+    findings_capped: bool
+    under_an_hour: int
+    under_a_day: int
+    under_3_days: int
+    under_7_days: int
+    under_30_days: int
+    older: int
+
+
+class FindingCounts(BaseModel):
+    """
+    Counts of open findings, the most severe first.
+    """
+
+    items: list[FindingCount]
 
 
 class FindingDocument(BaseModel):
@@ -1469,6 +1643,30 @@ class ProblemDocument(BaseModel):
     code: Annotated[str, Field(description="stable; commands print the same")]
     request_id: Annotated[str, Field(description="also in X-Request-Id and in the log")]
     errors: list[ProblemError]
+
+
+class ProcessDocument(BaseModel):
+    """
+    A process that did not stop in order: its last sign of life, and why it cannot take work.
+    """
+
+    name: str
+    role: ProcessRole
+    status: ProcessStatus
+    host: str
+    version: str
+    started_at: AwareDatetime
+    seen_at: AwareDatetime
+    failing_since: AwareDatetime | None
+    failure: str | None
+
+
+class ProcessList(BaseModel):
+    """
+    Processes by role, the last to be seen first.
+    """
+
+    items: list[ProcessDocument]
 
 
 class PullResponse(BaseModel):

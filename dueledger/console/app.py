@@ -17,16 +17,22 @@ from dueledger.console.headers import SecurityHeaders
 from dueledger.console.overview import REFRESH_SECONDS, OverviewRefresh
 from dueledger.console.page_routes import PATH
 from dueledger.console.pages import (
+    findings,
+    flows,
     items,
     live,
     now,
+    operations,
     preferences,
+    reconciliation,
+    reviews,
     schedule_calendar,
     schedule_editor,
     schedule_import,
     schedules,
     search,
     sign_in,
+    system,
 )
 from dueledger.console.sessions import SessionCallers
 from dueledger.console.view import View, redirect
@@ -47,6 +53,17 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *schedule_editor.operate.routes,
     *schedule_import.operate.routes,
     *search.read.routes,
+    *flows.read.routes,
+    *flows.operate.routes,
+    *operations.read.routes,
+    *operations.operate.routes,
+    *reviews.read.routes,
+    *reviews.operate.routes,
+    *reconciliation.audit.routes,
+    *reconciliation.download.routes,
+    *findings.audit.routes,
+    *findings.approve.routes,
+    *system.read.routes,
     *live.read.routes,
 ]
 """Pages and actions under the scope of a key, in the order of the navigation."""

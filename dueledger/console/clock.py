@@ -34,6 +34,10 @@ class PageClock:
             return f"{local:%H:%M:%S}"
         return f"{local:%Y-%m-%d %H:%M}"
 
+    def month(self, instant: datetime) -> str:
+        """Return the month in the zone, as 2027-03."""
+        return f"{instant.astimezone(self.zone):%Y-%m}"
+
     def relative(self, instant: datetime) -> str:
         """Return how long ago it was, or how far ahead it is."""
         if self.now is None:

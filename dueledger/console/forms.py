@@ -3,32 +3,45 @@
 import hmac
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, TypeVar, get_origin
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from dueledger.console.sessions import cookie_session_id, csrf_token_of, require_same_site
 from dueledger.ledger.errors import InvalidBody, NotPermitted
 from dueledger.ledger.store.api_keys import ApiCaller
 from dueledger.ledger.store.console_sessions import limit_statement_time
 from dueledger.service.calls import ApiCall, CallHost, ReadBody
+from dueledger.service.routes.fields import Text
 
 FIELDS_MAX: Final = 2_000
 TOKEN_FIELD: Final = "csrf"  # noqa: S105 - the name of the field
 STATEMENT_SECONDS: Final = 2.0
 """Time of each statement of a page; more than a page needs on any ledger."""
+ACTION_SECONDS: Final = 30.0
+"""Time of each statement of an action, which may count the items of a large ledger."""
 SMALL_FORM_BYTES: Final = 16 * 1024
 """Of forms that need no session."""
 
+
+def blank(value: object) -> object:
+    """Return None for a field that was left empty."""
+    return None if value == "" else value
+
+
+Filter = Annotated[str | None, Text, BeforeValidator(blank)]
+"""A parameter that filters a list."""
+Moment = Annotated[datetime | None, BeforeValidator(blank)]
 FormFields = Sequence[tuple[str, str]]
 Form = TypeVar("Form", bound=BaseModel)
 
 
 class FormHost(CallHost):
-    """Opens calls whose bodies are forms, and whose statements have two seconds each."""
+    """Opens calls whose bodies are forms, and limits the time of each of their statements."""
 
     def parse_body(self, request: Request, body: bytes) -> ReadBody:
         """Return the fields of a form.
@@ -44,7 +57,8 @@ class FormHost(CallHost):
     async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
         """Open a transaction for the block, as `CallHost` does."""
         async with super().open(caller, body) as call:
-            await limit_statement_time(call.connection, STATEMENT_SECONDS)
+            seconds = ACTION_SECONDS if body else STATEMENT_SECONDS
+            await limit_statement_time(call.connection, seconds)
             yield call
 
 

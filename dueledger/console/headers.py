@@ -23,7 +23,7 @@ _HTTPS_ALONE: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class SecurityHeaders:
-    """Adds the headers; an answer that does not say how long it may be kept is not kept."""
+    """Adds the headers that an answer has not; one that does not say how long is not kept."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,7 +33,9 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = [*message["headers"], *_ENCODED]
+                given = list(message["headers"])
+                names = {name for name, _ in given}
+                given += [each for each in _ENCODED if each[0] not in names]
                 if not any(name == b"cache-control" for name, _ in given):
                     given.append(_PRIVATE)
                 if scope["scheme"] == "https":

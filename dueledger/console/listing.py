@@ -13,7 +13,21 @@ from fastapi import Response
 from dueledger.console.clock import iso
 
 Row = Mapping[str, Any]
-CellKind = Literal["text", "code", "count", "number", "time", "date", "state", "flow", "flag"]
+CellKind = Literal[
+    "text",
+    "prose",
+    "code",
+    "count",
+    "number",
+    "time",
+    "date",
+    "state",
+    "status",
+    "word",
+    "flow",
+    "flag",
+    "action",
+]
 EXPORT_ROWS: Final = 1_000
 """Rows of a download; the header `Link` of one that goes on has the next."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
@@ -23,8 +37,11 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 class Column:
     """A column: a member of each row, what it is called, and how a cell is shown.
 
-    `href` returns where a cell leads. `capped` is the member that says that a count is the least
-    that it can be. `sort` is the value of the page's parameter `sort` that orders by the column.
+    A `prose` is a sentence that may take several lines. A `status` is a word that has a badge, a
+    `word` one of a closed list, as in code. An `action` leads to what can be done, by the words of
+    its label, and is no part of a download. `href` returns where a cell leads. `capped` is the
+    member that says that a count is the least that it can be. `sort` is the value of the page's
+    parameter `sort` that orders by the column.
     """
 
     key: str
@@ -77,6 +94,8 @@ def answer_export(listing: Listing, form: Literal["csv", "json"], next_address: 
 
 
 def _names(column: Column) -> Sequence[str]:
+    if column.kind == "action":
+        return ()
     names = ("tenant", "kind", "lane") if column.kind == "flow" else (column.key,)
     return names if column.capped is None else (*names, column.capped)
 

@@ -11,10 +11,16 @@ class NavigationEntry(NamedTuple):
     path: str
     name: str
     scope: Scope
+    is_of_all: bool = False
+    """Whether it is of the whole ledger: for keys of all tenants alone."""
 
 
 NAVIGATION: Final = (
     NavigationEntry("/", "Now", Scope.READ),
     NavigationEntry("/items", "Items", Scope.READ),
     NavigationEntry("/schedules", "Schedules", Scope.READ),
+    NavigationEntry("/flows", "Flows", Scope.READ),
+    NavigationEntry("/reviews", "Reviews", Scope.READ),
+    NavigationEntry("/reconciliation", "Reconciliation", Scope.AUDIT),
+    NavigationEntry("/system", "System", Scope.READ, is_of_all=True),
 )

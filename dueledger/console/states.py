@@ -1,4 +1,4 @@
-"""How states are shown: by an icon, a word and a colour each, never by colour alone."""
+"""How states and statuses are shown: by an icon, a word and a colour, never by colour alone."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -47,3 +47,21 @@ STATE_BADGES: Final[Mapping[str, Badge]] = {
     **{state.value: badge for state, badge in _OF_VERSIONS.items()},
 }
 """Of items by the name that people are shown, of versions of definitions by their state."""
+
+STATUS_BADGES: Final[Mapping[str, Badge]] = {
+    word: Badge(icon, word.replace("_", " ").capitalize(), tone)
+    for icon, tone, words in (
+        ("clock", "quiet", ("waiting", "proposed", "none", "ended")),
+        ("play", "active", ("running", "circuit_half_open", "firing")),
+        ("check", "good", ("done", "live", "ok", "ready", "approved", "executed")),
+        ("check", "good", ("complete", "complete_with_explained", "repaired", "explained")),
+        ("slash", "quiet", ("aborted", "accepted", "refused", "carried_forward")),
+        ("slash", "quiet", ("false_positive", "information")),
+        ("pause", "warn", ("paused",)),
+        ("warn", "warn", ("silent", "warn", "warning", "ticket", "held")),
+        ("warn", "bad", ("gone", "fail", "open", "circuit_open", "error", "critical")),
+        ("warn", "bad", ("not_complete", "page")),
+    )
+    for word in words
+}
+"""Of operations, processes, checks, findings, repairs, reports, circuits and alerts."""

@@ -3,11 +3,12 @@
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 from urllib.parse import urlencode
 
 import orjson
@@ -20,11 +21,14 @@ from dueledger.console.clock import UTC_NAME, PageClock, iso, zone_of
 from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
-from dueledger.console.states import STATE_BADGES
+from dueledger.console.states import STATE_BADGES, STATUS_BADGES
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
 from dueledger.preview.occurrences import offset_text
 from dueledger.service.calls import CurrentCall
+
+if TYPE_CHECKING:
+    from dueledger.service.settings import ServiceSettings
 
 THEMES: Final = ("auto", "light", "dark")
 ZONES: Final = ("utc", "browser")
@@ -32,6 +36,8 @@ BROWSER_ZONE: Final = "dueledger_zone"
 """Cookie in which the script writes the browser's zone."""
 PageFormat: TypeAlias = Literal["html", "csv", "json"]
 _NOTICE_CHARS_MAX: Final = 1_000
+_ZONES_MAX: Final = 5
+"""Zones of tenants that are offered."""
 
 
 @cache
@@ -47,6 +53,7 @@ def _templates() -> Environment:
     environment.filters.update(
         code=_code,
         count=_count,
+        compact_json=_compact_json,
         iso=iso,
         json=_json,
         offset=offset_text,
@@ -56,6 +63,7 @@ def _templates() -> Environment:
     names: dict[str, Any] = environment.globals
     names["assets"] = {name: asset.name for name, asset in load_assets().items()}
     names["state_badges"] = STATE_BADGES
+    names["status_badges"] = STATUS_BADGES
     return environment
 
 
@@ -68,6 +76,8 @@ class View:
     clock: PageClock
     theme: str
     zone_choice: str
+    zones: Sequence[str] = ZONES
+    """What may be chosen: those of every console, and the names of the tenants' own."""
     format: PageFormat = "html"
     export_rows: int = EXPORT_ROWS
 
@@ -76,17 +86,30 @@ class View:
         """Return the view of a request, with what its cookies prefer."""
         theme = request.cookies.get(cookie_name(request, "theme"), "")
         choice = request.cookies.get(cookie_name(request, "zone"), "")
-        choice = choice if choice in ZONES else ZONES[0]
-        browser_zone = request.cookies.get(BROWSER_ZONE, UTC_NAME)
-        zone = zone_of(browser_zone if choice == "browser" else UTC_NAME)
+        session = session_of(request)
+        zones = [*ZONES, *_zones_of_tenants(request, session)]
+        choice = choice if choice in zones else ZONES[0]
+        names = {"utc": UTC_NAME, "browser": request.cookies.get(BROWSER_ZONE, UTC_NAME)}
         theme = theme if theme in THEMES else THEMES[0]
-        clock = PageClock(now, *zone)
-        return cls(request, session_of(request), clock, theme, choice, form)
+        clock = PageClock(now, *zone_of(names.get(choice, choice)))
+        return cls(request, session, clock, theme, choice, zones, form)
+
+    @property
+    def zone_choices(self) -> list[tuple[str, str]]:
+        """Return the zones that may be chosen, each with its words."""
+        words = {"utc": "UTC", "browser": "The browser's zone"}
+        return [(each, words.get(each, each)) for each in self.zones]
 
     @property
     def navigation(self) -> list[NavigationEntry]:
         """Return the pages that the session may open."""
-        return [entry for entry in NAVIGATION if self.may(entry.scope)]
+        session = self.session
+        sees_all = session is not None and session.caller.tenants is None
+        return [
+            entry
+            for entry in NAVIGATION
+            if self.may(entry.scope) and (sees_all or not entry.is_of_all)
+        ]
 
     def may(self, scope: str) -> bool:
         """Return whether the session has a scope; what needs another one is not shown."""
@@ -151,6 +174,18 @@ class View:
         return base64.urlsafe_b64decode(given).decode()
 
 
+def _zones_of_tenants(request: Request, session: ConsoleSession | None) -> list[str]:
+    """Return the zones that the settings have for the tenants of a session."""
+    settings: ServiceSettings = request.app.state.settings
+    tenants = None if session is None else session.caller.tenants
+    zones = {
+        zone
+        for tenant, zone in settings.service_zones.items()
+        if session is not None and (tenants is None or tenant in tenants)
+    }
+    return sorted(zones)[:_ZONES_MAX]
+
+
 async def _open_view(request: Request, call: CurrentCall, format: PageFormat = "html") -> View:  # noqa: A002 - the parameter's name
     return View.of(request, await read_now(call.connection), format)
 
@@ -192,17 +227,23 @@ def _shown(value: object) -> str:
     return "" if value is None else visible(str(value))
 
 
-def _count(value: int | None, *, capped: bool = False) -> str:
+def _count(value: float | None, *, capped: bool = False) -> str:
     """Return a count with separators, and + if it is the least that it can be."""
     if value is None:
         return "–"
-    return f"{value:,}{'+' if capped else ''}"
+    number = f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
+    return f"{number}{'+' if capped else ''}"
 
 
 def _json(value: object) -> str:
     """Return a value as JSON for a person, with what cannot be seen in it escaped."""
     text = orjson.dumps(value, default=str, option=orjson.OPT_INDENT_2).decode()
     return escape_json(text)
+
+
+def _compact_json(value: object) -> str:
+    """Return a value as JSON that a form sends back."""
+    return orjson.dumps(value).decode()
 
 
 def _code(text: str) -> Markup:

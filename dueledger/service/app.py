@@ -16,6 +16,7 @@ from dueledger.service.routes import (
     audit,
     calendars,
     claims,
+    completeness,
     definitions,
     events,
     findings,
@@ -26,6 +27,7 @@ from dueledger.service.routes import (
     operations,
     outcomes,
     reports,
+    system,
 )
 
 _DESCRIPTION = (
@@ -50,11 +52,13 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *operations.operate.routes,
     *flows.read.routes,
     *flows.operate.routes,
+    *completeness.audit.routes,
     *findings.audit.routes,
     *findings.approve.routes,
     *audit.audit.routes,
     *reports.audit.routes,
     *reports.download.routes,
+    *system.read.routes,
 ]
 """All, in the order of the OpenAPI document."""
 

@@ -67,9 +67,14 @@ class PageRequest:
         self, model: type[BaseModel], rows: Sequence[Mapping[str, Any]], *keys: str
     ) -> Response:
         """Return a page of rows, of which `rows_max` were read, in the order of these keys."""
-        shown = rows[: self.limit]
-        has_more = len(rows) > self.limit
-        return self.answer(model, shown, [shown[-1][key] for key in keys] if has_more else None)
+        items = [members_of(model, row) for row in rows[: self.limit]]
+        return answer({"items": items, "next_cursor": self.cursor_of(rows, *keys)})
+
+    def cursor_of(self, rows: Sequence[Mapping[str, Any]], *keys: str) -> str | None:
+        """Return the cursor of the page after rows, of which `rows_max` were read; None: none."""
+        if len(rows) <= self.limit:
+            return None
+        return self.cursor_after([rows[self.limit - 1][key] for key in keys])
 
     def cursor_after(self, place: Sequence[Any] | None) -> str | None:
         """Return the cursor of the page that begins after the row with these keys; None: none."""

@@ -4,11 +4,13 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.definitions.http_url import InvalidUrl, read_url
+from dueledger.ledger.errors import UnknownZone
 from dueledger.ledger.runtime.settings import Settings
+from dueledger.ledger.schedule.zones import load_zone
 
 PORT_MAX = 65_535
 
@@ -74,6 +76,12 @@ class ServiceSettings(Settings):
         default=12.0, gt=0, le=720, description="hours after which a session of the console ends"
     )
 
+    service_zones: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="time zones of tenants, in which their people may see times in the console, "
+        'as {"acme": "Europe/Berlin"}',
+    )
+
     service_oidc_issuer: str | None = Field(
         default=None,
         description="address of the OpenID Connect issuer whose tokens are taken beside API keys; "
@@ -95,6 +103,17 @@ class ServiceSettings(Settings):
         default=(),
         description="non-public networks in which the issuer may be, as a JSON list",
     )
+
+    @field_validator("service_zones")
+    @classmethod
+    def _refuse_unknown_zones(cls, zones: dict[str, str]) -> dict[str, str]:
+        for zone in zones.values():
+            try:
+                load_zone(zone)
+            except UnknownZone as error:
+                reason, accepted = "a zone is not in the tz database", error.problems[0].accepted
+                raise _contradiction("DUELEDGER_SERVICE_ZONES", reason, accepted or "") from None
+        return zones
 
     @model_validator(mode="after")
     def _refuse_unsafe_issuer(self) -> Self:

@@ -76,6 +76,18 @@ async def list_audit(
     return [dict(row) for row in rows]
 
 
+async def list_target_audit(
+    connection: Connection,
+    targets: Sequence[str],
+    limit: int,
+    *,
+    tenants: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """List entries of these targets, the newest first; with `tenants`, as `list_audit`."""
+    rows = await connection.fetch(statement("list_target_audit"), targets, tenants, limit)
+    return [dict(row) for row in rows]
+
+
 async def prune_audit(connection: Connection, keep_days: int, limit: int) -> int:
     """Delete the oldest entries that are that old; return how many."""
     return await connection.fetchval(statement("prune_audit"), keep_days, limit)

@@ -290,6 +290,7 @@ async def count_findings(
 ) -> list[Record]:
     """Count findings by type and severity, the most severe first; with `tenants`, theirs alone.
 
+    `under_an_hour` and so on are of those found first so long ago, on business time.
     After `count_max` counting stops, and `findings_capped` is true of each row.
     """
     return await connection.fetch(

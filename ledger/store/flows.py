@@ -126,14 +126,16 @@ async def list_flows(
     limit: int = 1000,
     tenants: Sequence[str] | None = None,
     after: FlowPlace | None = None,
+    count_max: int = COUNTED_MAX,
 ) -> list[dict[str, Any]]:
-    """List flows with limits and pending items: due, later, retries, serial, each up to 10,000.
+    """List flows with limits and pending items: due, later, retries, serial, up to `count_max`.
 
-    By tenant, kind and lane; with `tenants`, theirs alone.
+    By tenant, kind and lane; with `tenants`, theirs alone. `available_since`: since when the item
+    that waits longest may be claimed. `in_flight` is None of a flow whose limits do not count it.
     """
     rows = await connection.fetch(
         statement("list_flows"),
-        *(tenant, kind, lane, COUNTED_MAX, limit, tenants),
+        *(tenant, kind, lane, count_max, limit, tenants),
         *(after or (None, None, None)),
     )
     return [dict(row) for row in rows]

@@ -106,14 +106,16 @@ async def find_operation_of_item(connection: Connection, item_no: int) -> Operat
 
 
 async def preview_operation(
-    connection: Connection, verb: OperationVerb, items: ItemFilter
+    connection: Connection,
+    verb: OperationVerb,
+    items: ItemFilter,
+    *,
+    examined_max: int = COUNT_EXAMINED_MAX,
+    counted_max: int = COUNTED_MAX,
 ) -> OperationPreview:
-    """Count the items that an operation would move now, up to COUNTED_MAX. It changes nothing."""
+    """Count the items that an operation would move now, up to a limit. It changes nothing."""
     rows = await connection.fetch(
-        statement("preview_operation"),
-        *_filter_values(verb, items),
-        COUNT_EXAMINED_MAX,
-        COUNTED_MAX,
+        statement("preview_operation"), *_filter_values(verb, items), examined_max, counted_max
     )
     columns = MatchedGroup.__dataclass_fields__
     groups = [MatchedGroup(**{name: row[name] for name in columns}) for row in rows if row["items"]]

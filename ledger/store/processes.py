@@ -39,7 +39,10 @@ class ProcessStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
-    """A process that did not stop in order, as the ledger knows it."""
+    """A process that did not stop in order, as the ledger knows it.
+
+    `failure`: why it cannot take work, since `failing_since`, if it cannot.
+    """
 
     process_no: int
     name: str
@@ -49,6 +52,8 @@ class ProcessRow:
     started_at: datetime
     seen_at: datetime
     status: ProcessStatus
+    failing_since: datetime | None
+    failure: str | None
 
 
 class ProcessLock(NamedTuple):

@@ -33,6 +33,26 @@ async def list_reviews(
     return [dict(row) for row in rows]
 
 
+async def group_reviews(
+    connection: Connection,
+    *,
+    tenants: Sequence[str] | None = None,
+    tenant: str | None = None,
+    kind: str | None = None,
+    examined_max: int = 1_000,
+    limit: int = 100,
+) -> list[dict[str, Any]]:
+    """Group parked items by flow, reason and class of the last error, the largest groups first.
+
+    The `examined_max` items parked first are grouped; if there are more, `items_capped` is true of
+    each group.
+    """
+    rows = await connection.fetch(
+        statement("group_reviews"), tenants, tenant, kind, examined_max, limit
+    )
+    return [dict(row) for row in rows]
+
+
 async def park_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:

@@ -1,4 +1,4 @@
-"""What the ledger knows of the partitions of a topic: closed claims, deadlines, stalls."""
+"""What the ledger knows of topics and their partitions: what lies there, deadlines, stalls."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,6 +19,15 @@ class StalledPartition(NamedTuple):
     next_offset: int | None
     waits_for_handlers: bool
     stalled_seconds: float
+
+
+async def list_topics(connection: Connection, limit: int) -> list[dict[str, Any]]:
+    """List the topics of kinds that are not direct, those with the most items first.
+
+    `items` lie in it and were not started; `workers` read it and want `granted` items;
+    `unavailable`: why nothing can be published to it.
+    """
+    return [dict(row) for row in await connection.fetch(statement("list_topics"), limit)]
 
 
 async def list_queue_deadlines(connection: Connection, topics: Sequence[str]) -> dict[str, int]:

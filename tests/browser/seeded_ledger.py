@@ -1,15 +1,19 @@
 """A ledger in which something is late for each of several reasons."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
 from tests.hostile_text import HOSTILE
 from tests.ledger.conftest import Ledger
 from tests.service.conftest import SCHEDULE, Api
@@ -91,7 +95,8 @@ async def seed_ledger(api: Api) -> None:
         " join ledger.kind k using (kind_no) where k.name = 'ClaimReviewDue' and k.tenant = 'acme'"
     )
     await api.park(*(row["id"] for row in parked))
-    await api.find("acme", 4)
+    await _fail(api, [row["id"] for row in parked])
+    await _reconcile(api)
     for name, document in _SCHEDULES.items():
         await api.define("acme", name, document)
     await api.owner.execute(
@@ -136,3 +141,44 @@ async def _work_a_day(api: Api, now: datetime) -> None:
         await ledger.emit(_EACH_HOUR, due_at=now + timedelta(hours=hour))
     await ledger.stand_at(now)
     await api.owner.execute("select set_config('ledger.clock', '', false)")
+
+
+async def _fail(api: Api, items: Sequence[UUID]) -> None:
+    """Let parked items have failed with an error, and decide about them."""
+    await api.owner.execute(
+        "insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at,"
+        " detail) select effective_date, item_no, 6, 1, $2, ledger.now(), $3::jsonb"
+        " from ledger.due_item where id = any ($1::uuid[])",
+        items,
+        api.person_no,
+        {"error": "ArchiveUnavailable", "message": f"no answer from the archive {HOSTILE}"},
+    )
+    await record_operation(
+        api.owner,
+        OperationVerb.TRIGGER,
+        ItemFilter("acme", "StatementDue"),
+        reason="INC-77: the archive is back",
+        actor_no=api.person_no,
+    )
+
+
+async def _reconcile(api: Api) -> None:
+    """Record findings, a repair that waits, a report and a worker that is gone."""
+    findings = await api.find("acme", 4)
+    await api.owner.execute(
+        "update ledger.finding set first_seen_at = ledger.now() - interval '9 days', severity ="
+        " 'critical', sentence = 'The premium is another one.', type = 'WRONG_TERMS',"
+        " expected = $2, actual = $3 where id = $1",
+        findings[0],
+        {"state": "Completed", "premium": 120, "business_key": HOSTILE},
+        {"state": "Completed", "premium": 102, "business_key": HOSTILE},
+    )
+    await api.propose(findings[1], api.person_no)
+    await api.report("*")
+    lost = await register_actor(api.owner, "worker:1", ActorKind.WORKER)
+    await api.owner.execute(
+        "insert into ledger.process (process_no, role, host, version, started_at, seen_at)"
+        " values ($1, 'worker', 'app-7', '0.1.0', ledger.machine_now() - interval '2 days',"
+        " ledger.machine_now() - interval '4 minutes')",
+        lost,
+    )

@@ -21,21 +21,42 @@ PAGES = {
     "schedule-import": "/console/schedules/import",
     "search": "/console/search",
     "problem": "/console/items?nothing=1",
+    "flows": "/console/flows",
+    "flow": "/console/flows/umbra/PaymentDue?lane=north",
+    "reviews": "/console/reviews",
+    "parked": "/console/reviews/parked",
+    "reconciliation": "/console/reconciliation",
+    "findings": "/console/reconciliation/findings",
+    "repairs": "/console/reconciliation/repairs",
+    "reports": "/console/reconciliation/reports",
+    "system": "/console/system",
 }
+LINKED = {
+    "decide": ("/console/reviews", "td.c-action a"),
+    "operation": ("/console/reviews/operations", "tbody th a"),
+    "finding": ("/console/reconciliation/findings", "tbody th a"),
+}
+"""Pages by the link of another one that leads to them."""
+SCROLLING = """
+return [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
+  .map(each => each.getAttribute('aria-label'))
+"""
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES, *LINKED])
 async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
     window: Window, name: str
 ) -> None:
     def walk() -> None:
+        path = PAGES[name] if name in PAGES else window.linked(*LINKED[name])
         for theme in THEMES:
             for width in WIDTHS:
-                window.open(PAGES[name], width=width, theme=theme)
+                window.open(path, width=width, theme=theme)
                 scrolls = window.driver.execute_script(
                     "return document.documentElement.scrollWidth > window.innerWidth"
                 )
                 assert not scrolls, f"{name} scrolls sideways at {width}"
+                assert window.driver.execute_script(SCROLLING) == [], (name, width)
                 window.shoot(name, width, theme)
                 assert window.violations() == []
         assert [each for each in window.messages() if " 422 " not in each] == []
@@ -66,6 +87,45 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
         assert {each.text for each in window.find("tbody th")} == {"C-00001"}
 
     await window.do(walk)
+
+
+async def test_filters_are_folded_on_a_narrow_screen(window: Window) -> None:
+    def walk() -> None:
+        window.open("/console/items", width=min(WIDTHS))
+        [form] = window.find("form.filters")
+        assert not form.is_displayed()
+        window.find(".fold")[0].click()
+        assert form.is_displayed()
+        window.open("/console/items")
+        assert window.find("form.filters")[0].is_displayed()
+        assert not window.find(".fold")[0].is_displayed()
+
+    await window.do(walk)
+
+
+async def test_a_person_pauses_a_flow_and_decides_about_what_is_parked(window: Window) -> None:
+    def pause() -> None:
+        window.open("/console/flows/acme/StatementDue")
+        window.find("details.action summary")[0].click()
+        window.find("#pause-reason")[0].send_keys("INC-1", Keys.ENTER)
+        window.wait_for_text(".why h2", "is paused: INC-1")
+        window.find(".why summary.primary")[0].click()
+        window.find("#resume-1")[0].send_keys("INC-1 ended", Keys.ENTER)
+        window.wait_for_text(".notice", "Resumed.")
+        assert "INC-1 ended" in " ".join(each.text for each in window.find("td.c-prose"))
+
+    def decide() -> None:
+        window.open("/console/reviews")
+        window.find("td.c-action a")[0].click()
+        window.wait_for("#reason").send_keys("INC-2", Keys.ENTER)
+        window.wait_for("progress")
+        window.find("details.action summary")[0].click()
+        window.find(".action[open] input[name=reason]")[0].send_keys("another kind", Keys.ENTER)
+        window.wait_for_text("h1", "Aborted")
+
+    await window.do(pause)
+    await window.do(decide)
+    assert await window.do(window.messages) == []
 
 
 async def test_a_page_shows_what_changes_and_waits_while_a_form_is_edited(

@@ -43,6 +43,11 @@ class Window:
         self.driver.get(self.url + path)
         self.driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
 
+    def linked(self, path: str, selector: str) -> str:
+        """Return where the first link of a selector leads, from a page."""
+        self.open(path)
+        return str(self.find(selector)[0].get_attribute("href")).removeprefix(self.url)
+
     def wait_for(self, selector: str) -> Any:  # noqa: ANN401 - an element; selenium has no types
         """Return the first element of a selector, once there is one."""
         located: Any = element_located((By.CSS_SELECTOR, selector))

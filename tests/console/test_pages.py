@@ -15,13 +15,16 @@ from dueledger.console.overview import OverviewRefresh
 from dueledger.console.pages.items import VERBS
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
-from dueledger.ledger.store.operations import OperationVerb
+from dueledger.ledger.store.audit import AuditTarget, record_audit
+from dueledger.ledger.store.flows import FlowScope, ensure_flow, pause_flows
+from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
 from dueledger.service.calls import CallRoute
 from tests.console.conftest import Browser, open_browser
 from tests.hostile_text import HOSTILE, unsafe_characters
 from tests.service.conftest import SCHEDULE, Api
 
 ROUTES = [route for route in PAGES if isinstance(route, CallRoute) and not route.waits]
+OF_ALL = {entry.path for entry in NAVIGATION if entry.is_of_all}
 SCRIPT = "<script>alert(1)"
 HOSTILE_KEY = HOSTILE.replace("\r\n", " ").replace("\x7f", "")
 
@@ -48,6 +51,28 @@ async def hostile(api: Api, item: UUID) -> dict[str, str]:
     """What paths may name, after its neighbours have hostile texts, too."""
     await api.park(item)
     await api.owner.execute("update ledger.review set reason = $1", HOSTILE)
+    flow = FlowScope("acme", "PolicyRenewalDue", "")
+    await ensure_flow(api.owner, flow.tenant, "PolicyRenewalDue", "")
+    lane = FlowScope("acme", "PolicyRenewalDue", "<b>lane</b>")
+    await pause_flows(api.owner, lane, reason=HOSTILE, actor_no=api.person_no)
+    target = AuditTarget(flow.path, ["acme"], {SCRIPT: HOSTILE})
+    await record_audit(api.owner, api.person_no, "pauseFlows", [target], reason=HOSTILE)
+    operation = await record_operation(
+        api.owner,
+        OperationVerb.REDRIVE,
+        ItemFilter("acme", parked_reason=HOSTILE),
+        reason=HOSTILE,
+        actor_no=api.person_no,
+    )
+    [finding] = await api.find("acme")
+    await api.owner.execute(
+        "update ledger.finding set sentence = $1, subject = $1, business_key = $1,"
+        " expected = $2, actual = $2",
+        HOSTILE,
+        {SCRIPT: HOSTILE},
+    )
+    repair = await api.propose(finding, api.person_no)
+    await api.owner.execute("update ledger.repair set held_because = $1", HOSTILE)
     await api.owner.execute(
         "insert into ledger.watermark (tenant, kind, complete_before, blocked_by, as_of)"
         " values ('acme', 'PolicyRenewalDue', ledger.now(), $1, ledger.now())",
@@ -60,7 +85,16 @@ async def hostile(api: Api, item: UUID) -> dict[str, str]:
     )
     await api.define("acme", "d", SCHEDULE | {"business_key": SCRIPT, "labels": {"l": SCRIPT}})
     await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
-    return {"item": str(item), "tenant": "acme", "name": "d"}
+    return {
+        "item": str(item),
+        "tenant": "acme",
+        "name": "d",
+        "kind": "PolicyRenewalDue",
+        "operation": str(operation),
+        "finding": str(finding),
+        "repair": str(repair),
+        "number": str(await api.report("acme")),
+    }
 
 
 def test_each_page_has_a_scope() -> None:
@@ -79,7 +113,7 @@ async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
         shown = await browser.open("/console/")
         for entry in NAVIGATION:
             is_shown = f">{entry.name}</a>" in shown.text
-            assert is_shown == (entry.scope is scope), entry
+            assert is_shown == (entry.scope is scope and not entry.is_of_all), entry
         for route in ROUTES:
             path = "/console" + route.path.format(**hostile)
             page = (
@@ -87,7 +121,8 @@ async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
                 if "GET" in (route.methods or ())
                 else await browser.send(path, {})
             )
-            expected = {403} if route.scope is not scope else {200, 303, 422}
+            is_refused = route.scope is not scope or route.path in OF_ALL
+            expected = {403} if is_refused else {200, 303, 409, 422}
             assert page.status in expected, (path, page.status)
 
 
@@ -95,7 +130,7 @@ async def test_no_text_of_the_ledger_is_code_or_cannot_be_seen(
     browser: Browser, hostile: dict[str, str]
 ) -> None:
     for route in ROUTES:
-        if "GET" not in (route.methods or ()):
+        if "GET" not in (route.methods or ()) or route.path in OF_ALL:
             continue
         page = await browser.open("/console" + route.path.format(**hostile))
         assert page.status == 200, page.text

@@ -105,7 +105,7 @@ async def _change_definitions(recorder: Recorder) -> None:
 async def _change_items_and_flows(recorder: Recorder, item: str) -> None:
     ask, change, flow = recorder.ask, recorder.change, "flows/acme/PolicyRenewalDue"
     flow_limits = "PATCH /v1/flows/acme/PolicyRenewalDue"
-    await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow)
+    await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow, weight=2)
     scope = {"kind": "PolicyRenewalDue", "lane": "x"}
     await change("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON}, target=f"{flow}/x")
     await ask("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON})

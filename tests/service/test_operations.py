@@ -161,6 +161,8 @@ async def test_the_limits_of_a_flow_are_changed_within_their_bounds_or_not_at_al
         assert [each.pointer for each in problem(answer, 422, "INVALID_INPUT").errors] == [pointer]
     shown = await api.ask("GET", f"{FLOW}?lane=eu", key=operator)
     assert (shown.document["weight"], shown.document["due"]) == (3, 1)
+    assert shown.document["available_since"] is not None
+    assert shown.document["in_flight"] is None
     problem(await api.ask("GET", f"{FLOW}?lane=us", key=operator), 404, "NOT_FOUND")
     author = await api.owner.fetchval(
         "select a.name from ledger.flow_change c join ledger.actor a using (actor_no) limit 1"

@@ -96,6 +96,20 @@ UNBOUND = {
     "find_tenants_of_findings": "of findings and repairs that were decided for the tenants",
     "record_repairs": "of a finding that list_repair_grounds found for the tenants",
     "find_items_of_tenant": "of the tenant of an item that show_item found for the tenants",
+    **dict.fromkeys(
+        (
+            "list_alerts",
+            "list_processes",
+            "list_topics",
+            "list_applied_migrations",
+            "read_schema_version",
+        ),
+        "not run for a caller for some tenants",
+    ),
+    **dict.fromkeys(
+        ("list_sequences", "list_stalled_partitions", "read_default_partition"),
+        "not run for a caller for some tenants",
+    ),
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""
@@ -234,6 +248,12 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "claimItems": lambda _, place: ("", {"kinds": ["PolicyRenewalDue"], "lanes": [place.tenant]}),
     "reportOutcomes": _outcome,
     "listReviews": _of_tenant,
+    "listReviewGroups": _of_tenant,
+    "countFindings": _of_tenant,
+    "listWatermarks": _of_tenant,
+    "listProcesses": _plain,
+    "listTopics": _plain,
+    "listAlerts": _plain,
     "decideItems": lambda _, place: ("", VERB | {"ids": [place.item]}),
     "previewOperation": _sends({"verb": "trigger"}),
     "createOperation": _sends(VERB | {"verb": "cancel"}),
@@ -265,7 +285,8 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
 
 LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
-    *("listAudit", "listReports"),
+    *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
+    *("listProcesses", "listTopics", "listAlerts"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""

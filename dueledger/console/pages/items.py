@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import Depends, Query, Response
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
-from dueledger.console.forms import form_of
+from dueledger.console.forms import Filter, Moment, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View, redirect
@@ -22,7 +22,7 @@ from dueledger.ledger.store.items import RequestResult, item_timeline
 from dueledger.ledger.store.operations import OperationVerb
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import Reason, Text
+from dueledger.service.routes.fields import Reason
 from dueledger.service.routes.items import find_page
 
 read = PageRoutes(Scope.READ, "console")
@@ -53,15 +53,6 @@ _STATES: Final = tuple(state.label for state in State)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _MINUTES: Final = 16
 """Characters of a time to the minute."""
-
-
-def _blank(value: object) -> object:
-    """Return None for a field of a form that was left empty."""
-    return None if value == "" else value
-
-
-Filter = Annotated[str | None, Text, BeforeValidator(_blank)]
-Moment = Annotated[datetime | None, BeforeValidator(_blank)]
 
 
 class ItemDecisionForm(BaseModel):

@@ -1,6 +1,6 @@
 """How pages are shown: theme and zone, which the browser keeps."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Request, Response
 
@@ -8,10 +8,12 @@ from dueledger.console.forms import SMALL_FORM_BYTES, FormHost, check_form, read
 from dueledger.console.sessions import set_cookie
 from dueledger.console.view import THEMES, ZONES, own_address, redirect
 
+if TYPE_CHECKING:
+    from dueledger.service.settings import ServiceSettings
+
 routes = APIRouter(include_in_schema=False)
 
 _YEAR_SECONDS: Final = 31_536_000
-_CHOICES: Final = {"theme": THEMES, "zone": ZONES}
 
 
 @routes.post("/preferences")
@@ -22,7 +24,9 @@ async def choose(request: Request) -> Response:
     check_form(request, given)
     fields = dict(given)
     response = redirect(own_address(request, fields.get("to", "")))
-    for name, choices in _CHOICES.items():
+    settings: ServiceSettings = request.app.state.settings
+    zones = {*ZONES, *settings.service_zones.values()}
+    for name, choices in (("theme", THEMES), ("zone", zones)):
         if fields.get(name) in choices:
             set_cookie(request, response, name, fields[name], seconds=_YEAR_SECONDS)
     return response

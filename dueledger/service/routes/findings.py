@@ -201,15 +201,25 @@ async def list_found(
 @audit.add("GET", "/v1/findings/{finding}", "getFinding", FindingDocument)
 async def get_finding(call: CurrentCall, finding: UUID) -> Response:
     """Read a finding with both sides of its evidence, who resolved it, and its repairs."""
+    return answer(members_of(FindingDocument, await find_finding(call, finding)))
+
+
+async def find_finding(call: ApiCall, finding: UUID) -> dict[str, Any]:
+    """Read a finding of the call's tenants. Raises NotFound."""
     found = await show_finding(call.connection, finding, call.tenants)
     if found is None:
         raise _unknown(finding)
-    return answer(members_of(FindingDocument, found))
+    return found
 
 
 @audit.add("GET", "/v1/findings/{finding}/repair", "planRepair", RepairPlan)
 async def plan_repair(call: CurrentCall, finding: UUID) -> Response:
     """Show what the repair of an open finding would change. Nothing is recorded."""
+    return answer(await describe_repair(call, finding))
+
+
+async def describe_repair(call: ApiCall, finding: UUID) -> dict[str, object]:
+    """Return a `RepairPlan`. Raises NotFound; Conflict if there is no repair now."""
     plan = await _plan(call, finding)
     found = await show_finding(call.connection, finding, call.tenants) or {}
     repairs: list[dict[str, Any]] = found["repairs"]
@@ -218,14 +228,11 @@ async def plan_repair(call: CurrentCall, finding: UUID) -> Response:
     if found["item_id"] is not None:
         with suppress(NotFound):  # as of a finding that it is missing
             item = await read_item(call.connection, found["item_id"], call.tenants)
-    return answer(
-        _plan_members(plan)
-        | {
-            "item_state": item.get("state"),
-            "item_attempt": item.get("attempt"),
-            **{name: known.get(name) for name in ("status", "held_because", "proposed_by")},
-        }
-    )
+    return _plan_members(plan) | {
+        "item_state": item.get("state"),
+        "item_attempt": item.get("attempt"),
+        **{name: known.get(name) for name in ("status", "held_because", "proposed_by")},
+    }
 
 
 @approve.add("POST", "/v1/findings/{finding}/repair", "proposeRepair", RepairProposal)

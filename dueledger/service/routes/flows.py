@@ -11,6 +11,7 @@ from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.flows import (
+    COUNTED_MAX,
     FlowLimits,
     FlowPlace,
     FlowScope,
@@ -21,7 +22,7 @@ from dueledger.ledger.store.flows import (
     resume_flows,
     set_flow_limits,
 )
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.definition_documents import PauseChange
@@ -69,6 +70,14 @@ class FlowDocument(FlowLimitsDocument):
     retries_capped: bool
     serial: int
     serial_capped: bool
+    available_since: Annotated[
+        datetime | None,
+        Field(description="since when the item that waits longest may be claimed"),
+    ]
+    in_flight: Annotated[
+        int | None,
+        Field(description="items handed out and running; null: no limit of the flow counts them"),
+    ]
 
 
 class FlowPage(Page[FlowDocument]):
@@ -95,6 +104,7 @@ class FlowLimitsChange(BaseModel):
     circuit_calls_min: Number | None = None
     circuit_window_seconds: Number | None = None
     circuit_rest_seconds: Number | None = None
+    reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
 class ChangedFlows(BaseModel):
@@ -118,18 +128,22 @@ class PausePage(Page[PauseDocument]):
     """A page of the pauses in force, the oldest first."""
 
 
-class FlowsRequest(BaseModel):
-    """Flows of a tenant. Null means all."""
+class _FlowsOfTenant(BaseModel):
+    kind: Name | None = None
+    lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
+
+
+class FlowsRequest(_FlowsOfTenant):
+    """Flows of a tenant, and why they go on. Null means all."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"kind": "PolicyRenewalDue"}]}
     )
 
-    kind: Name | None = None
-    lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
+    reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
-class FlowsPauseRequest(FlowsRequest):
+class FlowsPauseRequest(_FlowsOfTenant):
     """Flows to pause, and why."""
 
     model_config = ConfigDict(
@@ -168,10 +182,19 @@ async def get_flow(
     call: CurrentCall, tenant: TenantPath, kind: KindPath, lane: Annotated[str, Text] = ""
 ) -> Response:
     """Read a flow: its limits, what limits it now, and its waiting items."""
-    rows = await list_flows(call.connection, tenant=tenant, kind=kind, lane=lane, limit=1)
-    if not rows:
+    return answer(members_of(FlowDocument, await find_flow(call, tenant, kind, lane)))
+
+
+async def find_flow(
+    call: ApiCall, tenant: str, kind: str, lane: str, *, count_max: int = COUNTED_MAX
+) -> dict[str, Any]:
+    """Read a flow, as `list_flows` does. Raises NotFound."""
+    found = await list_flows(
+        call.connection, tenant=tenant, kind=kind, lane=lane, limit=1, count_max=count_max
+    )
+    if not found:
         raise _unknown(tenant, kind, lane)
-    return answer(members_of(FlowDocument, rows[0]))
+    return found[0]
 
 
 @operate.add("PATCH", "/v1/flows/{tenant}/{kind}", "setFlowLimits", ChangedFlows)
@@ -180,11 +203,12 @@ async def change_limits(
 ) -> Response:
     """Change the limits of a flow, or of each lane of its kind, from the next claim on."""
     scope = FlowScope(tenant, kind, change.lane)
-    limits = _limits_of(change.model_dump(include=change.model_fields_set & set(_LIMITS)))
+    given = change.model_dump(include=change.model_fields_set & set(_LIMITS))
+    limits = _limits_of(given)
     rows = await set_flow_limits(call.connection, scope, limits, actor_no=call.caller.actor_no)
     if not rows:
         raise _unknown(tenant, kind, change.lane)
-    call.note_change(target=scope.path)
+    call.note_change(target=scope.path, **given)
     return answer({"flows": [members_of(FlowLimitsDocument, row) for row in rows]})
 
 

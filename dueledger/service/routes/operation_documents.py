@@ -44,6 +44,30 @@ class ReviewPage(Page[ReviewDocument]):
     """A page of parked items, oldest first."""
 
 
+class ReviewGroup(BaseModel):
+    """Parked items of one flow, reason and class of the last error, and the last error's message.
+
+    `items_capped`: there are more parked items than were grouped.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    reason: str
+    error: str | None
+    message: str | None
+    items: int
+    items_capped: bool
+    oldest_at: datetime
+    newest_at: datetime
+
+
+class ReviewGroups(BaseModel):
+    """Groups of parked items, the largest first."""
+
+    items: list[ReviewGroup]
+
+
 class ItemDecision(BaseModel):
     """What is decided about items, and why: of ids, or of business keys."""
 

@@ -17,7 +17,7 @@ from dueledger.ledger.store.operations import (
     record_operation,
     show_operation,
 )
-from dueledger.ledger.store.reviews import ReviewPlace, list_reviews
+from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
 from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
@@ -32,6 +32,8 @@ from dueledger.service.routes.operation_documents import (
     OperationPage,
     OperationRequest,
     ReviewDocument,
+    ReviewGroup,
+    ReviewGroups,
     ReviewPage,
 )
 
@@ -59,6 +61,18 @@ async def list_parked_items(
         after=page.place(ReviewPlace, datetime, int),
     )
     return page.answer_rows(ReviewDocument, rows, "parked_at", "item_no")
+
+
+@read.add("GET", "/v1/reviews/groups", "listReviewGroups", ReviewGroups)
+async def list_groups(
+    call: CurrentCall,
+    *,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+) -> Response:
+    """Group the items that were parked first by flow, reason and last error."""
+    rows = await group_reviews(call.connection, tenants=call.tenants, tenant=tenant, kind=kind)
+    return answer({"items": [members_of(ReviewGroup, row) for row in rows]})
 
 
 @operate.add(
@@ -121,7 +135,7 @@ async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest)
         raise NotFound("No item matches; no operation was recorded.", tenant=tenant)
     call.note_change(target=f"operations/{operation_no}", verb=asked.verb)
     location = {"Location": f"/v1/operations/{operation_no}"}
-    return answer(await _document(call, operation_no), 202, location)
+    return answer(await find_operation(call, operation_no), 202, location)
 
 
 @read.add("GET", "/v1/operations", "listOperations", OperationPage)
@@ -143,7 +157,7 @@ async def list_recorded(
 @read.add("GET", "/v1/operations/{operation}", "getOperation", OperationDocument)
 async def get_operation(call: CurrentCall, operation: OperationPath) -> Response:
     """Read one operation."""
-    return answer(await _document(call, operation))
+    return answer(await find_operation(call, operation))
 
 
 @operate.add("POST", "/v1/operations/{operation}/abort", "abortOperation", OperationDocument)
@@ -156,7 +170,7 @@ async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest
         actor_no=call.caller.actor_no,
         tenants=call.tenants,
     )
-    found = await _document(call, operation)
+    found = await find_operation(call, operation)
     tenants = None if found["tenant"] is None else [str(found["tenant"])]
     call.note_change(tenants=tenants, is_changed=is_aborted)
     if not is_aborted and found["aborted_by"] is None:
@@ -164,7 +178,8 @@ async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest
     return answer(found)
 
 
-async def _document(call: ApiCall, operation_no: int) -> dict[str, object]:
+async def find_operation(call: ApiCall, operation_no: int) -> dict[str, object]:
+    """Read an operation of the call's tenants. Raises NotFound."""
     found = await show_operation(call.connection, operation_no, tenants=call.tenants)
     if found is None:
         message = f"There is no operation {operation_no}. GET /v1/operations lists them."

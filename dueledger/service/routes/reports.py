@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from datetime import datetime
 from io import StringIO
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Response
 from fastapi.responses import StreamingResponse
@@ -82,12 +82,23 @@ async def list_recorded(
     call: CurrentCall, page: CurrentPage, tenant: Annotated[str | None, Text] = None
 ) -> Response:
     """List reports, newest first: of a tenant, or of the whole ledger or all tenants of the key."""
+    number, after = page.after(int, str)
+    rows = await list_reports_of(call, tenant, before=(number, after), limit=page.rows_max)
+    return page.answer_rows(ReportSummary, rows, "reconciliation_no", "tenant")
+
+
+async def list_reports_of(
+    call: ApiCall,
+    tenant: str | None,
+    *,
+    before: tuple[int, str] | tuple[None, None] = (None, None),
+    limit: int,
+) -> list[dict[str, Any]]:
+    """List reports of a tenant, or of the whole ledger or all tenants of the call."""
     tenants = call.tenants or [WHOLE_LEDGER]
     if tenant is not None:
         tenants = [tenant] if call.may_reach(tenant) else []
-    number, after = page.after(int, str)
-    rows = await list_reports(call.connection, tenants, before=(number, after), limit=page.rows_max)
-    return page.answer_rows(ReportSummary, rows, "reconciliation_no", "tenant")
+    return await list_reports(call.connection, tenants, before=before, limit=limit)
 
 
 @audit.add("GET", "/v1/reports/{number}", "getReport", ReportDocument)

@@ -22,3 +22,4 @@ comment on column ledger.audit.tenants is 'Those that it concerns; null: all, or
 comment on column ledger.audit.request_id is 'Of a request by HTTP; null for a command.';
 
 create index audit_at_idx on ledger.audit (at, audit_no);
+create index audit_target_idx on ledger.audit (target, at, audit_no);

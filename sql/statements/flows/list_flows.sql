@@ -10,7 +10,7 @@
 -- $7 after_tenant text
 -- $8 after_kind text
 -- $9 after_lane text
--- index: pending_available_idx, pending_retry_idx, pending_serial_idx
+-- index: pending_available_idx, pending_retry_idx, pending_serial_idx, claim_flow_idx, run_flow_idx
 -- locks: none
 select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items, f.retry_share,
   f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds, f.circuit, f.circuit_at,
@@ -20,7 +20,10 @@ select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurre
   least(due.items, $4::integer) as due, due.items > $4::integer as due_capped,
   least(later.items, $4::integer) as later, later.items > $4::integer as later_capped,
   least(retries.items, $4::integer) as retries, retries.items > $4::integer as retries_capped,
-  least(serials.items, $4::integer) as serial, serials.items > $4::integer as serial_capped
+  least(serials.items, $4::integer) as serial, serials.items > $4::integer as serial_capped,
+  oldest.available_since,
+  case when num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0
+    then handed.items + running.items end as in_flight
 from ledger.flow f
 join ledger.kind k on k.kind_no = f.kind_no
 left join ledger.actor a on a.actor_no = f.paused_by
@@ -47,6 +50,35 @@ cross join lateral (
     order by p.state, p.available_at  -- ordered like the index that begins with the flow
     limit $4::integer + 1) x
 ) serials
+cross join lateral (
+  select min(p.available_at) as available_since
+  from (
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at <= ledger.now()
+     order by p.available_at limit 1)
+    union all
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null and p.available_at <= ledger.now()
+     order by p.available_at limit 1)
+    union all
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null and p.available_at <= ledger.now()
+     order by p.available_at limit 1)
+    union all
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+       and p.available_at <= ledger.now()
+     order by p.available_at limit 1)
+  ) p
+) oldest
+cross join lateral (
+  select coalesce(sum(c.size - c.started), 0)::bigint as items
+  from ledger.claim c where c.flow_no = f.flow_no and c.closed_at is null
+) handed
+cross join lateral (
+  select coalesce(sum(bit_length(r.ended) - bit_count(r.ended)), 0)::bigint as items
+  from ledger.run r where r.flow_no = f.flow_no and r.closed_at is null
+) running
 where ($1::text is null or k.tenant = $1::text) and ($2::text is null or k.name = $2::text)
   and ($3::text is null or f.lane = $3::text) and ($6::text[] is null or k.tenant = any ($6::text[]))
   and ($7::text is null or (k.tenant, k.name, f.lane) > ($7::text, $8::text, $9::text))

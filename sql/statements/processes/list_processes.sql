@@ -4,7 +4,8 @@
 -- $1 limit integer
 -- index: none
 -- locks: none
-select s.process_no, s.name, s.role, s.host, s.version, s.started_at, s.seen_at, s.status
+select s.process_no, s.name, s.role, s.host, s.version, s.started_at, s.seen_at, s.status, s.failing_since,
+  s.failure
 from ledger.process_status s
 where s.status in ('live', 'silent') or (s.status = 'gone' and s.seen_at > ledger.machine_now() - interval '1 hour')
 order by s.role, s.seen_at desc, s.process_no

@@ -1,0 +1,256 @@
+"""Findings and their repairs: both sides' evidence, what a repair would change, who decides."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, NamedTuple, cast
+from uuid import UUID
+
+from fastapi import Depends, Response
+from pydantic import BeforeValidator
+
+from dueledger.console.forms import Filter, blank, form_of
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.view import CurrentView, View
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import PageAfter, list_findings, list_waiting_repairs
+from dueledger.service.calls import ApiCall, CurrentCall
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes import findings
+from dueledger.service.routes.findings import PersonsReason
+
+audit = PageRoutes(Scope.AUDIT, "console")
+approve = PageRoutes(Scope.APPROVE, "console")
+
+_PARENT: Final = ("Reconciliation", "/reconciliation")
+_TYPES: Final = tuple(FindingType)
+
+
+class Evidence(NamedTuple):
+    """A field of the evidence, as it was expected and as it was."""
+
+    name: str
+    expected: object
+    actual: object
+
+    @property
+    def differs(self) -> bool:
+        """Return whether the two sides disagree about it."""
+        return self.expected != self.actual
+
+
+@audit.page("/reconciliation/findings")
+async def list_found(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+    type: Annotated[FindingType | None, BeforeValidator(blank)] = None,  # noqa: A002 - the parameter's name
+    closed: bool = False,
+) -> Response:
+    """List findings, oldest first."""
+    rows = await list_findings(
+        call.connection,
+        open_only=not closed,
+        tenant=tenant,
+        type_=type,
+        kind=kind,
+        after=page.place(PageAfter, datetime, UUID),
+        page_size=page.rows_max,
+        tenants=call.tenants,
+    )
+    shown = list(map(dict, rows))
+    return view.page(
+        "list.html",
+        title="Findings",
+        parent=_PARENT,
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "kind": ("Kind", kind, None),
+            "type": ("Type", type, _TYPES),
+            "closed": ("Closed ones, too", closed, ()),
+        },
+        is_filtered=bool(tenant or kind or type or closed),
+        changed=("finding", "Findings have changed."),
+        listing=Listing(
+            caption="Findings",
+            columns=_columns(view),
+            rows=shown[: page.limit],
+            empty="No finding is open. `dueledger reconcile` compares what was owed with what"
+            " happened.",
+            next_cursor=page.cursor_of(shown, "first_seen_at", "id"),
+        ),
+    )
+
+
+@audit.page("/reconciliation/findings/{finding}")
+async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> Response:
+    """Show a finding: both sides of its evidence, its repairs, and what may be decided."""
+    found = await findings.find_finding(call, finding)
+    is_open = found["resolution"] == Resolution.OPEN
+    plan, no_plan = await _plan(call, finding) if is_open else (None, None)
+    return view.page(
+        "finding.html",
+        title=f"{found['type']} {found['business_key'] or found['subject']}",
+        finding=found,
+        rule=FINDING_RULES[FindingType(found["type"])],
+        is_open=is_open,
+        evidence=_evidence(found["expected"], found["actual"]),
+        plan=plan,
+        no_plan=no_plan,
+        repairs=[
+            {**each, "proposed_at": datetime.fromisoformat(each["proposed_at"])}
+            for each in found["repairs"]
+        ],
+        may_decide=is_open and view.may(Scope.APPROVE),
+    )
+
+
+@approve.action("/reconciliation/findings/{finding}/propose", "proposeRepair")
+async def propose(call: CurrentCall, view: CurrentView, finding: UUID) -> Response:
+    """Propose the repair of the finding."""
+    await findings.propose_repair(call, finding)
+    return view.done("Proposed.", f"/reconciliation/findings/{finding}")
+
+
+@approve.action("/reconciliation/findings/{finding}/explain", "explainFinding")
+async def explain(
+    call: CurrentCall,
+    view: CurrentView,
+    finding: UUID,
+    form: Annotated[PersonsReason, Depends(form_of(PersonsReason))],
+) -> Response:
+    """Record why the finding is not wrong."""
+    await findings.explain(call, finding, form)
+    return view.done("Explained.", f"/reconciliation/findings/{finding}")
+
+
+@approve.action("/reconciliation/findings/{finding}/accept", "acceptFinding")
+async def accept(
+    call: CurrentCall,
+    view: CurrentView,
+    finding: UUID,
+    form: Annotated[PersonsReason, Depends(form_of(PersonsReason))],
+) -> Response:
+    """Record that the finding is wrong and stays so."""
+    await findings.accept(call, finding, form)
+    return view.done("Accepted.", f"/reconciliation/findings/{finding}")
+
+
+@audit.page("/reconciliation/repairs")
+async def list_repairs(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+) -> Response:
+    """List proposed repairs that were not executed yet, oldest first."""
+    rows = await list_waiting_repairs(
+        call.connection,
+        tenant,
+        kind,
+        page.rows_max,
+        tenants=call.tenants,
+        after=page.place(PageAfter, datetime, UUID),
+    )
+    cursor = page.cursor_of(rows, "proposed_at", "id")
+    return view.page(
+        "list.html",
+        title="Repairs that wait",
+        parent=_PARENT,
+        filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        is_filtered=bool(tenant or kind),
+        changed=("repair", "Repairs have changed."),
+        listing=list_repairs_of(view, rows[: page.limit], cursor, downloads=True),
+    )
+
+
+@approve.action("/reconciliation/repairs/{repair}/approve", "approveRepair")
+async def approve_repair(
+    call: CurrentCall,
+    view: CurrentView,
+    repair: UUID,
+    form: Annotated[PersonsReason, Depends(form_of(PersonsReason))],
+) -> Response:
+    """Approve a repair that another actor has proposed."""
+    await findings.approve_one(call, repair, form)
+    return view.done("Approved. The next reconciliation that repairs executes it.", "/reviews")
+
+
+def list_repairs_of(
+    view: View,
+    rows: Sequence[Row],
+    next_cursor: str | None = None,
+    *,
+    downloads: bool = False,
+) -> Listing:
+    """Return repairs that wait as a list: what each would change, and what it waits for."""
+
+    def show(row: Row) -> str:
+        return view.url(f"/reconciliation/findings/{row['finding_id']}")
+
+    return Listing(
+        caption="Repairs that wait",
+        columns=(
+            Column("type", "Finding", "text", show),
+            Column("kind", "Flow", "flow"),
+            Column("business_key", "Business key"),
+            Column("action", "Repair", "word"),
+            Column("before", "Before", "prose"),
+            Column("after", "After", "prose"),
+            Column("status", "Status", "status"),
+            Column("held_because", "Waits for", "prose"),
+            Column("proposed_by", "Proposed by"),
+            Column("proposed_at", "Proposed", "time"),
+        ),
+        rows=[
+            {**row, "lane": "", "status": "approved" if row["approved_by"] else "waiting"}
+            for row in rows
+        ],
+        empty="No repair waits. The page of a finding proposes its repair.",
+        next_cursor=next_cursor,
+        downloads=downloads,
+    )
+
+
+async def _plan(call: ApiCall, finding: UUID) -> tuple[Mapping[str, object] | None, str | None]:
+    """Return what the repair of a finding would change, or why there is none now."""
+    try:
+        return await findings.describe_repair(call, finding), None
+    except Conflict as error:
+        return None, error.message
+
+
+def _columns(view: View) -> list[Column]:
+    def show(row: Row) -> str:
+        return view.url(f"/reconciliation/findings/{row['id']}")
+
+    return [
+        Column("type", "Type", "text", show),
+        Column("severity", "Severity", "status"),
+        Column("tenant", "Tenant"),
+        Column("kind", "Kind"),
+        Column("business_key", "Business key"),
+        Column("sentence", "What is wrong", "prose"),
+        Column("due_at", "Due", "time"),
+        Column("first_seen_at", "Found", "time"),
+        Column("resolution", "Resolution", "status"),
+    ]
+
+
+def _evidence(expected: Any, actual: Any) -> list[Evidence]:  # noqa: ANN401 - JSON
+    """Return both sides field by field; what is no object is one field."""
+    sides: list[dict[str, object]] = [
+        cast("dict[str, object]", each)
+        if isinstance(each, dict)
+        else ({} if each is None else {"": each})
+        for each in (expected, actual)
+    ]
+    names = list(dict.fromkeys([*sides[0], *sides[1]]))
+    return [Evidence(name, sides[0].get(name), sides[1].get(name)) for name in names]

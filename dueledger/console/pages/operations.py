@@ -1,0 +1,109 @@
+"""Operations: what was decided about all items of a filter, and how far each has got."""
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from fastapi import Depends, Response
+
+from dueledger.console.forms import Filter, form_of
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.view import CurrentView, View
+from dueledger.hindrances import has_upkeep
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.operations import list_operations
+from dueledger.ledger.store.processes import read_roles
+from dueledger.service.calls import CurrentCall
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes import operations
+from dueledger.service.routes.operation_documents import AbortRequest
+from dueledger.service.routes.operations import OperationPath
+
+read = PageRoutes(Scope.READ, "console")
+operate = PageRoutes(Scope.OPERATE, "console")
+
+_OPEN: Final = frozenset({"waiting", "running"})
+
+
+@read.page("/reviews/operations")
+async def list_recorded(
+    call: CurrentCall, view: CurrentView, page: CurrentPage, *, tenant: Filter = None
+) -> Response:
+    """List operations with their progress, newest first."""
+    [before_no] = page.after(int)
+    rows = await list_operations(
+        call.connection, page.rows_max, tenants=call.tenants, before_no=before_no, tenant=tenant
+    )
+    shown = list_operations_of(
+        view, rows[: page.limit], page.cursor_of(rows, "operation_no"), downloads=True
+    )
+    return view.page(
+        "list.html",
+        title="Operations",
+        parent=("Reviews", "/reviews"),
+        filters={"tenant": ("Tenant", tenant, None)},
+        is_filtered=tenant is not None,
+        changed=("operation", "Operations have changed."),
+        listing=shown,
+    )
+
+
+@read.page("/reviews/operations/{operation}")
+async def show_operation(
+    call: CurrentCall, view: CurrentView, operation: OperationPath
+) -> Response:
+    """Show an operation: its filter, how far it is, who asked and why."""
+    found = await operations.find_operation(call, operation)
+    is_open = found["status"] in _OPEN
+    return view.page(
+        "operation.html",
+        title=f"Operation {operation}",
+        operation=found,
+        is_open=is_open,
+        has_upkeep=not is_open or has_upkeep(await read_roles(call.connection)),
+    )
+
+
+@operate.action("/reviews/operations/{operation}/abort", "abortOperation")
+async def abort(
+    call: CurrentCall,
+    view: CurrentView,
+    operation: OperationPath,
+    form: Annotated[AbortRequest, Depends(form_of(AbortRequest))],
+) -> Response:
+    """End an operation. Items that it has moved stay as they are."""
+    await operations.abort(call, operation, form)
+    return view.done("Ended.", f"/reviews/operations/{operation}")
+
+
+def list_operations_of(
+    view: View,
+    rows: Sequence[Row],
+    next_cursor: str | None = None,
+    *,
+    downloads: bool = False,
+) -> Listing:
+    """Return operations as a list."""
+
+    def show(row: Row) -> str:
+        return view.url(f"/reviews/operations/{row['operation_no']}")
+
+    return Listing(
+        caption="Operations",
+        columns=(
+            Column("operation_no", "Operation", "text", show),
+            Column("verb", "Verb", "word"),
+            Column("status", "Status", "status"),
+            Column("tenant", "Tenant"),
+            Column("kind", "Kind"),
+            Column("matched", "Matched", "count", None, "matched_capped"),
+            Column("done", "Done", "count"),
+            Column("requested_by", "Asked by"),
+            Column("reason", "Reason", "prose"),
+            Column("as_of", "Asked", "time"),
+        ),
+        rows=rows,
+        empty="No operation was recorded yet.",
+        next_cursor=next_cursor,
+        downloads=downloads,
+    )

@@ -1,0 +1,171 @@
+"""Reconciliation: up to when everything is complete, what differs, its repairs, and the reports."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from fastapi import Response
+
+from dueledger.console.forms import Filter
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.findings import list_repairs_of
+from dueledger.console.view import CurrentView, View
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import count_findings, list_waiting_repairs, list_watermarks
+from dueledger.service.calls import CurrentCall
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes import reports
+from dueledger.service.routes.reports import Number, OfTenant
+
+audit = PageRoutes(Scope.AUDIT, "console")
+download = PageRoutes(Scope.AUDIT, "console", waits=True)
+
+FINDINGS_MAX: Final = 1_000
+"""Findings counted; more are shown as this number and +."""
+WATERMARKS_MAX: Final = 50
+SHOWN_MAX: Final = 5
+"""Rows of a list that has a page of its own."""
+
+
+@audit.page("/reconciliation")
+async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
+    """Show watermarks, findings by type and age, repairs that wait, and the newest reports."""
+    counts = [
+        dict(row)
+        for row in await count_findings(
+            call.connection, tenants=call.tenants, count_max=FINDINGS_MAX
+        )
+    ]
+    watermarks = await list_watermarks(
+        call.connection, tenants=call.tenants, limit=WATERMARKS_MAX + 1
+    )
+    repairs = await list_waiting_repairs(
+        call.connection, None, None, SHOWN_MAX, tenants=call.tenants
+    )
+    recorded = await reports.list_reports_of(call, None, limit=SHOWN_MAX)
+    return view.page(
+        "reconciliation.html",
+        title="Reconciliation",
+        findings=sum(row["findings"] for row in counts),
+        is_capped=any(row["findings_capped"] for row in counts),
+        counts=_list_counts(view, counts),
+        repairs=list_repairs_of(view, repairs),
+        reports=_list_reports(view, recorded),
+        listing=Listing(
+            caption="Completeness watermarks",
+            columns=_WATERMARK_COLUMNS,
+            rows=[{**row, "lane": ""} for row in watermarks[:WATERMARKS_MAX]],
+            empty="No kind was reconciled yet. `dueledger reconcile` compares what was owed with"
+            " what happened.",
+            note="The least complete ones." if len(watermarks) > WATERMARKS_MAX else None,
+        ),
+    )
+
+
+@audit.page("/reconciliation/reports")
+async def list_recorded(
+    call: CurrentCall, view: CurrentView, page: CurrentPage, *, tenant: Filter = None
+) -> Response:
+    """List reports, newest first, by month."""
+    number, after = page.after(int, str)
+    rows = await reports.list_reports_of(call, tenant, before=(number, after), limit=page.rows_max)
+    shown = rows[: page.limit]
+    return view.page(
+        "list.html",
+        title="Reports",
+        parent=("Reconciliation", "/reconciliation"),
+        filters={"tenant": ("Tenant", tenant, None)},
+        is_filtered=tenant is not None,
+        changed=("report", "There are new reports."),
+        groups=list(_by_month(view, shown)),
+        listing=_list_reports(
+            view, shown, page.cursor_of(rows, "reconciliation_no", "tenant"), downloads=True
+        ),
+    )
+
+
+@audit.page("/reconciliation/reports/{number}")
+async def get_report(
+    call: CurrentCall, view: CurrentView, number: Number, tenant: OfTenant = None
+) -> Response:
+    """Give a report as it was recorded, as JSON."""
+    del view
+    return await reports.get_report(call, number, tenant)
+
+
+download.page("/reconciliation/reports/{number}/page")(reports.get_report_page)
+download.page("/reconciliation/reports/{number}/findings")(reports.download_findings)
+download.page("/reconciliation/reports/{number}/repairs")(reports.download_repairs)
+
+
+def _list_counts(view: View, counts: Sequence[Row]) -> Listing:
+    def found(row: Row) -> str:
+        return view.url("/reconciliation/findings", type=row["type"])
+
+    return Listing(
+        caption="Open findings by type and by how long ago each was found",
+        columns=(
+            Column("type", "Type", "text", found),
+            Column("severity", "Severity", "status"),
+            Column("under_an_hour", "Under 1 h", "count"),
+            Column("under_a_day", "1–24 h", "count"),
+            Column("under_3_days", "1–3 d", "count"),
+            Column("under_7_days", "3–7 d", "count"),
+            Column("under_30_days", "7–30 d", "count"),
+            Column("older", "Over 30 d", "count"),
+            Column("findings", "All", "count", found, "findings_capped"),
+        ),
+        rows=counts,
+        empty="No finding is open.",
+        downloads=False,
+    )
+
+
+def _list_reports(
+    view: View, rows: Sequence[Row], next_cursor: str | None = None, *, downloads: bool = False
+) -> Listing:
+    def part(name: str) -> Column:
+        def address(row: Row) -> str:
+            tenant = row["tenant"]
+            path = f"/reconciliation/reports/{row['reconciliation_no']}{_PARTS[name]}"
+            return view.url(path, tenant=tenant)
+
+        return Column("reconciliation_no", name, "action", address)
+
+    return Listing(
+        caption="Reports",
+        columns=(
+            Column("as_of", "As of", "time"),
+            Column("reconciliation_no", "Number"),
+            Column("tenant", "Tenant"),
+            Column("verdict", "Verdict", "status"),
+            Column("findings_open", "Findings", "count"),
+            Column("sentence", "Statement", "prose"),
+            *map(part, _PARTS),
+        ),
+        rows=rows,
+        empty="There is no report yet. `dueledger reconcile --once` records one.",
+        next_cursor=next_cursor,
+        downloads=downloads,
+    )
+
+
+def _by_month(view: View, rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for month, those in groupby(rows, key=lambda row: view.clock.month(row["as_of"])):
+        yield month, list(those)
+
+
+_PARTS: Final = {
+    "Page": "/page",
+    "JSON": "",
+    "Findings": "/findings",
+    "Repairs": "/repairs",
+}
+"""What a report can be had as, by the words of its link."""
+_WATERMARK_COLUMNS: Final[Sequence[Column]] = (
+    Column("kind", "Kind", "flow"),
+    Column("complete_before", "Complete before", "time"),
+    Column("blocked_by", "Blocked by", "prose"),
+    Column("as_of", "As of", "time"),
+)

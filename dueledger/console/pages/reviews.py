@@ -1,0 +1,269 @@
+"""Reviews: what waits for a person, by reason and error, and what is decided about all of it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Final
+
+from fastapi import Depends, Query, Response
+from pydantic import BeforeValidator, Field
+
+from dueledger.console.forms import Filter, blank, form_of
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.findings import list_repairs_of
+from dueledger.console.pages.operations import list_operations_of
+from dueledger.console.view import CurrentView, View
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import list_waiting_repairs
+from dueledger.ledger.store.operations import (
+    ItemFilter,
+    OperationVerb,
+    list_operations,
+    preview_operation,
+)
+from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
+from dueledger.service.calls import CurrentCall
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes import operations
+from dueledger.service.routes.fields import PRINTABLE, TenantPath
+from dueledger.service.routes.operation_documents import OperationRequest
+
+read = PageRoutes(Scope.READ, "console")
+operate = PageRoutes(Scope.OPERATE, "console")
+
+EXAMINED_MAX: Final = 1_000
+"""Parked items that are grouped; more are shown as this number and +."""
+PREVIEW_EXAMINED_MAX: Final = 100_000
+PREVIEW_COUNTED_MAX: Final = 10_000
+SHOWN_MAX: Final = 5
+"""Rows of a list that has a page of its own."""
+CONFIRM_ABOVE: Final = 100
+"""Items above which their number is typed, before they end without being done."""
+_REASON_CHARS_MAX: Final = 2_000
+VERB_TEXTS: Final = {
+    OperationVerb.REDRIVE: (
+        "Start again",
+        "They are available now; their attempts are counted anew.",
+    ),
+    OperationVerb.WRITE_OFF: ("Write off", "They end without being done."),
+    OperationVerb.CANCEL: ("Cancel", "They end."),
+}
+"""What may be decided about all parked items of a group."""
+ParkedReason = Annotated[
+    str | None, Query(max_length=_REASON_CHARS_MAX, pattern=PRINTABLE), BeforeValidator(blank)
+]
+
+
+class OperationForm(OperationRequest):
+    """An operation, the number of items that the page showed, and the number that was typed."""
+
+    default_lane: bool = False
+    shown: Annotated[int, Field(ge=0)]
+    typed: str | None = None
+
+
+@read.page("/reviews")
+async def show_reviews(
+    call: CurrentCall, view: CurrentView, *, tenant: Filter = None, kind: Filter = None
+) -> Response:
+    """Show what waits for a person: items by reason and error, repairs, and what was decided."""
+    rows = await group_reviews(
+        call.connection,
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        examined_max=EXAMINED_MAX,
+    )
+    recorded = await list_operations(call.connection, SHOWN_MAX, tenants=call.tenants)
+    repairs: Sequence[Row] | None = None
+    if view.may(Scope.AUDIT):
+        repairs = await list_waiting_repairs(
+            call.connection, tenant, kind, SHOWN_MAX, tenants=call.tenants
+        )
+    return view.page(
+        "reviews.html",
+        title="Reviews",
+        filters={"tenant": tenant or "", "kind": kind or ""},
+        is_filtered=bool(tenant or kind),
+        parked=sum(row["items"] for row in rows),
+        is_capped=any(row["items_capped"] for row in rows),
+        repairs=None if repairs is None else list_repairs_of(view, repairs),
+        operations=list_operations_of(view, recorded),
+        listing=Listing(
+            caption="Parked items by reason and error",
+            columns=_group_columns(view),
+            rows=rows,
+            empty="No item waits for a person. One is parked when its attempts are exhausted, or by"
+            " `dueledger park`.",
+        ),
+    )
+
+
+@read.page("/reviews/parked")
+async def list_parked(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+) -> Response:
+    """List parked items, those parked first."""
+    rows = await list_reviews(
+        call.connection,
+        page.rows_max,
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        after=page.place(ReviewPlace, datetime, int),
+    )
+    return view.page(
+        "list.html",
+        title="Parked items",
+        parent=("Reviews", "/reviews"),
+        filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        is_filtered=bool(tenant or kind),
+        changed=("review", "Parked items have changed."),
+        listing=Listing(
+            caption="Parked items",
+            columns=_parked_columns(view),
+            rows=rows[: page.limit],
+            empty="No parked item matches.",
+            next_cursor=page.cursor_of(rows, "parked_at", "item_no"),
+        ),
+    )
+
+
+@operate.page("/reviews/{tenant}/decide")
+async def preview_decision(
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    *,
+    verb: OperationVerb = OperationVerb.REDRIVE,
+    kind: Filter = None,
+    lane: Filter = None,
+    default_lane: bool = False,
+    parked_reason: ParkedReason = None,
+    error: Filter = None,
+) -> Response:
+    """Show which items an operation would move now. It changes nothing."""
+    wanted = ItemFilter(tenant, kind, "" if default_lane else lane, parked_reason, error)
+    found = await preview_operation(
+        call.connection,
+        verb,
+        wanted,
+        examined_max=PREVIEW_EXAMINED_MAX,
+        counted_max=PREVIEW_COUNTED_MAX,
+    )
+    return view.page(
+        "decide.html",
+        title="Decide about parked items",
+        tenant=tenant,
+        verb=verb,
+        verbs=[(each, words) for each, (words, _) in VERB_TEXTS.items()],
+        words=VERB_TEXTS.get(verb, (verb.replace("_", " ").capitalize(), "")),
+        fields={
+            "kind": kind,
+            "lane": lane,
+            "default_lane": default_lane or None,
+            "parked_reason": parked_reason,
+            "error": error,
+        },
+        preview=found,
+        must_type=_must_type(verb, found.items),
+        listing=Listing(
+            caption="Items that match now",
+            columns=_MATCHED_COLUMNS,
+            rows=[
+                {
+                    "tenant": group.tenant,
+                    "kind": group.kind,
+                    "lane": group.lane,
+                    "state": group.state,
+                    "items": group.items,
+                    "oldest_at": group.oldest_at,
+                    "newest_at": group.newest_at,
+                    "business_keys": ", ".join(group.business_keys),
+                }
+                for group in found.groups
+            ],
+            empty="No item matches now: somebody may have decided already.",
+        ),
+    )
+
+
+@operate.action("/reviews/{tenant}/decide", "createOperation")
+async def decide_about_all(
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    form: Annotated[OperationForm, Depends(form_of(OperationForm))],
+) -> Response:
+    """Record an operation on all items of the filter. Upkeep carries it out."""
+    if _must_type(form.verb, form.shown) and form.typed != str(form.shown):
+        problem = Problem("/typed", "", "it is not the number of items", f"{form.shown}")
+        raise InvalidInput("Items would end without being done. Type their number.", [problem])
+    asked = form.model_copy(update={"lane": ""}) if form.default_lane else form
+    recorded = await operations.create(call, tenant, asked)
+    operation_no = recorded.headers["Location"].rpartition("/")[2]
+    return view.done("Recorded.", f"/reviews/operations/{operation_no}")
+
+
+def _must_type(verb: OperationVerb, items: int) -> bool:
+    return items > CONFIRM_ABOVE and verb is not OperationVerb.REDRIVE
+
+
+def _group_columns(view: View) -> list[Column]:
+    def parked(row: Row) -> str:
+        return view.url("/reviews/parked", tenant=row["tenant"], kind=row["kind"])
+
+    def decide(row: Row) -> str | None:
+        if not row["reason"].isprintable():
+            return None
+        return view.url(
+            f"/reviews/{row['tenant']}/decide",
+            kind=row["kind"],
+            lane=row["lane"] or None,
+            default_lane=None if row["lane"] else True,
+            parked_reason=row["reason"],
+            error=row["error"],
+        )
+
+    columns = [
+        Column("kind", "Flow", "flow"),
+        Column("reason", "Reason", "prose"),
+        Column("error", "Last error", "code"),
+        Column("message", "Message", "prose"),
+        Column("items", "Items", "count", parked, "items_capped"),
+        Column("oldest_at", "First parked", "time"),
+        Column("newest_at", "Last parked", "time"),
+    ]
+    if view.may(Scope.OPERATE):
+        columns.append(Column("reason", "Decide", "action", decide))
+    return columns
+
+
+def _parked_columns(view: View) -> list[Column]:
+    def item(row: Row) -> str:
+        return view.url(f"/items/{row['id']}")
+
+    return [
+        Column("business_key", "Business key", "text", item),
+        Column("kind", "Flow", "flow"),
+        Column("reason", "Reason", "prose"),
+        Column("parked_at", "Parked", "time"),
+        Column("due_at", "Due", "time"),
+        Column("attempt", "Attempts", "count"),
+    ]
+
+
+_MATCHED_COLUMNS: Final[Sequence[Column]] = (
+    Column("kind", "Flow", "flow"),
+    Column("state", "State", "state"),
+    Column("items", "Items", "count"),
+    Column("oldest_at", "Since", "time"),
+    Column("newest_at", "Last", "time"),
+    Column("business_keys", "First keys", "prose"),
+)

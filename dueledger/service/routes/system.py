@@ -1,0 +1,105 @@
+"""Routes of the system: processes, topics and alerts. A caller for some tenants is given none."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query, Response
+from pydantic import BaseModel, Field
+
+from dueledger.alerts.notices import describe_alert, is_known
+from dueledger.ledger.store.alerts import list_alerts
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.processes import ProcessRole, ProcessStatus, list_processes
+from dueledger.ledger.store.topic_partitions import list_topics
+from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.documents import answer, members_of
+from dueledger.service.pages import LIMIT_MAX
+
+read = ScopedRoutes(Scope.READ, "system")
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+
+
+class ProcessDocument(BaseModel):
+    """A process that did not stop in order: its last sign of life, and why it cannot take work."""
+
+    name: str
+    role: ProcessRole
+    status: ProcessStatus
+    host: str
+    version: str
+    started_at: datetime
+    seen_at: datetime
+    failing_since: datetime | None
+    failure: str | None
+
+
+class ProcessList(BaseModel):
+    """Processes by role, the last to be seen first."""
+
+    items: list[ProcessDocument]
+
+
+class TopicDocument(BaseModel):
+    """A topic of kinds: what lies there and was not started, and what its consumers do."""
+
+    topic: str
+    kinds: int
+    dispatch: str
+    items: int
+    oldest_at: datetime | None
+    workers: int
+    granted: Annotated[int, Field(description="items that its workers want waiting for them")]
+    silent_since: datetime | None
+    stalled_partitions: int
+    stalled_at: datetime | None
+    unavailable: Annotated[str | None, Field(description="why nothing can be published to it")]
+
+
+class TopicList(BaseModel):
+    """Topics, those with the most items first."""
+
+    items: list[TopicDocument]
+
+
+class AlertDocument(BaseModel):
+    """An alert that stands, as `dueledger alert` found it."""
+
+    alert: str
+    severity: str
+    labels: dict[str, str]
+    summary: str
+    value: float
+    since: datetime
+    runbook: str
+
+
+class AlertList(BaseModel):
+    """Alerts that stand, by name."""
+
+    items: list[AlertDocument]
+
+
+@read.add("GET", "/v1/processes", "listProcesses", ProcessList)
+async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
+    """List processes that live, are silent, or are gone since an hour."""
+    if call.tenants is not None:
+        return answer({"items": []})
+    found = await list_processes(call.connection, limit)
+    return answer({"items": [members_of(ProcessDocument, asdict(each)) for each in found]})
+
+
+@read.add("GET", "/v1/topics", "listTopics", TopicList)
+async def list_of_kinds(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
+    """List the topics of kinds, with what lies there."""
+    found = await list_topics(call.connection, limit) if call.tenants is None else []
+    return answer({"items": [members_of(TopicDocument, each) for each in found]})
+
+
+@read.add("GET", "/v1/alerts", "listAlerts", AlertList)
+async def list_open(call: CurrentCall) -> Response:
+    """List the alerts that stand, if `dueledger alert` runs."""
+    found = await list_alerts(call.connection) if call.tenants is None else []
+    open_ = [describe_alert(row) for row in found if row.ended_at is None and is_known(row)]
+    return answer({"items": [members_of(AlertDocument, each) for each in open_]})

@@ -1,0 +1,52 @@
+-- Group parked items by flow, reason and class of the last error; the largest groups first.
+-- returns: zero or more
+-- roles: auditor
+-- $1 tenants text[]
+-- $2 tenant text
+-- $3 kind text
+-- $4 examined_max integer
+-- $5 limit integer
+-- index: review_parked_idx, review_flow_idx
+-- locks: none
+-- Those are examined that were parked first, at most so many.
+with locked_default as (select from ledger.due_item_default),
+scope as materialized (
+  select f.flow_no
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
+    and ($3::text is null or k.name = $3::text)
+    and not ($1::text[] is null and $2::text is null and $3::text is null)
+),
+found as materialized (
+  select r.*
+  from scope s
+  cross join lateral (
+    select r.* from ledger.review r
+    where r.flow_no between s.flow_no and s.flow_no  -- ordered so, it is read from the index that begins with the flow
+    order by r.flow_no, r.parked_at, r.item_no limit $4::integer
+  ) r
+  union all
+  (select r.* from ledger.review r
+   where $1::text[] is null and $2::text is null and $3::text is null
+   order by r.parked_at, r.item_no limit $4::integer)
+),
+examined as materialized (
+  select r.*, j.error, j.message
+  from (select r.* from found r order by r.parked_at, r.item_no limit $4::integer) r
+  cross join lateral (  -- as `match_items` has the error by which operations find items
+    select (array_agg(t.detail ->> 'error' order by t.at desc) filter (where t.detail ? 'error'))[1] as error,
+      (array_agg(t.detail ->> 'message' order by t.at desc) filter (where t.detail ? 'error'))[1] as message
+    from ledger.transition t
+    where t.item_no = r.item_no and t.effective_date = r.effective_date
+      and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  ) j
+)
+select k.tenant, k.name as kind, f.lane, e.reason, e.error, count(*)::integer as items,
+  (select count(*) from examined) >= $4::integer as items_capped, min(e.parked_at) as oldest_at,
+  max(e.parked_at) as newest_at, left((array_agg(e.message order by e.parked_at desc))[1], 500) as message
+from examined e
+join ledger.flow f on f.flow_no = e.flow_no
+join ledger.kind k on k.kind_no = f.kind_no
+group by k.tenant, k.name, f.lane, e.reason, e.error
+order by count(*) desc, k.tenant, k.name, f.lane, e.reason, e.error
+limit $5::integer

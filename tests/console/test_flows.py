@@ -1,0 +1,99 @@
+"""Flows: pauses and limits by a person with a reason, and who changed what."""
+
+import csv
+import io
+import json
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, list_flows, set_flow_limits
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import Api
+
+PAGE = "/console/flows/acme/Flowing"
+PAUSE = {"over": "kind", "kind": "Flowing", "reason": "INC-1"}
+
+
+async def test_a_flow_is_paused_and_resumed_with_reasons_that_its_page_keeps(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.emit(key, api.item("F-1", kind="Flowing"), api.item("F-2", kind="Flowing", lane="n"))
+    listed = await browser.open("/console/flows?kind=Flowing&format=csv")
+    rows = list(csv.DictReader(io.StringIO(listed.text)))
+    assert [(row["lane"], row["status"], row["due"]) for row in rows] == [
+        ("", "ready", "1"),
+        ("n", "ready", "1"),
+    ]
+    assert (await browser.send("/console/flows/acme/pause", {**PAUSE, "reason": ""})).status == 422
+    paused = await browser.send("/console/flows/acme/pause", {**PAUSE, "lane": "n"})
+    assert paused.location == f"{PAGE}?lane=n"
+    page = await browser.open(paused.location)
+    assert "is paused: INC-1" in page.text
+    assert "Paused." in page.text
+    assert {row["paused_by"] for row in await list_flows(api.owner, kind="Flowing")} == {
+        "key:person"
+    }
+    resume = {"kind": "Flowing", "lane": "n", "of_kind": "Flowing", "reason": "INC-1 ended"}
+    assert (await browser.send("/console/flows/acme/resume", resume)).status == 303
+    assert {row["paused_at"] for row in await list_flows(api.owner, kind="Flowing")} == {None}
+    history = (await browser.open(PAGE)).text.partition("Who changed what")[2]
+    for words in ("Paused", "INC-1", "Resumed", "INC-1 ended", "key:person"):
+        assert words in history
+
+
+async def test_only_the_lane_that_is_named_is_paused(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    items = [api.item(f"O-{lane}", kind="OneLane", lane=lane) for lane in ("", "n")]
+    await api.emit(key, *items)
+    form = {"over": "lane", "kind": "OneLane", "reason": "INC-4"}
+    await browser.send("/console/flows/acme/pause", form)
+    flows = await list_flows(api.owner, kind="OneLane")
+    assert [row["paused_at"] is not None for row in flows] == [True, False]
+    resume = {"kind": "OneLane", "of_kind": "OneLane", "of_default_lane": "true", "reason": "done"}
+    await browser.send("/console/flows/acme/resume", resume)
+    assert [row["paused_at"] for row in await list_flows(api.owner, kind="OneLane")] == [None] * 2
+
+
+async def test_only_limits_that_were_typed_change(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.emit(key, api.item("M-1", kind="Limited"))
+    [flow] = await list_flows(api.owner, kind="Limited")
+    names = [name for name in FlowLimits.__dataclass_fields__ if name != "cleared"]
+    shown = {name: flow[name] for name in names}
+    fields = {name: str(value) for name, value in shown.items() if value is not None}
+    scope = FlowScope("acme", "Limited", "")
+    await set_flow_limits(api.owner, scope, FlowLimits(concurrency_max=7), actor_no=api.person_no)
+    form = {**fields, "shown": json.dumps(shown), "reason": "INC-5"}
+    path = "/console/flows/acme/Limited/limits"
+    nothing = await browser.send(path, form)
+    assert nothing.status == 422
+    assert "no limit is named" in nothing.text
+    wrong = await browser.send(path, {**form, "rate_per_second": "0"})
+    assert wrong.status == 422
+    assert "an item a year" in wrong.text
+    set_ = await browser.send(path, {**form, "rate_per_second": "2.5"})
+    assert set_.status == 303, set_.text
+    [flow] = await list_flows(api.owner, kind="Limited")
+    assert (flow["rate_per_second"], flow["concurrency_max"]) == (2.5, 7)
+    history = (await browser.open("/console/flows/acme/Limited")).text
+    assert "Items a second: 2.5" in history
+    shown["rate_per_second"] = 2.5
+    removed = await browser.send(path, {**fields, "shown": json.dumps(shown), "reason": "INC-5"})
+    assert removed.status == 303
+    [flow] = await list_flows(api.owner, kind="Limited")
+    assert flow["rate_per_second"] is None
+
+
+async def test_who_may_not_change_flows_is_shown_no_button_and_no_history(
+    api: Api, key: NewApiKey
+) -> None:
+    await api.emit(key, api.item("R-1", kind="ReadOnly"))
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("flow-reader", Scope.READ))
+        page = await reader.open("/console/flows/acme/ReadOnly")
+        assert page.status == 200
+        assert "Change limits" not in page.text
+        assert "Who changed what" not in page.text
+        assert (await reader.open("/console/flows/acme/Nothing")).status == 404
+        assert (await reader.open("/console/flows/umbra/ReadOnly")).status == 404

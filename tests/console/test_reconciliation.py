@@ -1,0 +1,67 @@
+"""Reconciliation: findings with both sides, decisions about them, and reports as they were made."""
+
+import csv
+import io
+
+from dueledger.ledger.store.api_keys import Scope
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import Api
+
+
+async def test_findings_are_counted_by_age_and_shown_with_both_sides(
+    api: Api, browser: Browser
+) -> None:
+    young, old = await api.find("acme", 2)
+    await api.owner.execute(
+        "update ledger.finding set first_seen_at = ledger.now() - interval '2 days',"
+        " expected = $2, actual = $3 where id = $1",
+        old,
+        {"state": "Completed", "premium": 12},
+        {"state": "Scheduled", "premium": 12},
+    )
+    page = await browser.open("/console/reconciliation")
+    assert 'data-label="1–3 d">1' in page.text
+    assert "Closes and seals" in page.text
+    listed = await browser.open("/console/reconciliation/findings?type=MISSING&format=csv")
+    kinds = {row["kind"] for row in csv.DictReader(io.StringIO(listed.text))}
+    assert kinds == {"LetterDue"}
+    shown = await browser.open(f"/console/reconciliation/findings/{old}")
+    row = shown.text.partition('class="differs"')[2].partition("</tr>")[0]
+    assert all(words in row for words in ("state", "Completed", "Scheduled"))
+    assert "premium" not in row
+    accepted = await browser.send(
+        f"/console/reconciliation/findings/{old}/accept", {"reason": "INC-7"}
+    )
+    assert accepted.status == 303
+    assert "INC-7" in (await browser.open(accepted.location)).text
+    explained = await browser.send(
+        f"/console/reconciliation/findings/{young}/explain", {"reason": "INC-8"}
+    )
+    assert explained.status == 303
+    again = await browser.send(
+        f"/console/reconciliation/findings/{young}/explain", {"reason": "INC-8"}
+    )
+    assert again.status == 409
+    closed = await browser.open("/console/reconciliation/findings?closed=true&format=csv")
+    found = {row["resolution"] for row in csv.DictReader(io.StringIO(closed.text))}
+    assert {"accepted", "explained"} <= found
+
+
+async def test_a_report_is_shown_and_downloaded_by_those_of_its_tenant(
+    api: Api, browser: Browser
+) -> None:
+    number = await api.report("acme")
+    page = await browser.open("/console/reconciliation/reports")
+    path = f"/console/reconciliation/reports/{number}"
+    for part in ("/page", "", "/findings", "/repairs"):
+        assert f'href="{path}{part}?tenant=acme"' in page.text
+        given = await browser.open(f"{path}{part}?tenant=acme")
+        assert given.status == 200, given.text
+        policies = given.headers["Content-Security-Policy"]
+        assert policies.startswith("default-src 'none'")
+        assert ("sandbox" in policies) == (part == "/page")
+    async with open_browser(api) as other:
+        await other.sign_in(await api.make_key("elsewhere", *Scope, tenants=["umbra"]))
+        for part in ("/page", "", "/findings"):
+            assert (await other.open(f"{path}{part}?tenant=acme")).status == 404
+        assert "P-secret" not in (await other.open("/console/reconciliation/reports")).text

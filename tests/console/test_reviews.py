@@ -1,0 +1,130 @@
+"""Reviews: parked items by reason and error, decided together; a second person for repairs."""
+
+import csv
+import io
+import re
+from html import unescape
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.operations import advance_operation
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import Api
+
+DECIDE = re.compile(r'href="/console(/reviews/acme/decide\?[^"]*Timeout[^"]*)"')
+
+
+async def test_parked_items_of_one_error_are_started_again_as_one_operation(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    ids = await api.emit(key, *(api.item(f"G-{number}", kind="Grouped") for number in range(3)))
+    await api.owner.execute(
+        "insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at,"
+        " detail) select effective_date, item_no, 6, 1, $2, ledger.now(), $3::jsonb"
+        " from ledger.due_item where id = any ($1::uuid[])",
+        ids[:2],
+        api.person_no,
+        {"error": "TimeoutError", "message": "no answer in 5 s"},
+    )
+    await api.park(*ids)
+    listed = await browser.open("/console/reviews?kind=Grouped&format=csv")
+    groups = list(csv.DictReader(io.StringIO(listed.text)))
+    assert [(each["error"], each["items"]) for each in groups] == [("TimeoutError", "2"), ("", "1")]
+    page = await browser.open("/console/reviews?kind=Grouped")
+    assert "3 items wait for a person." in page.text
+    assert "no answer in 5 s" in page.text
+    [decide] = {unescape(each) for each in DECIDE.findall(page.text)}
+    preview = await browser.open(f"/console{decide}")
+    assert "2 items match" in preview.text
+    assert [f"G-{number}" in preview.text for number in range(3)] == [True, True, False]
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text))
+    assert fields["error"] == "TimeoutError"
+    path = "/console/reviews/acme/decide"
+    assert (await browser.send(path, fields)).status == 422
+    done = await browser.send(path, {**fields, "reason": "INC-1"})
+    assert done.status == 303, done.text
+    number = int(done.location.rpartition("/")[2])
+    waiting = await browser.open(done.location)
+    assert "No process carries operations out" in waiting.text
+    await advance_operation(api.owner, number)
+    shown = await browser.open(done.location)
+    assert "2 of 2 items are done" in shown.text
+    assert "INC-1" in shown.text
+    assert "Abort" not in shown.text
+    left = await browser.open("/console/reviews/parked?kind=Grouped&format=csv")
+    assert [each["business_key"] for each in csv.DictReader(io.StringIO(left.text))] == ["G-2"]
+    entry = await api.owner.fetchrow(
+        "select operation, target, tenants, reason from ledger.audit order by audit_no desc limit 1"
+    )
+    assert entry is not None
+    assert tuple(entry) == ("createOperation", f"operations/{number}", ["acme"], "INC-1")
+
+
+async def test_items_end_in_numbers_only_if_the_number_is_typed_and_a_person_may_abort(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.park(*await api.emit(key, api.item("N-1", kind="Numbered")))
+    path = "/console/reviews/acme/decide"
+    fields = {"verb": "write_off", "kind": "Numbered", "shown": "101", "reason": "INC-2"}
+    refused = await browser.send(path, {**fields, "typed": "1"})
+    assert refused.status == 422
+    assert "Type their number" in refused.text
+    done = await browser.send(path, {**fields, "typed": "101"})
+    assert done.status == 303
+    aborted = await browser.send(f"{done.location}/abort", {"reason": "wrong kind"})
+    assert aborted.location == done.location
+    shown = await browser.open(done.location)
+    assert "Aborted by key:person: wrong kind" in shown.text
+    listed = await browser.open("/console/reviews/operations?format=csv")
+    first = next(csv.DictReader(io.StringIO(listed.text)))
+    assert (first["verb"], first["status"], first["done"]) == ("write_off", "aborted", "0")
+
+
+async def test_a_decision_names_the_default_lane_and_no_other(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    items = [api.item(f"L-{lane}", kind="Laned", lane=lane) for lane in ("", "north")]
+    await api.park(*await api.emit(key, *items))
+    path = "/console/reviews/acme/decide?kind=Laned&default_lane=true"
+    preview = await browser.open(path)
+    assert "1 item matches" in preview.text
+    assert "L-north" not in preview.text
+
+
+async def test_a_repair_is_approved_by_a_second_person(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    [finding] = await api.find("acme")
+    own = await api.owner.fetchval("select actor_no from ledger.actor where name = 'key:person'")
+    repair = await api.propose(finding, own)
+    page = await browser.open("/console/reviews")
+    assert f"/console/reconciliation/findings/{finding}" in page.text
+    path = f"/console/reconciliation/findings/{finding}"
+    assert "somebody else approves it" in (await browser.open(path)).text
+    approve = f"/console/reconciliation/repairs/{repair}/approve"
+    refused = await browser.send(approve, {"reason": "INC-3"})
+    assert refused.status == 409
+    async with open_browser(api) as other:
+        await other.sign_in(await api.make_key("checker", *Scope))
+        assert "Approve</button>" in (await other.open(path)).text
+        assert (await other.send(approve, {"reason": "INC-3"})).status == 303
+        shown = await other.open(path)
+        assert "approved by key:checker: INC-3" in shown.text
+    assert key
+
+
+async def test_who_may_not_decide_is_shown_no_button(api: Api, key: NewApiKey) -> None:
+    await api.park(*await api.emit(key, api.item("B-1", kind="Buttons")))
+    [finding] = await api.find("acme")
+    await api.propose(finding, api.person_no)
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("reader", Scope.READ))
+        page = await reader.open("/console/reviews?kind=Buttons")
+        assert "1 item waits for a person." in page.text
+        assert "/decide" not in page.text
+        assert "Repairs that wait" not in page.text
+    async with open_browser(api) as auditor:
+        await auditor.sign_in(await api.make_key("audits", Scope.READ, Scope.AUDIT))
+        assert "Repairs that wait" in (await auditor.open("/console/reviews")).text
+        found = await auditor.open(f"/console/reconciliation/findings/{finding}")
+        assert "Approve</button>" not in found.text
+        assert "Explain</button>" not in found.text

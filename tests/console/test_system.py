@@ -1,0 +1,80 @@
+"""The system: for keys of all tenants alone, without secrets, and in the reader's zone."""
+
+import pytest
+
+from dueledger.console import open_console
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.runtime.setting_problems import read_settings
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.service import ServiceSettings
+from tests.console.conftest import Browser, open_browser
+from tests.databases import MakeDatabase
+from tests.hostile_text import HOSTILE, unsafe_characters
+from tests.logins import with_login
+from tests.service.conftest import Api, open_api
+
+
+async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
+    api: Api, key: NewApiKey
+) -> None:
+    await api.emit(key, api.item("T-1", kind="Topical"))
+    await api.owner.execute(
+        "update ledger.process set failure = $1, failing_since = now()", HOSTILE
+    )
+    await api.owner.execute(
+        "insert into ledger.alert (name, labels, value, since, sent_to)"
+        " values ('TopicSilent', $1::jsonb, 1, ledger.now(), '[]'),"
+        " ('Forgotten', '[]', 1, ledger.now(), '[]')",
+        ["<b>due.Topical</b>"],
+    )
+    async with open_browser(api) as browser:
+        await browser.sign_in(await api.make_key("everybody", *Scope, tenants=None))
+        assert ">System</a>" in (await browser.open("/console/")).text
+        page = await browser.open("/console/system")
+    assert page.status == 200, page.text
+    assert "the consumers of &lt;b&gt;due.Topical&lt;/b&gt; report no outcomes" in page.text
+    assert "Forgotten" not in page.text
+    assert "due.Topical</code>" in page.text
+    assert "service</td>" in page.text
+    assert "the pinned package" in page.text
+    assert "DUELEDGER_SERVICE_PORT" in page.text
+    assert ">secret</td>" in page.text
+    for dsn in (api.dsn, with_login(api.dsn, "service")):
+        assert dsn.partition("://")[2].partition("@")[0] not in page.text
+    assert "<script>alert" not in page.text
+    assert unsafe_characters(page.text) == set()
+
+
+async def test_the_system_is_not_shown_to_keys_of_some_tenants(browser: Browser) -> None:
+    assert ">System</a>" not in (await browser.open("/console/")).text
+    refused = await browser.open("/console/system")
+    assert refused.status == 403
+    assert "all tenants" in refused.text
+
+
+async def test_times_are_in_the_zone_of_the_tenant_if_one_is_set(
+    make_database: MakeDatabase,
+) -> None:
+    zones = {"acme": "Europe/Berlin", "umbra": "Asia/Kathmandu"}
+    async with (
+        open_api(make_database, open_console, service_zones=zones) as api,
+        open_browser(api) as browser,
+    ):
+        await browser.sign_in(await api.make_key("berliner", Scope.READ))
+        page = await browser.open("/console/")
+        assert 'value="Europe/Berlin"' in page.text
+        assert "Kathmandu" not in page.text
+        chosen = {"zone": "Europe/Berlin", "to": "/console/"}
+        assert (await browser.send("/console/preferences", chosen)).status == 303
+        footer = (await browser.open("/console/")).text.partition("As of")[2].partition("<span")[0]
+        assert "UTC" not in footer
+        assert any(offset in footer for offset in ("+01:00", "+02:00"))
+        await browser.send("/console/preferences", {"zone": "Asia/Kathmandu"})
+        assert "UTC" in (await browser.open("/console/")).text.partition("As of")[2]
+
+
+def test_a_zone_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUELEDGER_SERVICE_ZONES", '{"acme": "Europe/Berln"}')
+    with pytest.raises(InvalidSetting) as refused:
+        read_settings(ServiceSettings, dsn="postgresql:///nothing", bootstrap_servers=None)
+    assert "DUELEDGER_SERVICE_ZONES" in str(refused.value)
