@@ -16,6 +16,7 @@ as $$
 declare
   made boolean;
   retired boolean;
+  known bigint;
 begin
   if exists (
     select from unnest(effective_dates) d
@@ -99,19 +100,28 @@ begin
       case when m.serial is not null then m.due_at end, m.overlap
     from made m
     where skip_reasons is null or m.item_no not in (select s.item_no from skipped s)
-    returning pending.flow_no, pending.available_at
   )
   select x.ord
   from (
     select n.ord, m.id is null or row_number() over (partition by n.id order by n.ord) > 1 as known
     from input n left join made m on m.id = n.id
   ) x
-  where case
-      when (select ledger.wake_sleepers(array_agg(w.flow_no), array_agg(w.available_at)) from waiting w)
-      then (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
-    end
+  where (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
     and x.known
   order by x.ord;
+
+  get diagnostics known = row_count;
+  if known < cardinality(flow_of) and pg_sequence_last_value('ledger.sleep_until'::regclass) >= date_part('epoch', ledger.now()) then
+    perform ledger.wake_sleepers(array_agg(w.flow_no), array_agg(w.available_at))
+    from (
+      select f.flow_no, greatest(min(n.due_at), ledger.now()) as available_at
+      from unnest(flow_of, due_ats, skip_reasons) n (flow_of, due_at, skip_reason)
+      join unnest(flow_tenants, flow_kinds, flow_lanes) with ordinality u (tenant, kind, lane, ord) on u.ord = n.flow_of
+      join ledger.flow f on f.tenant = u.tenant and f.kind = u.kind and f.lane = u.lane
+      where n.skip_reason is null
+      group by f.flow_no
+    ) w;
+  end if;
 end $$;
 
 comment on function ledger.emit_items is
