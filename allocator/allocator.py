@@ -84,8 +84,7 @@ class Allocator:
             actor_no=allocator_no,
             seconds=settings.allocator_reap_seconds,
             role="allocator",
-            event_key_days=settings.event_key_days,
-            audit_days=settings.audit_days,
+            retention=settings.retention,
             limit=settings.allocator_reap_runs_max,
         )
         self.gauges = LedgerGauges(pool, holder=f"process:{allocator_no}")

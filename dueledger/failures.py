@@ -60,6 +60,7 @@ KINDS: Final = {
     "READ_ONLY": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Read-only server"),
     "REQUEST_INVALID": FailureKind(HTTPStatus.BAD_REQUEST, "Invalid request"),
     "REQUEST_TIMEOUT": FailureKind(HTTPStatus.REQUEST_TIMEOUT, "Request too slow"),
+    "ROLE_MISSING": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Service without a right"),
     "SERVICE_BUSY": FailureKind(HTTPStatus.SERVICE_UNAVAILABLE, "Service busy"),
     "SOURCE_FAILED": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Source cannot be read"),
     "STACK_UNAVAILABLE": FailureKind(HTTPStatus.INTERNAL_SERVER_ERROR, "Server did not start"),

@@ -372,7 +372,7 @@ def claimers_of(flow: Mapping[str, Any], roles: Roles) -> RoleStatus:
 
 def has_upkeep(roles: Roles) -> bool:
     """Return whether a live process runs upkeep."""
-    return roles[ProcessRole.ALLOCATOR].live + roles[ProcessRole.DIRECT_WORKER].live > 0
+    return any(role.upkeep for role in roles.values())
 
 
 def _has_direct(flow: Mapping[str, Any], roles: Roles) -> bool:

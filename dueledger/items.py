@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+import orjson
+
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.states import TERMINAL_STATES, State
 from dueledger.ledger.store import Connection
@@ -21,6 +23,7 @@ from dueledger.ledger.store.item_lists import (
 )
 from dueledger.ledger.store.items import show_item
 
+EXECUTIONS_AT_ONCE: Final = 32
 _OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]
 
 
@@ -104,10 +107,12 @@ async def page_executions(
     limit: int,
     after: ItemPlace | None = None,
     examined_max: int = READ_MAX,
+    bytes_max: int,
 ) -> ListedItems:
     """List a page of a definition's items as executions, as `page_items` does.
 
-    `versions` are all of the definition. One that is a schedule has a business key of its own.
+    `versions` are all of the definition. One that is a schedule has a business key of its own. The
+    page ends after `bytes_max` bytes of evidence.
     """
     keys = {
         None if each.event_type else str(each.document.get("business_key")) for each in versions
@@ -120,7 +125,15 @@ async def page_executions(
     places, reached = await find_items(
         connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
     )
-    items = await read_executions(connection, places[:limit], [tenant])
+    items: list[dict[str, Any]] = []
+    size = 0
+    for first in range(0, min(limit, len(places)), EXECUTIONS_AT_ONCE):
+        some = places[first : min(first + EXECUTIONS_AT_ONCE, limit)]
+        found = await read_executions(connection, some, [tenant])
+        items += found
+        size += sum(len(orjson.dumps(each["evidence"])) for each in found if each["evidence"])
+        if size > bytes_max and len(places) > first + len(some):
+            return ListedItems(items, some[-1])
     return ListedItems(items, places[limit - 1] if len(places) > limit else reached)
 
 

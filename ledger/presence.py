@@ -105,15 +105,17 @@ class Presence:
         *,
         yields: bool = False,
         kinds: Sequence[str] | None = None,
+        does_upkeep: bool | None = None,
     ) -> None:
         """With `yields`, the process stops its handlers while `is_confirmed` is false.
 
-        `kinds` are those that a worker has handlers for.
+        `kinds` are those that a worker has handlers for. `does_upkeep` is None where its role says.
         """
         self.process_no = 0
         self.losses = 0
         self._yields = yields
         self._kinds = self._recorded_kinds = kinds
+        self._does_upkeep = does_upkeep
         self._failure = self._recorded_failure = ProcessFailure()
         self._confirmed_at = float("-inf")
         self._dsn = dsn
@@ -308,6 +310,7 @@ class Presence:
             version=version("dueledger"),
             yields=self._yields,
             kinds=self._kinds,
+            does_upkeep=self._does_upkeep,
         )
         self._recorded_kinds = self._kinds
         self._confirmed_at = asked_at
@@ -347,14 +350,16 @@ async def open_presence(
     *,
     yields: bool = False,
     kinds: Sequence[str] | None = None,
+    does_upkeep: bool | None = None,
 ) -> AsyncGenerator[Presence]:
     """Register a process under its actor name, and keep its row and its lock for the block.
 
-    `yields` and `kinds` are those of `Presence`. Raises Unavailable if Postgres cannot be reached.
+    The options are those of `Presence`. Raises Unavailable if Postgres cannot be reached.
     Cancels the block and raises it, too, once the ledger does not know the process: a caller that
     opens everything again goes on.
     """
-    presence, stop = Presence(dsn, name, role, yields=yields, kinds=kinds), Stop()
+    presence = Presence(dsn, name, role, yields=yields, kinds=kinds, does_upkeep=does_upkeep)
+    stop = Stop()
     try:
         await presence.open()
         keeping = asyncio.create_task(

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.runtime.settings import AUDIT_DAYS, EVENT_KEY_DAYS
+from dueledger.ledger.runtime.settings import Retention
 from dueledger.ledger.store import (
     STATEMENT_REFUSED,
     Connection,
@@ -36,16 +36,18 @@ from dueledger.ledger.store.processes import (
     prune_processes,
     watch_locks,
 )
+from dueledger.ledger.store.reports import prune_reports
+from dueledger.ledger.store.reviews import prune_rejected_writes
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
+Delete = Callable[[Connection, int, int], Awaitable[int]]
 
 PARTITIONS_SECONDS: Final = 3600.0
 SPLIT_DOUBLINGS_MAX: Final = 6
 """While a transaction holds the default partition, the time between tries grows to a minute."""
 PRUNE_SECONDS: Final = 600.0
-EVENT_KEYS_MAX: Final = 5000
-ANSWERS_MAX: Final = 5000
-AUDIT_MAX: Final = 5000
+DELETED_MAX: Final = 5000
+"""Of each table in one pass."""
 ANSWER_HOURS: Final = 24
 """How long a request with an Idempotency-Key may be repeated, and gets its first answer."""
 PROCESSES_MAX: Final = 1000
@@ -77,15 +79,11 @@ class Upkeep:
         actor_no: int,
         seconds: float,
         role: str,
-        event_key_days: int = EVENT_KEY_DAYS,
-        audit_days: int = AUDIT_DAYS,
+        retention: Retention | None = None,
         limit: int = 500,
         quiet_doublings_max: int = 0,
     ) -> None:
         """Run about every `seconds`; `limit` bounds a pass in claims and in runs.
-
-        Keys of events are forgotten after `event_key_days`, entries of the audit deleted after
-        `audit_days`.
 
         After a pass without work the pause doubles, up to `quiet_doublings_max` times.
         """
@@ -93,14 +91,12 @@ class Upkeep:
         self._connection = ReconnectingConnection(pool)
         self._actor_no = actor_no
         self._seconds = seconds
-        self._event_key_days = event_key_days
-        self._audit_days = audit_days
+        retention = retention or Retention()
         self._limit = limit
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet_passes = 0
         self._partitions_at = self._split_at = self._prune_at = float("-inf")
-        self._forget_at = self._answers_at = self._audit_at = float("-inf")
         self._split_failures = 0
         self._keys_after: int | None = None
         self._held_after: int | None = None
@@ -121,17 +117,23 @@ class Upkeep:
             "reapply_pauses": self._reapply_pauses,
             "advance_operations": self._advance_operations,
             "prune": self._prune,
-            "forget_event_keys": self._forget_event_keys,
-            "forget_answers": self._forget_answers,
-            "prune_audit": self._prune_audit,
+            "forget_event_keys": self._deleting(
+                "event_keys", forget_event_keys, retention.event_key_days
+            ),
+            "forget_answers": self._deleting("answers", forget_answers, ANSWER_HOURS),
+            "prune_audit": self._deleting("audit", prune_audit, retention.audit_days),
+            "prune_rejected_writes": self._deleting(
+                "rejected", prune_rejected_writes, retention.rejected_days
+            ),
+            "prune_reports": self._deleting("reports", prune_reports, retention.report_days),
         }
 
     async def tick(self) -> Counter[str]:
         """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
-        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed, and
-        event_keys and answers that were forgotten; entries of the audit that were deleted: audit;
-        and what changed: circuits, streaks, pauses.
+        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed; what was
+        deleted: event_keys, answers, audit, rejected, and reports with their rows; and what
+        changed: circuits, streaks, pauses.
         Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()
@@ -199,29 +201,20 @@ class Upkeep:
             await forget_sessions(connection, SESSIONS_MAX)
             self._prune_at = now + PRUNE_SECONDS
 
-    async def _forget_event_keys(self, connection: Connection, counts: Counter[str]) -> None:
-        now = monotonic()
-        if now >= self._forget_at:
-            forgotten = await forget_event_keys(connection, self._event_key_days, EVENT_KEYS_MAX)
-            counts["event_keys"] += forgotten
-            if forgotten < EVENT_KEYS_MAX:
-                self._forget_at = now + PRUNE_SECONDS
+    def _deleting(self, name: str, delete: Delete, keep: int) -> UpkeepStep:
+        """Return a step that deletes what is older than `keep` days or hours, a batch a pass."""
+        next_at = float("-inf")
 
-    async def _forget_answers(self, connection: Connection, counts: Counter[str]) -> None:
-        now = monotonic()
-        if now >= self._answers_at:
-            forgotten = await forget_answers(connection, ANSWER_HOURS, ANSWERS_MAX)
-            counts["answers"] += forgotten
-            if forgotten < ANSWERS_MAX:
-                self._answers_at = now + PRUNE_SECONDS
+        async def step(connection: Connection, counts: Counter[str]) -> None:
+            nonlocal next_at
+            if (now := monotonic()) < next_at:
+                return
+            deleted = await delete(connection, keep, DELETED_MAX)
+            counts[name] += deleted
+            if deleted < DELETED_MAX:
+                next_at = now + PRUNE_SECONDS
 
-    async def _prune_audit(self, connection: Connection, counts: Counter[str]) -> None:
-        now = monotonic()
-        if now >= self._audit_at:
-            deleted = await prune_audit(connection, self._audit_days, AUDIT_MAX)
-            counts["audit"] += deleted
-            if deleted < AUDIT_MAX:
-                self._audit_at = now + PRUNE_SECONDS
+        return step
 
     async def _release_dead(self, connection: Connection, _: Counter[str]) -> None:
         """Let the next steps reap the runs and claims of processes that were killed."""

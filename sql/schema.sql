@@ -1079,6 +1079,71 @@ end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
+CREATE FUNCTION ledger.examine_flow_items(wanted ledger.item_filter, examined_max integer) RETURNS TABLE(item_no bigint, effective_date date, flow_no integer, state smallint, available_at timestamp with time zone, entered_at timestamp with time zone, parked_reason text)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  with scope as materialized (
+    select f.flow_no
+    from ledger.flow f
+    where (wanted.tenant is null or f.tenant = wanted.tenant) and (wanted.kind is null or f.kind = wanted.kind)
+      and (wanted.lane is null or f.lane = wanted.lane)
+  ),
+  moved as materialized (
+    select coalesce(bool_or(v.state = 1 /* Scheduled */), false) as scheduled,
+      coalesce(bool_or(v.state = 4 /* RetryableFailure */), false) as failed,
+      coalesce(bool_or(v.state = 5 /* ManualReview */), false) as parked,
+      case when wanted.verb = 'trigger' then ledger.now() else '-infinity' end as after_at
+    from ledger.operation_state v where v.verb = wanted.verb
+  )
+  select u.*
+  from (
+    -- The limit below ends all of it, so that no flow is read after enough items are found.
+    select x.item_no, x.effective_date, s.flow_no, x.state, x.available_at, x.entered_at, x.parked_reason
+    from scope s
+    cross join lateral (
+      (select p.item_no, p.effective_date, p.state, p.available_at, null::timestamptz as entered_at, null::text as parked_reason
+       from ledger.pending p
+       where (select m.scheduled from moved m) and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from ledger.pending p
+       where (select m.failed from moved m) and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from ledger.pending p
+       where (select m.scheduled from moved m) and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.state, p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from ledger.pending p
+       where (select m.failed from moved m) and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.state, p.available_at limit examined_max)
+      union all
+      (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, null, r.parked_at, r.reason
+       from ledger.review r
+       where (select m.parked from moved m) and r.flow_no = s.flow_no and r.parked_at >= coalesce(wanted.since, '-infinity')
+       order by r.parked_at, r.item_no limit examined_max)
+    ) x
+    union all
+    select c.item_no, c.effective_date, i.flow_no, c.state, null, c.entered_at, null
+    from ledger.list_in_flight(case when wanted.in_flight then array(select s.flow_no from scope s) end) c
+    cross join lateral (
+      select i.flow_no from ledger.due_item i where i.effective_date = c.effective_date and i.item_no = c.item_no offset 0
+    ) i
+    where wanted.in_flight and (i.flow_no in (select s.flow_no from scope s)) is true
+  ) u
+  limit examined_max
+$$;
+
+COMMENT ON FUNCTION ledger.examine_flow_items(wanted ledger.item_filter, examined_max integer) IS 'Open items of the flows of a filter that may be in a state to which the verb is applied, at most examined_max, in no order. What others have is not read, but for items that were handed out together with these.';
+
 CREATE FUNCTION ledger.examine_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer) RETURNS TABLE(item_no bigint, effective_date date, flow_no integer, state smallint, available_at timestamp with time zone, entered_at timestamp with time zone, parked_reason text)
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1433,6 +1498,33 @@ end $$;
 
 COMMENT ON FUNCTION ledger.finish_month() IS 'Finish one month of claims or runs that is over and has no open row, in two calls, or open one that is not over again; false where there is none.';
 
+CREATE FUNCTION ledger.fit_bytes(tids tid[], bytes_max bigint) RETURNS tid[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  fitting tid[] := '{}';
+  bytes bigint := 0;
+  found record;
+begin
+  for found in
+    select u.tid, i.bytes
+    from unnest(tids) u (tid)
+    cross join lateral (select p.effective_date, p.item_no from ledger.pending p where p.ctid = u.tid offset 0) p
+    cross join lateral (
+      select octet_length(i.payload::text) as bytes
+      from ledger.due_item i where i.effective_date = p.effective_date and i.item_no = p.item_no offset 0
+    ) i
+  loop
+    bytes := bytes + found.bytes;
+    exit when bytes > bytes_max;
+    fitting := fitting || found.tid;
+  end loop;
+  return fitting;
+end $$;
+
+COMMENT ON FUNCTION ledger.fit_bytes(tids tid[], bytes_max bigint) IS 'The first of these rows of pending whose payloads have so many bytes together. No others are read.';
+
 CREATE FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -1520,6 +1612,38 @@ begin
 end $$;
 
 COMMENT ON FUNCTION ledger.lift_sequence(name text) IS 'Lift the fences or the run numbers to the clock, where they are more than a second''s worth behind it: what a restored copy or a promoted standby gave before is below. Called before the first number that a connection takes.';
+
+CREATE FUNCTION ledger.list_in_flight(flow_nos integer[]) RETURNS TABLE(item_no bigint, effective_date date, state smallint, entered_at timestamp with time zone)
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  with asked as materialized (
+    select n.flow_no from unnest(list_in_flight.flow_nos) n (flow_no)
+  ),
+  handed as materialized (
+    select c.item_no, c.effective_date, c.started, c.claimed_at
+    from ledger.claim c
+    where c.closed_at is null and (c.flow_nos is null or exists (
+      select from unnest(c.flow_nos) n (flow_no) where (n.flow_no in (select a.flow_no from asked a)) is true))
+  ),
+  running as materialized (
+    select r.ended, r.started_at, c.item_no[r.from_position:r.to_position] as item_no,
+      c.effective_date[r.from_position:r.to_position] as effective_date
+    from ledger.run r
+    join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
+    where r.closed_at is null and (c.flow_nos is null or exists (
+      select from unnest(c.flow_nos) n (flow_no) where (n.flow_no in (select a.flow_no from asked a)) is true))
+  )
+  select u.item_no, u.effective_date, 2::smallint /* Claimed */, h.claimed_at
+  from handed h cross join lateral unnest(h.item_no, h.effective_date) with ordinality u (item_no, effective_date, position)
+  where u.position > h.started
+  union all
+  select u.item_no, u.effective_date, 3::smallint /* Running */, r.started_at
+  from running r cross join lateral unnest(r.item_no, r.effective_date) with ordinality u (item_no, effective_date, place)
+  where get_bit(r.ended, u.place::integer - 1) = 0
+$$;
+
+COMMENT ON FUNCTION ledger.list_in_flight(flow_nos integer[]) IS 'Items that are claimed or running, of the claims that have items of these flows. Others may be among them.';
 
 CREATE FUNCTION ledger.list_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) RETURNS TABLE(run_no bigint, started_at timestamp with time zone, fence bigint, claimed_at timestamp with time zone, from_position integer, to_position integer, worker_no bigint, closed_at timestamp with time zone)
     LANGUAGE plpgsql STABLE ROWS 10
@@ -1740,7 +1864,11 @@ begin
     select e.item_no, i.id, e.tenant, e.kind, e.lane, i.business_key, e.state, n.entered_at
     from (
       select x.item_no, x.effective_date, x.state, x.entered_at, f.tenant, f.kind, f.lane
-      from ledger.examine_items(wanted, after_item_no, examined_max) x
+      from (
+        select e.* from ledger.examine_items(wanted, after_item_no, examined_max) e where after_item_no is not null
+        union all
+        select e.* from ledger.examine_flow_items(wanted, examined_max) e where after_item_no is null
+      ) x
       join ledger.flow f on f.flow_no = x.flow_no
       where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
         and (wanted.tenant is null or f.tenant = wanted.tenant)
@@ -1773,14 +1901,18 @@ begin
   items := coalesce(items, '{}');
   if cardinality(items) < matched_max then
     select count(*), max(e.item_no) into examined, reached_item_no
-    from ledger.examine_items(wanted, after_item_no, examined_max) e;
+    from (
+      select e.item_no from ledger.examine_items(wanted, after_item_no, examined_max) e where after_item_no is not null
+      union all
+      select e.item_no from ledger.examine_flow_items(wanted, examined_max) e where after_item_no is null
+    ) e;
     if examined < examined_max then
       reached_item_no := null;
     end if;
   end if;
 end $$;
 
-COMMENT ON FUNCTION ledger.match_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer, OUT items ledger.matched_item[], OUT reached_item_no bigint) IS 'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. reached_item_no: number up to which items were examined; null where no open item is left.';
+COMMENT ON FUNCTION ledger.match_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer, OUT items ledger.matched_item[], OUT reached_item_no bigint) IS 'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. reached_item_no: number up to which items were examined; null where no open item is left. Without after_item_no, items are examined by the flows of the filter, in no order: that counts, and names no place from which to go on.';
 
 CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(tenant text, kind text, lane text, topic text, count_max integer, due integer, available_since timestamp with time zone, waiting integer, blocked integer, retrying integer, claimed integer, running integer, parked integer)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -2187,6 +2319,17 @@ begin
 end $$;
 
 COMMENT ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) IS 'Let items of a version that were never handed out and are still to come (Scheduled) be due at other instants; SLA deadlines move along. An item without an instant ends, as Skipped where a reason is given, else as Superseded. Returns the inputs that moved or ended.';
+
+CREATE FUNCTION ledger.name_repair_tenant() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  new.tenant := (select f.tenant from ledger.finding f where f.id = new.finding_id);
+  return new;
+end $$;
+
+COMMENT ON FUNCTION ledger.name_repair_tenant() IS 'Names the tenant of a repair, which is that of its finding.';
 
 CREATE FUNCTION ledger.none_lost(taken bigint, seen bigint) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -3171,6 +3314,7 @@ CREATE TABLE ledger.claim (
     lease_seconds double precision,
     queue_seconds double precision,
     run_seconds double precision,
+    flow_nos integer[],
     CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
     CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
     CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
@@ -3216,6 +3360,8 @@ COMMENT ON COLUMN ledger.claim.lease_seconds IS 'Lease of the run, where the cla
 COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the deadline.';
 
 COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
+
+COMMENT ON COLUMN ledger.claim.flow_nos IS 'The flows of its items, so that lists of a tenant look into its own claims alone. Null where they were not recorded.';
 
 CREATE TABLE ledger.console_session (
     id_digest bytea NOT NULL,
@@ -4084,6 +4230,7 @@ CREATE TABLE ledger.process (
     failure text,
     failed_service text,
     unavailable_topics jsonb,
+    does_upkeep boolean,
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -4118,6 +4265,8 @@ COMMENT ON COLUMN ledger.process.failed_service IS 'The service that did not res
 
 COMMENT ON COLUMN ledger.process.unavailable_topics IS 'Topics to which an allocator could not publish when it last tried, each with the reason.';
 
+COMMENT ON COLUMN ledger.process.does_upkeep IS 'Whether it does upkeep; null of a process before this column: then an allocator or a direct worker does.';
+
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
     a.name,
@@ -4138,7 +4287,8 @@ CREATE VIEW ledger.process_status AS
     p.failing_since,
     p.failure,
     p.failed_service,
-    p.unavailable_topics
+    p.unavailable_topics,
+    COALESCE(p.does_upkeep, (p.role = ANY (ARRAY['allocator'::text, 'direct_worker'::text]))) AS does_upkeep
    FROM (((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
@@ -4192,7 +4342,7 @@ CREATE TABLE ledger.rejected_write (
     detail jsonb
 );
 
-COMMENT ON TABLE ledger.rejected_write IS 'Stale and illegal writes: what was tried, and why it changed nothing. Append only.';
+COMMENT ON TABLE ledger.rejected_write IS 'Stale and illegal writes: what was tried, and why it changed nothing. Append only; upkeep deletes them after the days of a setting.';
 
 COMMENT ON COLUMN ledger.rejected_write.verb IS 'What was tried, as settle or start.';
 
@@ -4221,6 +4371,7 @@ CREATE TABLE ledger.repair (
     approved_by bigint,
     approval_reason text,
     outcome jsonb,
+    tenant text NOT NULL,
     CONSTRAINT repair_action_known CHECK ((action = ANY (ARRAY['materialise'::text, 'redrive'::text, 'release'::text, 'cancel'::text, 'complete'::text, 'escalate'::text]))),
     CONSTRAINT repair_approver_named CHECK ((((approved_at IS NULL) = (approved_by IS NULL)) AND ((approved_at IS NULL) = (approval_reason IS NULL)))),
     CONSTRAINT repair_execution_named CHECK (((status = 'proposed'::text) = (executed_at IS NULL))),
@@ -4241,6 +4392,8 @@ COMMENT ON COLUMN ledger.repair.approved_by IS 'The person who approved it: neve
 
 COMMENT ON COLUMN ledger.repair.outcome IS 'What executing or refusing it returned.';
 
+COMMENT ON COLUMN ledger.repair.tenant IS 'The tenant of its finding, so that lists of a tenant read its own alone.';
+
 CREATE TABLE ledger.report (
     tenant text NOT NULL,
     reconciliation_no bigint NOT NULL,
@@ -4252,7 +4405,7 @@ CREATE TABLE ledger.report (
     CONSTRAINT report_verdict_known CHECK ((verdict = ANY (ARRAY['complete'::text, 'complete_with_explained'::text, 'not_complete'::text])))
 );
 
-COMMENT ON TABLE ledger.report IS 'Reports of reconciliations as they were made: of the whole ledger, and of each tenant. A row never changes.';
+COMMENT ON TABLE ledger.report IS 'Reports of reconciliations as they were made: of the whole ledger, and of each tenant. A row never changes; upkeep deletes it after the days of a setting.';
 
 COMMENT ON COLUMN ledger.report.tenant IS 'The tenant that it is about; ''*'' is the whole ledger.';
 
@@ -4707,13 +4860,17 @@ ALTER TABLE ONLY ledger.withdrawal
 ALTER TABLE ONLY ledger.witnessed
     ADD CONSTRAINT witnessed_pkey PRIMARY KEY (definition_no);
 
+CREATE INDEX actor_tenant_idx ON ledger.actor USING btree ((tenants[1])) WHERE (tenants IS NOT NULL);
+
 CREATE INDEX api_answer_answered_at_idx ON ledger.api_answer USING btree (answered_at);
 
-CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no);
+CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no, ((- key_no)));
 
 CREATE INDEX audit_at_idx ON ledger.audit USING btree (at, audit_no);
 
 CREATE INDEX audit_target_idx ON ledger.audit USING btree (target, at, audit_no);
+
+CREATE INDEX audit_tenant_idx ON ledger.audit USING btree ((tenants[1]), (at AT TIME ZONE 'UTC'::text), audit_no) WHERE (tenants IS NOT NULL);
 
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
@@ -4771,6 +4928,8 @@ CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (material
 
 CREATE INDEX operation_open_idx ON ledger.operation USING btree (operation_no) WHERE (ended_at IS NULL);
 
+CREATE INDEX operation_tenant_idx ON ledger.operation USING btree (tenant, ((- operation_no)));
+
 CREATE INDEX overview_flow_age_idx ON ledger.overview_flow USING btree (counted_at, flow_no);
 
 CREATE INDEX overview_flow_far_age_idx ON ledger.overview_flow USING btree (far_counted_at, flow_no);
@@ -4806,6 +4965,10 @@ CREATE INDEX repair_executed_idx ON ledger.repair USING btree (executed_at) WHER
 CREATE INDEX repair_finding_idx ON ledger.repair USING btree (finding_id);
 
 CREATE INDEX repair_proposed_idx ON ledger.repair USING btree (proposed_at, id) WHERE (status = 'proposed'::text);
+
+CREATE INDEX repair_tenant_idx ON ledger.repair USING btree (tenant, (proposed_at AT TIME ZONE 'UTC'::text), id) WHERE (status = 'proposed'::text);
+
+CREATE INDEX report_as_of_idx ON ledger.report USING btree (as_of, reconciliation_no, tenant);
 
 CREATE INDEX review_flow_idx ON ledger.review USING btree (flow_no, parked_at, item_no);
 
@@ -4844,6 +5007,8 @@ CREATE TRIGGER definition_has_digest BEFORE INSERT ON ledger.definition FOR EACH
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
 CREATE TRIGGER pending_wakes_sleepers AFTER UPDATE ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_for_updates();
+
+CREATE TRIGGER repair_names_tenant BEFORE INSERT ON ledger.repair FOR EACH ROW EXECUTE FUNCTION ledger.name_repair_tenant();
 
 CREATE TRIGGER transition_finishes_items AFTER INSERT ON ledger.transition REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.finish_items();
 
@@ -5110,6 +5275,8 @@ GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_upkeep
 
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_operator;
+
+REVOKE ALL ON FUNCTION ledger.name_repair_tenant() FROM PUBLIC;
 
 GRANT SELECT ON TABLE ledger.expedited TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
@@ -5478,6 +5645,10 @@ GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(flow_nos) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(flow_nos) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(flow_nos) ON TABLE ledger.claim TO ledger_upkeep;
 
 GRANT SELECT,INSERT ON TABLE ledger.console_session TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.console_session TO ledger_upkeep;
@@ -5917,6 +6088,15 @@ GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_worker;
+
 GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_intake;
@@ -5943,7 +6123,7 @@ GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_operator;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_outcome_intake;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;
-GRANT INSERT ON TABLE ledger.rejected_write TO ledger_upkeep;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.rejected_write TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.rejected_write TO ledger_worker;
 
 GRANT SELECT,INSERT ON TABLE ledger.repair TO ledger_approver;
@@ -5969,9 +6149,11 @@ GRANT UPDATE(outcome) ON TABLE ledger.repair TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.report TO ledger_auditor;
 GRANT INSERT ON TABLE ledger.report TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.report TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.report_row TO ledger_auditor;
 GRANT INSERT ON TABLE ledger.report_row TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.report_row TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_materialiser;

@@ -34,3 +34,16 @@ async def run_ids(connection: Connection, run_nos: Iterable[int]) -> list[RunId]
         row["run_no"]: RunId(row["run_no"], row["started_at"], row["claimed_at"]) for row in rows
     }
     return [found.get(run_no, RunId(run_no, NEVER, NEVER)) for run_no in asked]
+
+
+async def claims_of_other_flows(connection: Connection) -> list[int]:
+    """Return the claims whose flows are not those of their items: lists would miss these."""
+    rows = await connection.fetch(
+        "select c.fence from ledger.claim c"
+        " cross join lateral unnest(c.item_no, c.effective_date) u (item_no, effective_date)"
+        " join ledger.due_item i on i.item_no = u.item_no and i.effective_date = u.effective_date"
+        " group by c.fence, c.flow_nos"
+        " having array_agg(distinct i.flow_no order by i.flow_no)"
+        "  is distinct from (select array_agg(f order by f) from unnest(c.flow_nos) f)"
+    )
+    return [row["fence"] for row in rows]

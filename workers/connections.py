@@ -70,6 +70,7 @@ async def open_connections(
                 role,
                 yields=handlers.are_async,
                 kinds=sorted({each.kind for each in handlers}),
+                does_upkeep="upkeep" in roles,
             )
         )
         yield WorkerConnections(name, presence.process_no, pool, transactions, presence)

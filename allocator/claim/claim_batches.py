@@ -159,6 +159,7 @@ class ClaimBatchBuilder:
             starts=[row.starts + 1 for row in rows],
             batch_max=group.batch_max,
             flow_no=group.flow_no,
+            flow_nos=list({row.flow_no for row in rows}),
             topic_actor_no=self._settling_actors.get(group.topic) if settled_by_topic else None,
             **group.deadlines._asdict(),
         )

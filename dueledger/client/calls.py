@@ -388,10 +388,14 @@ def get_flow(tenant: str, kind: str, lane: str = "") -> ServiceCall[models.FlowD
 
 
 def set_flow_limits(
-    tenant: str, kind: str, change: models.FlowLimitsChange
+    tenant: str, kind: str, change: models.FlowLimitsChange, *, if_match: str | None = None
 ) -> ServiceCall[models.ChangedFlows]:
-    """Change the limits of a flow; those that are not set stay, and None removes one."""
-    return ServiceCall("PATCH", _flow(tenant, kind), models.ChangedFlows, body=_body(change))
+    """Change the limits of a flow; those that are not set stay, and None removes one.
+
+    `if_match` is the ETag of the flow: then only limits that are still these are changed.
+    """
+    path, headers = _flow(tenant, kind), {"If-Match": if_match}
+    return ServiceCall("PATCH", path, models.ChangedFlows, body=_body(change), headers=headers)
 
 
 def list_pauses(

@@ -15,7 +15,8 @@ from dueledger.console.sessions import cookie_session_id, csrf_token_of, require
 from dueledger.ledger.errors import InvalidBody, NotPermitted
 from dueledger.ledger.store.api_keys import ApiCaller
 from dueledger.ledger.store.console_sessions import limit_statement_time
-from dueledger.service.calls import ApiCall, CallHost, ReadBody
+from dueledger.service.bodies import ReadBody
+from dueledger.service.calls import ApiCall, CallHost
 from dueledger.service.routes.fields import Text
 
 FIELDS_MAX: Final = 2_000

@@ -1,6 +1,7 @@
 """Who makes a request: the API key or token that it has, for one scope."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import Request
 
@@ -49,16 +50,14 @@ class Callers:
     async def identify(self, request: Request, given: str) -> ApiCaller:
         """Return whose key or token was given, as in `Authorization`; wrong ones are counted.
 
-        Raises UntrustedPeer, TooManyAttempts, KeyMissing, or TokenInvalid.
+        Raises UntrustedPeer, KeyMissing, TokenInvalid, or for these two TooManyAttempts.
         """
         require_trusted(request)
-        address = request.client.host if request.client else ""
-        self._attempts.check(address)
         try:
-            return await self._find(given)
+            return await self._find(request, given)
         except (KeyMissing, TokenInvalid):
             if given:
-                self._attempts.count(address)
+                self._attempts.count(_address_of(request))
             raise
 
     def permit(self, caller: ApiCaller, scope: Scope) -> ApiCaller:
@@ -73,15 +72,34 @@ class Callers:
             raise NotPermitted(message, scope=scope)
         return caller
 
-    async def _find(self, given: str) -> ApiCaller:
+    async def _find(self, request: Request, given: str) -> ApiCaller:
         text = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else ""
         if self._tokens is not None and text and not text.startswith(KEY_BEGIN):
-            claims = await self._tokens.read(text)
+            claims = await self._claims_of(request, text, self._tokens)
             async with self._connections.lend() as connection:
                 return await self._tokens.find_caller(connection, claims)
         if text:
-            async with self._connections.lend() as connection:
+            async with (
+                self._attempts.turn(_address_of(request)),
+                self._connections.lend() as connection,
+            ):
                 caller = await authenticate(connection, text)
                 if caller is not None:
                     return caller
         raise KeyMissing("No valid API key. Send one as `Authorization: Bearer KEY`.")
+
+    async def _claims_of(
+        self, request: Request, text: str, tokens: "TokenVerifier"
+    ) -> Mapping[str, Any]:
+        """Return what a token says; it is verified once for a request, however long that waits.
+
+        Nobody else may wait while keys of its issuer are fetched, as in the loop of polls.
+        """
+        known: tuple[str, Mapping[str, Any]] | None = getattr(request.state, "token", None)
+        if known is None or known[0] != text:
+            request.state.token = known = text, await tokens.read(text)
+        return known[1]
+
+
+def _address_of(request: Request) -> str:
+    return request.client.host if request.client else ""

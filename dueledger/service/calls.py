@@ -1,15 +1,13 @@
 """A call: one request with a valid key, in a transaction under the role of its route's scope."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Protocol, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Final, Protocol, TypeVar, cast
 
 import pydantic_core
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.dependencies.models import Dependant
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -18,15 +16,22 @@ from starlette.routing import BaseRoute
 from dueledger.ledger.errors import (
     BodyTooLarge,
     InvalidBody,
-    InvalidInput,
     NotFound,
-    Problem,
     RequestTimeout,
 )
+from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
-from dueledger.service.admission import BodyBudget, ConnectionShares
+from dueledger.service.admission import (
+    ARRIVING_BODIES,
+    READ_BODIES,
+    REQUESTS_MAX,
+    BodyBudget,
+    ConnectionShares,
+    RequestShares,
+)
 from dueledger.service.auditing import AuditedRequest, AuditNote, audit_call
+from dueledger.service.bodies import ReadBody, ReadRequest, bounded
 from dueledger.service.idempotency import (
     PARAMETER,
     answer_under_key,
@@ -34,6 +39,7 @@ from dueledger.service.idempotency import (
     idempotency_key_of,
 )
 from dueledger.service.problems import PROBLEM_TYPE, ProblemDocument, request_id_of
+from dueledger.service.query_parameters import check_query, query_parameters
 
 _KEY_SCHEME: Final = "key"
 SECURITY_SCHEMES: Final = {
@@ -93,29 +99,6 @@ class ApiCall:
         return self.caller.tenants
 
 
-class ReadBody(NamedTuple):
-    """A body that was read: its bytes, and its value, None without any."""
-
-    raw: bytes
-    value: object
-
-
-class ReadRequest(Request):
-    """A request whose body was read, which is parsed once however large it is."""
-
-    def __init__(self, request: Request, body: ReadBody) -> None:
-        super().__init__(request.scope)
-        self._read = body
-
-    async def body(self) -> bytes:
-        """Return the bytes of the body."""
-        return self._read.raw
-
-    async def json(self) -> object:
-        """Return the value of the body."""
-        return self._read.value
-
-
 class CallerFinder(Protocol):
     """Finds who makes a request: by the key or token that it has, or by its session."""
 
@@ -134,15 +117,18 @@ class CallHost:
         *,
         body_bytes_max: int,
         body_seconds: float,
+        requests_max: int = REQUESTS_MAX,
     ) -> None:
         self.callers = callers
+        self.requests = RequestShares(requests_max)
         self._connections = connections
-        self._bodies = BodyBudget(body_bytes_max)
+        self._arriving = BodyBudget(ARRIVING_BODIES * body_bytes_max)
+        self._read = BodyBudget(READ_BODIES * body_bytes_max)
         self._body_bytes_max = body_bytes_max
         self._body_seconds = body_seconds
 
     @asynccontextmanager
-    async def body_of(self, request: Request) -> AsyncGenerator[ReadBody]:
+    async def body_of(self, request: Request, caller: ApiCaller) -> AsyncGenerator[ReadBody]:
         """Read the whole body and have it for the block, before a transaction begins.
 
         That of a GET has no meaning (RFC 9110) and is not read. Raises BodyTooLarge, InvalidBody,
@@ -151,19 +137,24 @@ class CallHost:
         if request.method == "GET":
             yield ReadBody(b"", None)
             return
-        announced = request.headers.get("content-length")
-        size = 0 if announced is None else int(announced)  # the server checks it
-        if announced is None and "transfer-encoding" in request.headers:
+        size = int(request.headers.get("content-length", "0"))  # the server checks it
+        if "transfer-encoding" in request.headers:  # then a length says nothing (RFC 9112, 6.3)
             size = self._body_bytes_max
-        async with self._bodies.reserve(min(size, self._body_bytes_max)):
-            yield self.parse_body(request, await self.read_bytes(request))
+        actor_no = caller.actor_no
+        async with AsyncExitStack() as arriving:
+            expected = min(size, self._body_bytes_max)
+            await arriving.enter_async_context(self._arriving.reserve(expected, actor_no))
+            body = await self.read_bytes(request)
+            async with self._read.reserve(len(body), actor_no):
+                await arriving.aclose()
+                yield self.parse_body(request, body)
 
     async def read_bytes(self, request: Request, bytes_max: int | None = None) -> bytes:
         """Read the whole body. Raises BodyTooLarge or RequestTimeout."""
         most = bytes_max or self._body_bytes_max
         try:
             async with asyncio.timeout(self._body_seconds):
-                return b"".join([part async for part in _bounded(request, most)])
+                return b"".join([part async for part in bounded(request, most)])
         except TimeoutError:
             raise RequestTimeout("The body did not arrive in time. Send it faster.") from None
 
@@ -195,12 +186,31 @@ class CallHost:
     @asynccontextmanager
     async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
         """Open a transaction for the block; it has a role when one is assumed."""
-        async with self._connections.lend(caller.actor_no) as connection:
-            call = ApiCall(connection, caller, body)
-            async with connection.transaction():
-                yield call
-        for each in call.on_commit:
-            each()
+        async with _opened(self._connections.lend(caller.actor_no), caller, body) as call:
+            yield call
+
+    @asynccontextmanager
+    async def open_claim(self, caller: ApiCaller) -> AsyncGenerator[ApiCall]:
+        """Open a transaction beside the caller's share of connections.
+
+        One loop claims for all who wait: a caller whose share is in use would hold up the others.
+        """
+        async with _opened(self._connections.lend(), caller, b"") as call:
+            yield call
+
+
+@asynccontextmanager
+async def _opened(
+    lent: AbstractAsyncContextManager[Connection], caller: ApiCaller, body: bytes
+) -> AsyncGenerator[ApiCall]:
+    async with lent as connection:
+        call = ApiCall(connection, caller, body)
+        async with connection.transaction():
+            yield call
+            crash_point("request.answered")
+    crash_point("request.committed")
+    for each in call.on_commit:
+        each()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +228,14 @@ class WaitingCall:
         """Open a call, if the key is still valid. Raises what `Callers.find` raises."""
         caller = await self.host.callers.find(self.request, self.scope)
         async with self.host.open(caller, b"") as call:
+            await assume_role(call.connection, caller, self.role)
+            yield call
+
+    @asynccontextmanager
+    async def open_claim(self) -> AsyncGenerator[ApiCall]:
+        """Open a call as `open` does, in the loop that claims for all who wait."""
+        caller = await self.host.callers.find(self.request, self.scope)
+        async with self.host.open_claim(caller) as call:
             await assume_role(call.connection, caller, self.role)
             yield call
 
@@ -241,15 +259,16 @@ class CallRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return a handler that opens a call around the route's function."""
         answer = super().get_route_handler()
-        parameters = frozenset(_query_parameters(self.dependant))
+        parameters = frozenset(query_parameters(self.dependant))
 
         async def handle(request: Request) -> Response:
             host: CallHost = request.app.state.calls
             caller = await host.callers.find(request, self.scope)
-            _check_query(request, parameters)
+            check_query(request, parameters)
             key = idempotency_key_of(request) if self.takes_idempotency_key else None
-            async with host.body_of(request) as body:
-                return await respond(request, caller, key, body)
+            with host.requests.admit(caller.actor_no):
+                async with host.body_of(request, caller) as body:
+                    return await respond(request, caller, key, body)
 
         async def respond(
             request: Request, caller: ApiCaller, key: str | None, body: ReadBody
@@ -287,46 +306,11 @@ class CallRoute(APIRoute):
         await audit_call(call.connection, call.caller, audited, call.note)
 
 
-async def _bounded(request: Request, bytes_max: int) -> AsyncGenerator[bytes]:
-    size = 0
-    announced = int(request.headers.get("content-length", "0"))  # the server checks it
-    async for part in request.stream():
-        size += len(part)
-        if max(size, announced) > bytes_max:
-            message = f"The body is larger than {bytes_max:,} bytes. Send fewer items."
-            raise BodyTooLarge(message)
-        yield part
-
-
 def _check_tenant(request: Request, call: ApiCall) -> None:
     """Raise NotFound if the path names a tenant of others: it is as unknown as one without any."""
     tenant: str | None = request.path_params.get("tenant")
     if tenant is not None and not call.may_reach(tenant):
         raise NotFound(f"The key knows no tenant {tenant}.", tenant=tenant)
-
-
-def _query_parameters(dependant: Dependant) -> Iterator[str]:
-    yield from (each.alias for each in dependant.query_params)
-    for dependency in dependant.dependencies:
-        yield from _query_parameters(dependency)
-
-
-def _check_query(request: Request, known: frozenset[str]) -> None:
-    """Raise InvalidInput for parameters that would filter nothing.
-
-    They are misspelt, or given again: the framework takes the last one.
-    """
-    accepted = " | ".join(sorted(known)) or None
-    given = Counter(name for name, _ in request.query_params.multi_items())
-    problems = [
-        Problem(name, "", "it is given more than once", "one value")
-        if name in known
-        else Problem(name, "", "there is no such parameter", accepted or "none")
-        for name, count in given.items()
-        if name not in known or count > 1
-    ]
-    if problems:
-        raise InvalidInput("The request has parameters that the route does not take.", problems)
 
 
 class ScopedRoutes:

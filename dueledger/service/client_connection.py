@@ -1,8 +1,10 @@
 """A connection of a client: the time for a request's head and for reading an answer."""
 
 import asyncio
+import resource
 import secrets
-from typing import Final, final
+from collections import OrderedDict
+from typing import ClassVar, Final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -12,15 +14,20 @@ from dueledger.service.problems import PROBLEM_TYPE, problem_of
 HEAD_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 30.0
 _ID_BYTES: Final = 8
+_OTHER_FILES: Final = 256
 
 
-@final
 class ClientConnection(H11Protocol):
     """Closes a connection that sends no whole head within 10 s, or reads nothing for 30 s.
 
     The server's own timer, of kept connections, ends with the first byte. Without these limits a
-    client that sends nothing would keep its connection for ever.
+    client that sends nothing would keep its connection for ever. Of more connections than
+    `connections_max` the one is closed that has waited longest for a head.
     """
+
+    connections_max: ClassVar[int]
+    idle: ClassVar[OrderedDict["ClientConnection", None]]
+    """Those that wait for a head, the longest first."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _write_timer: asyncio.TimerHandle | None = None
@@ -29,6 +36,9 @@ class ClientConnection(H11Protocol):
         """Begin to wait for a head."""
         super().connection_made(transport)
         self._await_head()
+        if len(self.connections) > self.connections_max and self.idle:
+            longest, _ = self.idle.popitem(last=False)
+            longest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers."""
@@ -81,8 +91,10 @@ class ClientConnection(H11Protocol):
     def _await_head(self) -> None:
         self._stop_head_timer()
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+        self.idle[self] = None
 
     def _stop_head_timer(self) -> None:
+        self.idle.pop(self, None)
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -91,3 +103,17 @@ class ClientConnection(H11Protocol):
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
+
+
+def connections_of(requests_max: int) -> type[ClientConnection]:
+    """Return the class of a server's connections: twice as many as it answers requests at a time.
+
+    They need as many files; the process may have fewer, and then that decides.
+    """
+    _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files_max, files_max))
+    connections_max = 2 * requests_max
+    if files_max != resource.RLIM_INFINITY:
+        connections_max = min(connections_max, max(1, files_max - _OTHER_FILES))
+    members = {"connections_max": connections_max, "idle": OrderedDict[ClientConnection, None]()}
+    return type("ServerConnection", (ClientConnection,), members)

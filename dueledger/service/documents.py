@@ -14,8 +14,12 @@ def answer(
     document: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a document as an answer. Times are UTC, with Z."""
-    body = orjson.dumps(document, default=str, option=_OPTIONS)
-    return Response(body, status, dict(headers or {}), "application/json")
+    return Response(encoded(document), status, dict(headers or {}), "application/json")
+
+
+def encoded(document: object) -> bytes:
+    """Return a document, or a part of one, as JSON. Times are UTC, with Z."""
+    return orjson.dumps(document, default=str, option=_OPTIONS)
 
 
 def members_of(model: type[BaseModel], row: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from fastapi import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from dueledger.service.admission import REQUESTS_MAX
 from dueledger.service.problems import PROBLEM_TYPE, problem_of
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -30,7 +31,7 @@ class RequestEntry:
         self,
         app: ASGIApp,
         trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
-        requests_max: int = 2_000,
+        requests_max: int = REQUESTS_MAX,
         path_prefix: str = "",
     ) -> None:
         self._prefix = path_prefix

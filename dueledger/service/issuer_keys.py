@@ -50,7 +50,10 @@ class _IssuerFailed(Exception):
 
 
 class IssuerKeys:
-    """The public keys of an issuer, kept for ten minutes."""
+    """The public keys of an issuer, kept for ten minutes.
+
+    They are fetched beside the requests: only one that cannot be answered without them waits.
+    """
 
     def __init__(
         self, client: HttpClient, issuer: str, clock: Callable[[], float] = monotonic
@@ -60,22 +63,31 @@ class IssuerKeys:
         self._clock = clock
         self._keys: KeySet | None = None
         self._fetched_at = self._tried_at = float("-inf")
-        self._lock = asyncio.Lock()
+        self._fetching: asyncio.Task[None] | None = None
 
     async def read(self, *, has_unknown: bool = False) -> KeySet:
         """Return the keys. For an unknown one they are fetched again, at most once a minute.
 
         Raises Unavailable if the issuer has not given any for an hour.
         """
-        is_being_fetched = self._keys is not None and self._lock.locked()
-        if has_unknown or (self._is_due(has_unknown=False) and not is_being_fetched):
-            async with self._lock:
-                if self._is_due(has_unknown=has_unknown):
-                    await self._refresh()
-        if self._keys is None or self._clock() - self._fetched_at >= KEYS_SECONDS_MAX:
+        if self._fetching is None and self._is_due(has_unknown=has_unknown):
+            self._tried_at = self._clock()
+            self._fetching = asyncio.create_task(self._refresh())
+        if self._fetching is not None and (has_unknown or not self._is_usable()):
+            await asyncio.wait({self._fetching})
+        if self._keys is None or not self._is_usable():
             message = "The issuer of tokens gives no keys. Try again, or use an API key."
             raise Unavailable(message, service="OpenID Connect issuer")
         return self._keys
+
+    async def close(self) -> None:
+        """End a fetch."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait({self._fetching})
+
+    def _is_usable(self) -> bool:
+        return self._keys is not None and self._clock() - self._fetched_at < KEYS_SECONDS_MAX
 
     def _is_due(self, *, has_unknown: bool) -> bool:
         now = self._clock()
@@ -84,13 +96,14 @@ class IssuerKeys:
         return (has_unknown or is_old) and now - self._tried_at >= wait
 
     async def _refresh(self) -> None:
-        self._tried_at = self._clock()
         try:
             self._keys = await self._fetch()
         except _IssuerFailed as error:
             log.warning(LogEvent.ISSUER_FAILED, issuer=self._issuer, reason=str(error))
         else:
             self._fetched_at = self._tried_at
+        finally:
+            self._fetching = None
 
     async def _fetch(self) -> KeySet:
         discovery = await self._get(self._issuer.rstrip("/") + _DISCOVERY, _Discovery)
@@ -130,7 +143,11 @@ def _read_key(given: dict[str, Any]) -> Key | None:
 async def open_issuer_keys(settings: ServiceSettings, issuer: str) -> AsyncGenerator[IssuerKeys]:
     """Fetch keys for the block: from the issuer, and by https from where it has them."""
     async with HttpClient(_guard(settings, read_url(issuer))) as client:
-        yield IssuerKeys(client, issuer)
+        keys = IssuerKeys(client, issuer)
+        try:
+            yield keys
+        finally:
+            await keys.close()
 
 
 def _guard(settings: ServiceSettings, issuer: HttpUrl) -> AllowList:

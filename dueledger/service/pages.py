@@ -4,7 +4,7 @@ A cursor grants nothing: each statement takes the tenants of the caller and the 
 request again. It is sealed, for the path and the filters for which it was given.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -13,10 +13,13 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel, Field, TypeAdapter
 
 from dueledger.service.cursors import CursorSeal
-from dueledger.service.documents import answer, members_of
+from dueledger.service.documents import answer, encoded, members_of
 
 LIMIT_MAX: Final = 1_000
 LIMIT_DEFAULT: Final = 50
+LARGE_ROWS_AT_ONCE: Final = 32
+PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
+"""After so many bytes a page of large rows ends: of payloads, evidence or documents."""
 _CURSOR_CHARS_MAX: Final = 2_000
 
 Row = TypeVar("Row", bound=BaseModel)
@@ -75,6 +78,36 @@ class PageRequest:
         if len(rows) <= self.limit:
             return None
         return self.cursor_after([rows[self.limit - 1][key] for key in keys])
+
+    async def answer_large(
+        self,
+        model: type[BaseModel],
+        read: Callable[[int, Place | None], Awaitable[Sequence[Mapping[str, Any]]]],
+        named: Callable[..., Place],
+        keys: Mapping[str, Any],
+    ) -> Response:
+        """Return a page of rows that may be large, fewer than `limit` if all are of that size.
+
+        `read` reads so many after a place, which is `named` by the `keys` of a row, of these types.
+        """
+        place, last = self.place(named, *keys.values()), list[Any]()
+        items: list[orjson.Fragment] = []
+        size = 0
+        while True:
+            wanted = min(LARGE_ROWS_AT_ONCE, self.rows_max - len(items))
+            rows = await read(wanted, place)
+            shown = rows[: self.limit - len(items)]
+            for row in shown:
+                document = encoded(members_of(model, row))
+                items.append(orjson.Fragment(document))
+                size += len(document)
+                last = [row[key] for key in keys]
+                place = named(*last)
+            has_more = len(rows) == wanted
+            if not has_more or len(shown) < len(rows) or size > PAGE_BYTES_MAX:
+                break
+        cursor = self.cursor_after(last if has_more else None)
+        return answer({"items": items, "next_cursor": cursor})
 
     def cursor_after(self, place: Sequence[Any] | None) -> str | None:
         """Return the cursor of the page that begins after the row with these keys; None: none."""

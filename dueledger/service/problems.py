@@ -37,6 +37,7 @@ TEXT_CHARS_MAX: Final = 500
 _INTERNAL: Final = Failure(
     1, "INTERNAL", "A defect in Dueledger. Its log has the error under this request's id.", {}
 )
+_ROLE_MISSING: Final = "ROLE_MISSING"
 _BY_STATUS: Final = {
     HTTPStatus.NOT_FOUND: ("NOT_FOUND", "There is no such route. /openapi.json lists all."),
     HTTPStatus.METHOD_NOT_ALLOWED: (
@@ -156,6 +157,8 @@ def _methods_of(request: Request) -> list[str]:
 async def _of_defect(request: Request, error: Exception) -> Response:
     """Answer what no route expected, and log it."""
     failure = describe(error) or _INTERNAL
+    if failure.code == "NOT_PERMITTED" and not _is_of_caller(error):
+        failure = _role_missing(error)
     get_logger("service").error(
         LogEvent.REQUEST_FAILED,
         request_id=request_id_of(request),
@@ -164,8 +167,24 @@ async def _of_defect(request: Request, error: Exception) -> Response:
         # Its message is left out: Postgres and its client quote values.
         traceback="".join(format_tb(error.__traceback__)),
     )
-    is_internal = KINDS[failure.code].status == HTTPStatus.INTERNAL_SERVER_ERROR
-    return _answer(request, failure.code, _INTERNAL.message if is_internal else failure.message)
+    is_shown = failure.code == _ROLE_MISSING or (
+        KINDS[failure.code].status != HTTPStatus.INTERNAL_SERVER_ERROR
+    )
+    return _answer(request, failure.code, failure.message if is_shown else _INTERNAL.message)
+
+
+def _is_of_caller(error: Exception) -> bool:
+    """Return whether the database refuses a tenant of the caller, and not the service's login."""
+    return getattr(error, "column_name", None) == "tenant"
+
+
+def _role_missing(error: Exception) -> Failure:
+    said = visible(str(error).partition("\n")[0])
+    message = (
+        f"The service lacks a right that this needs ({said}), and changed nothing. Whoever runs it "
+        "gives the role to its login: `dueledger grant ROLE TO LOGIN`."
+    )
+    return Failure(1, _ROLE_MISSING, message, {})
 
 
 def _answer(

@@ -26,11 +26,12 @@ from dueledger.ledger.store.api_keys import CallRate, read_cursor_secret
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
+from dueledger.service import certificate
 from dueledger.service.admission import ConnectionShares
 from dueledger.service.app import ServiceApp
 from dueledger.service.callers import Callers
 from dueledger.service.calls import CallHost
-from dueledger.service.client_connection import ClientConnection
+from dueledger.service.client_connection import connections_of
 from dueledger.service.cursors import CursorSeal
 from dueledger.service.entry import RequestEntry
 from dueledger.service.pull_queue import PullQueue
@@ -109,10 +110,15 @@ async def open_service(
                 before_use=lift_sequences,
             ) as pool,
             open_pool(dsn, application_name=name, size_max=1, roles=("service",)) as aside,
-            open_presence(dsn, name, ProcessRole.SERVICE) as presence,
-            _token_verifier(settings) as tokens,
             AsyncExitStack() as background,
         ):
+            async with pool.acquire() as connection:
+                cursors = CursorSeal(await read_cursor_secret(connection))
+                does_upkeep = await has_role(connection, "upkeep")
+            presence = await background.enter_async_context(
+                open_presence(dsn, name, ProcessRole.SERVICE, does_upkeep=does_upkeep)
+            )
+            tokens = await background.enter_async_context(_token_verifier(settings))
             rate = CallRate(settings.service_rate_per_second, settings.service_rate_burst)
             connections = ConnectionShares(pool, settings.service_connections_max)
             callers = Callers(connections, CallRates(rate), tokens)
@@ -121,19 +127,20 @@ async def open_service(
                 callers,
                 body_bytes_max=settings.service_body_bytes_max,
                 body_seconds=settings.service_body_seconds,
+                requests_max=settings.service_requests_max,
             )
             pulls = await background.enter_async_context(
-                _background(settings, calls, pool, presence)
+                _background(settings, calls, pool, presence, does_upkeep=does_upkeep)
             )
-            async with pool.acquire() as connection:
-                cursors = CursorSeal(await read_cursor_secret(connection))
             app = ServiceApp(calls, pulls, Readiness(aside), cursors)
             streams = None
             if open_console is not None:
                 streams = await background.enter_async_context(
                     open_console(app, connections, callers, settings)
                 )
-            server = _Server(_config(settings, app))
+            config = _config(settings, app)
+            await background.enter_async_context(_certificate_reloaded(settings, config))
+            server = _Server(config)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             listening = asyncio.create_task(server.listening.wait())
             await asyncio.wait({serving, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -187,24 +194,27 @@ async def _run(settings: ServiceSettings, stop: Stop, open_console: OpenConsole 
 
 @asynccontextmanager
 async def _background(
-    settings: ServiceSettings, calls: CallHost, pool: Pool, presence: Presence
+    settings: ServiceSettings,
+    calls: CallHost,
+    pool: Pool,
+    presence: Presence,
+    *,
+    does_upkeep: bool,
 ) -> AsyncGenerator[PullQueue]:
-    """Serve long polls for the block; and do upkeep and measure the ledger, if the login may.
+    """Serve long polls for the block; and if `does_upkeep`, do that and measure the ledger.
 
     There may be no allocator and no direct worker that does.
     """
-    pulls, stop = PullQueue(presence, calls.list_as_worker), Stop()
+    bytes_max = settings.service_claim_bytes_max
+    pulls, stop = PullQueue(presence, calls.list_as_worker, bytes_max=bytes_max), Stop()
     upkeep = Upkeep(
         pool,
         actor_no=presence.process_no,
         seconds=UPKEEP_SECONDS,
         role="service",
-        event_key_days=settings.event_key_days,
-        audit_days=settings.audit_days,
+        retention=settings.retention,
         quiet_doublings_max=QUIET_DOUBLINGS_MAX,
     )
-    async with pool.acquire() as connection:
-        does_upkeep = await has_role(connection, "upkeep")
     gauges = LedgerGauges(pool, holder=f"process:{presence.process_no}")
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(run_service("service.pull", pulls.tick, stop=stop, idle_seconds=0.0))
@@ -226,6 +236,28 @@ async def _background(
             pulls.close()
 
 
+@asynccontextmanager
+async def _certificate_reloaded(
+    settings: ServiceSettings, config: uvicorn.Config
+) -> AsyncGenerator[None]:
+    """Load the certificate again for the block when its files change."""
+    chain, key = settings.service_certificate, settings.service_certificate_key
+    if config.ssl is None or chain is None or key is None:
+        yield
+        return
+    files, stop = certificate.CertificateFiles(config.ssl, chain, key), Stop()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(
+            run_service(
+                "service.certificate", files.tick, stop=stop, idle_seconds=certificate.CHECK_SECONDS
+            )
+        )
+        try:
+            yield
+        finally:
+            stop.request()
+
+
 def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
     config = uvicorn.Config(
         RequestEntry(
@@ -234,7 +266,7 @@ def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
             settings.service_requests_max,
             settings.service_path_prefix,
         ),
-        http=ClientConnection,
+        http=connections_of(settings.service_requests_max),
         ws="none",
         lifespan="off",
         log_config=None,

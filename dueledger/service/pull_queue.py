@@ -56,14 +56,20 @@ class _Subscribers:
 
 @final
 class PullQueue(Pulls):
-    """Serves polls with due items. `list_as` opens a transaction that may list all flows."""
+    """Serves polls with due items, whose payloads have `bytes_max` bytes at most.
+
+    `list_as` opens a transaction that may list all flows.
+    """
 
     def __init__(
         self,
         presence: Presence,
         list_as: Callable[[], AbstractAsyncContextManager[Connection]],
+        *,
+        bytes_max: int,
     ) -> None:
         self._list_as = list_as
+        self._bytes_max = bytes_max
         self._presence = presence
         self._subscribers: dict[Subscription, _Subscribers] = {}
         self._kinds: frozenset[str] = frozenset()
@@ -286,6 +292,7 @@ class PullQueue(Pulls):
                     key_no=pull.key_no,
                     lease_seconds=pull.lease_seconds,
                     tenants=call.tenants,
+                    bytes_max=self._bytes_max,
                 )
         except UnseenPartition as error:
             if len(shares) > 1:

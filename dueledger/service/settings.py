@@ -51,7 +51,8 @@ class ServiceSettings(Settings):
         default=2_000,
         ge=1,
         le=10_000,
-        description="requests at a time, long polls among them; others get 503",
+        description="requests at a time, long polls among them, of one caller at most three "
+        "quarters; others get 503",
     )
     service_rate_per_second: float = Field(
         default=200.0,
@@ -67,6 +68,12 @@ class ServiceSettings(Settings):
     )
     service_body_seconds: float = Field(
         default=30.0, gt=0, le=600, description="time in which a body must arrive"
+    )
+    service_claim_bytes_max: int = Field(
+        default=8 * 1024 * 1024,
+        ge=1024 * 1024,
+        le=256 * 1024 * 1024,
+        description="size of all payloads that a claim answers; other items stay due",
     )
     service_drain_seconds: float = Field(
         default=10.0, gt=0, le=600, description="time for open requests after a stop"

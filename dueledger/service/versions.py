@@ -7,19 +7,19 @@ from fastapi import Header, Response
 from dueledger.ledger.errors import PreconditionFailed, PreconditionMissing
 from dueledger.service.documents import answer
 
-_HEADER_CHARS_MAX: Final = 1_000
+HEADER_CHARS_MAX: Final = 1_000
 
 IfMatch = Annotated[
     str | None,
     Header(
-        max_length=_HEADER_CHARS_MAX,
+        max_length=HEADER_CHARS_MAX,
         description="The ETag of the version that is replaced. Needed unless there is none yet.",
     ),
 ]
 IfNoneMatch = Annotated[
     str | None,
     Header(
-        max_length=_HEADER_CHARS_MAX,
+        max_length=HEADER_CHARS_MAX,
         description="The ETag of a version that is known: the answer is then 304, without a body.",
     ),
 ]

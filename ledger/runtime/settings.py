@@ -1,5 +1,6 @@
 """Settings that all processes share. Each process adds its own in a derived class."""
 
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,18 @@ from dueledger.ledger.runtime.kafka_settings import PORT_MAX, KafkaSettings, var
 
 EVENT_KEY_DAYS: Final = 400
 AUDIT_DAYS: Final = 1_100
+REJECTED_DAYS: Final = 400
+REPORT_DAYS: Final = 3_660
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """After how many days upkeep deletes what grows with time."""
+
+    event_key_days: int = EVENT_KEY_DAYS
+    audit_days: int = AUDIT_DAYS
+    rejected_days: int = REJECTED_DAYS
+    report_days: int = REPORT_DAYS
 
 
 class Settings(KafkaSettings):
@@ -32,6 +45,18 @@ class Settings(KafkaSettings):
         le=36_500,
         description="days after which an entry of the audit is deleted",
     )
+    rejected_days: int = Field(
+        default=REJECTED_DAYS,
+        ge=1,
+        le=36_500,
+        description="days after which a rejected write is deleted",
+    )
+    report_days: int = Field(
+        default=REPORT_DAYS,
+        ge=1,
+        le=36_500,
+        description="days after which a report of a reconciliation is deleted",
+    )
 
     metrics_port: int | None = Field(
         default=None,
@@ -43,6 +68,11 @@ class Settings(KafkaSettings):
         default=IPv4Address("127.0.0.1"),
         description="address of /metrics; no key is asked for there",
     )
+
+    @property
+    def retention(self) -> Retention:
+        """Return after how many days upkeep deletes what grows with time."""
+        return Retention(self.event_key_days, self.audit_days, self.rejected_days, self.report_days)
 
     @model_validator(mode="before")
     @classmethod

@@ -109,6 +109,7 @@ class Claim:
     a dead run. Kafka must acknowledge the claim within `dispatch_seconds`; workers must start it
     within `queue_seconds` after that. `flow_no` is set if all items are of one limited flow,
     `topic_actor_no` if it is settled by topic: its acknowledgement then starts it as one run.
+    `flow_nos` are the flows of its items.
     """
 
     id: ClaimId
@@ -126,6 +127,7 @@ class Claim:
     flow_no: int | None = None
     topic_actor_no: int | None = None
     lease_seconds: float | None = None
+    flow_nos: Sequence[int] | None = None
 
     @property
     def fence(self) -> int:
@@ -311,6 +313,7 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
                 claim.flow_no,
                 claim.topic_actor_no,
                 claim.lease_seconds,
+                claim.flow_nos,
             )
             for claim in claims
         ],

@@ -131,6 +131,7 @@ async def claim_and_start_items(
     isolation: RunIsolation | None = None,
     with_token: bool = False,
     tenants: Sequence[str] | None = None,
+    bytes_max: int | None = None,
 ) -> DirectClaimResult:
     """Claim due rows, up to each flow's quota, and start them: one claim and run per group.
 
@@ -139,7 +140,8 @@ async def claim_and_start_items(
     item of the flow has a claim of its own. Limited flows are skipped unless `limited`; then they
     must be locked and measured in the same transaction, and each has a group of its own. With
     `suspects` only the suspects of one flow are claimed, at most as many as may run together, for
-    the given isolation. With `tenants`, flows of others are left out.
+    the given isolation. With `tenants`, flows of others are left out. With `bytes_max`, rows beyond
+    so many bytes of payloads stay pending.
 
     Raises UnseenPartition if a partition is newer than the plan: nothing is claimed then, and a new
     transaction finds the partition.
@@ -164,6 +166,7 @@ async def claim_and_start_items(
             isolation,
             with_token,
             tenants,
+            bytes_max,
         )
     runs: list[DirectRun] = []
     scans: list[FlowScan] = []
@@ -201,6 +204,7 @@ def direct_claim(claim_id: ClaimId, rows: Sequence[Record], flow: DueFlow, worke
         dispatch_seconds=flow.dispatch_seconds,
         run_seconds=flow.run_seconds,
         flow_no=flow.flow_no if flow.is_limited else None,
+        flow_nos=[flow.flow_no],
     )
 
 

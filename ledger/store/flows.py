@@ -242,6 +242,14 @@ async def set_flow_limits(
     return [dict(row) for row in rows]
 
 
+async def lock_flow_limits(
+    connection: Connection, tenant: str, kind: str, lane: str
+) -> dict[str, Any] | None:
+    """Lock a flow until the transaction ends, and read its limits; None if there is none."""
+    row = await connection.fetchrow(statement("lock_flow_limits"), tenant, kind, lane)
+    return dict(row) if row else None
+
+
 async def expedite_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:

@@ -19,8 +19,9 @@ SLICE_ITEMS: Final = 1_000
 """Items that one transaction moves."""
 EXAMINED_MAX: Final = 20_000
 """Open items that one transaction examines to find them."""
-COUNTED_MAX: Final = 100_000
-COUNT_EXAMINED_MAX: Final = 1_000_000
+COUNTED_MAX: Final = 10_000
+COUNT_EXAMINED_MAX: Final = 20_000
+"""Open items of the flows of a filter that are examined to count those that match."""
 OPEN_READ_MAX: Final = 100
 
 

@@ -85,7 +85,8 @@ class ProcessFailure:
 class RoleStatus:
     """How many processes of a role live, are silent, and are gone since an hour.
 
-    The last one to be seen may have stopped in order. `failing` of the live ones cannot take work;
+    The last one to be seen may have stopped in order. `failing` of the live ones cannot take work,
+    `upkeep` of them do upkeep;
     `failure` is of the one that has failed longest. `kinds` are those of the live ones.
     """
 
@@ -93,6 +94,7 @@ class RoleStatus:
     silent: int = 0
     gone: int = 0
     failing: int = 0
+    upkeep: int = 0
     last_name: str | None = None
     last_host: str | None = None
     seen_at: datetime | None = None
@@ -121,17 +123,18 @@ async def register_process(
     version: str,
     yields: bool,
     kinds: Sequence[str] | None,
+    does_upkeep: bool | None = None,
 ) -> ProcessLock:
     """Insert or renew the row of a process, and take its lock on this connection if it is free.
 
-    `kinds` are those that a worker has handlers for; of others, None.
+    `kinds` are those that a worker has handlers for; of others, None. Without `does_upkeep`, its
+    role says whether it does.
 
     With `yields`, its runs may be released once the lock has been missing for four seconds.
     """
     pid = connection.get_server_pid()
-    (row,) = await connection.fetch(
-        statement("register_process"), process_no, role, host, version, yields, pid, kinds
-    )
+    values = process_no, role, host, version, yields, pid, kinds, does_upkeep
+    (row,) = await connection.fetch(statement("register_process"), *values)
     return ProcessLock(**row)
 
 

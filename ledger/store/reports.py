@@ -93,3 +93,8 @@ async def list_report_rows(
     return await connection.fetch(
         statement("list_report_rows"), reconciliation_no, list_, tenants, *after, limit
     )
+
+
+async def prune_reports(connection: Connection, keep_days: int, limit: int) -> int:
+    """Delete the oldest reports that are that old, with their rows; return how many rows."""
+    return await connection.fetchval(statement("prune_reports"), keep_days, limit)

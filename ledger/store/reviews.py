@@ -83,3 +83,8 @@ async def write_off_items(
 async def list_rejected_writes(connection: Connection, limit: int) -> list[dict[str, Any]]:
     """List rejected writes, stale and illegal ones, newest first."""
     return [dict(row) for row in await connection.fetch(statement("list_rejected_writes"), limit)]
+
+
+async def prune_rejected_writes(connection: Connection, keep_days: int, limit: int) -> int:
+    """Delete the oldest rejected writes that are that old; return how many."""
+    return await connection.fetchval(statement("prune_rejected_writes"), keep_days, limit)

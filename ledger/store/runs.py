@@ -180,9 +180,15 @@ def _start_result(row: Record, claimed_at: datetime) -> StartResult:
 
 
 async def settle_runs(
-    connection: Connection, settlements: Sequence[Settlement], worker_no: int
+    connection: Connection,
+    settlements: Sequence[Settlement],
+    worker_no: int,
+    *,
+    actor_no: int | None = None,
 ) -> list[RefusedSettlement]:
     """Record outcomes, each item once; return the refused settlements. An empty list is success.
+
+    The runs are those of `worker_no`; the journal names `actor_no`, or else the worker.
 
     A settlement whose COMMIT may have happened can be repeated: the result is SETTLED. A failure
     at the kind's limit of attempts or starts is parked in the same statement. Raises ValueError
@@ -223,6 +229,7 @@ async def settle_runs(
             worker_no,
             *first_and_last(started_ats),
             *first_and_last(run.claimed_at for run in runs),
+            worker_no if actor_no is None else actor_no,
         )
     return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
 

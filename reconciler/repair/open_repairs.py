@@ -13,6 +13,7 @@ from dueledger.reconciler.repair.planned_repairs import (
     PlannedRepair,
     RepairChoice,
     RepairSelection,
+    forbidden_repairs,
     is_ground,
     plan_repairs,
 )
@@ -35,7 +36,7 @@ async def plan_open_repairs(
     """Return the repairs of the open findings that are meant; nothing is recorded.
 
     Of those that the pass found, which are as many as it lists at most. One that was executed or
-    refused is not repeated.
+    refused is not repeated. A proposal that its policy forbids is among them, to be refused.
     """
     rows: list[FindingRow] = []
     found = set[UUID]()
@@ -44,7 +45,9 @@ async def plan_open_repairs(
         rows += [row for row in page if row["id"] in of_pass or is_ground(row)]
         found |= of_pass
     planned = [each for each in plan_repairs(rows, choice, policies) if each.finding_id in found]
-    recorded = await find_repairs(connection, [each.id for each in planned])
+    forbidden = [each for each in forbidden_repairs(rows, policies) if each.finding_id in found]
+    recorded = await find_repairs(connection, [each.id for each in (*planned, *forbidden)])
+    planned += [each for each in forbidden if each.id in recorded]
     ended = {each for each, row in recorded.items() if row["status"] != RepairStatus.PROPOSED}
     approved = {each for each, row in recorded.items() if row["approved"]}
     planned = [each for each in planned if each.id not in ended]

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 from uuid import UUID
 
@@ -26,6 +26,7 @@ from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 _ASKED: Final = "the policy of its kind: a person approves it"
 _NO_PAYLOAD: Final = "its source does not say its payload: a person approves that it has none"
+FORBIDDEN: Final = "the policy of its kind forbids it"
 _FREED: Final = frozenset({"ended", "no_item"})
 """Faults of held keys that `free_ended_keys` mends."""
 ENDED: Final = frozenset({"cancelled", "skipped", "superseded", "written_off", "none"})
@@ -55,7 +56,8 @@ class PlannedRepair:
     """A repair of one open finding. `would` is a sentence for people: what it does.
 
     `before` and `after` are what it changes. `asks` is why its policy has a person approve it
-    first, `held_because` why it is not executed now, for any actor. `status` is as it is recorded;
+    first, `held_because` why it is not executed now, for any actor. One that `is_forbidden` was
+    proposed by somebody who does not know the policy; it is refused. `status` is as it is recorded;
     None in a dry run.
     """
 
@@ -73,6 +75,7 @@ class PlannedRepair:
     after: str = ""
     asks: str | None = None
     held_because: str | None = None
+    is_forbidden: bool = False
     status: RepairStatus | None = None
 
     def record(self) -> RepairRecord:
@@ -177,6 +180,25 @@ def is_ground(finding: FindingRow) -> bool:
     return finding["type"] == FindingType.SOURCE_FAILED or (
         finding["type"] == FindingType.TAMPERED and finding["item_id"] is None
     )
+
+
+def forbidden_repairs(rows: Sequence[FindingRow], policies: RepairPolicies) -> list[PlannedRepair]:
+    """Return the repairs that could be proposed and that the policy of their kind forbids. Pure."""
+
+    def is_forbidden(row: FindingRow) -> bool:
+        treatment = policies.treatment(row["tenant"], row["kind"], FindingType(row["type"]))
+        return treatment in {Treatment.NEVER, Treatment.ESCALATE}
+
+    forbidden = {row["id"] for row in rows if is_forbidden(row)}
+    if not forbidden:
+        return []
+    return [
+        replace(repair, is_forbidden=True)
+        for repair in plan_repairs(
+            [row for row in rows if row["id"] in forbidden or is_ground(row)]
+        )
+        if repair.finding_id in forbidden and repair.action is not RepairAction.ESCALATE
+    ]
 
 
 def _command(action: RepairAction, row: FindingRow) -> tuple[str, dict[str, Any]] | None:

@@ -18,7 +18,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.held_keys import free_ended_keys_of
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
-from dueledger.reconciler.repair.planned_repairs import PlannedRepair
+from dueledger.reconciler.repair.planned_repairs import FORBIDDEN, PlannedRepair
 from dueledger.reconciler.repair.replay_guard import (
     RUNS,
     Judgement,
@@ -89,6 +89,12 @@ class RepairExecutor:
             for row in await findings.take_repairs(connection, [repair.id for repair in chunk])
         }
         open_ = [repair for repair in chunk if repair.id in taken]
+        ended: dict[UUID, RepairOutcome] = {
+            repair.id: (RepairStatus.REFUSED, {"result": FORBIDDEN})
+            for repair in open_
+            if repair.is_forbidden
+        }
+        open_ = [repair for repair in open_ if not repair.is_forbidden]
         judgements = await self.guard.judge(connection, open_, orphans)
         permitted: list[PlannedRepair] = []
         held: dict[UUID, str] = {}
@@ -110,7 +116,6 @@ class RepairExecutor:
                 recorded[repair.id] = repair
             else:
                 by_action[repair.action].append(repair)
-        ended: dict[UUID, RepairOutcome] = {}
         if recorded:
             ended |= await self._record(connection, list(recorded.values()), judgements)
         for action, repairs in by_action.items():

@@ -20,7 +20,7 @@ from dueledger.ledger.store.prior_work import Orphans, list_handed_out_orphans, 
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import uuid8
 from dueledger.reconciler.record_index import RecordIndex, SightingState
-from dueledger.reconciler.repair.planned_repairs import PlannedRepair
+from dueledger.reconciler.repair.planned_repairs import FORBIDDEN, PlannedRepair
 from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceTotals
 
 ITEMS_A_QUESTION: Final = 5_000
@@ -250,6 +250,8 @@ def judged(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) ->
 
 def why_held(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> str | None:
     """Return why a repair is not executed now, or None."""
+    if repair.is_forbidden:
+        return FORBIDDEN
     if judgement.permission is Permission.REFUSE:
         return judgement.reason
     if is_approved:

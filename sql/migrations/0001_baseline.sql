@@ -60,6 +60,7 @@
 \ir ../schema/functions/list_sequences.sql
 \ir ../schema/functions/find_claim.sql
 \ir ../schema/functions/calling_role.sql
+\ir ../schema/functions/fit_bytes.sql
 \ir ../schema/functions/find_items.sql
 \ir ../schema/functions/find_retired.sql
 \ir ../schema/functions/register_actor.sql
@@ -88,6 +89,7 @@
 
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/process_status.sql
+\ir ../schema/functions/list_in_flight.sql
 \ir ../schema/functions/match_items.sql
 \ir ../schema/functions/accounting.sql
 \ir ../schema/functions/measure_depth.sql

@@ -73,6 +73,7 @@ class Broken(NamedTuple):
             key_no=self.actor_no,
             lease_seconds=600,
             tenants=None,
+            bytes_max=1_000_000,
         )
 
     async def emit_in_time(self) -> None:

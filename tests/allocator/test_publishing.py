@@ -25,6 +25,7 @@ from dueledger.ledger.store.flows import (
 )
 from dueledger.ledger.store.items import read_accounting
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from tests.claim_ids import claims_of_other_flows
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -371,6 +372,7 @@ async def test_one_tenants_deadlines_are_not_anothers(
     for claim in claims:
         for tenant in claim["tenants"]:
             assert terms[tenant][1:] == (claim["queue_seconds"], claim["run_seconds"])
+    assert await claims_of_other_flows(connection) == []
 
 
 async def test_accounting_balances_while_items_are_handed_out(

@@ -115,6 +115,7 @@ class Ledger:
                 flow_no=flows[0].flow_no if limited else None,
                 topic_actor_no=self.worker_no if by_topic else None,
                 lease_seconds=60 if by_topic else None,
+                flow_nos=[flow.flow_no for flow in flows],
             )
             await record_claims(self.connection, [claim] if rows else [])
         return claim

@@ -11,6 +11,7 @@ from dueledger.ledger.store.direct_claims import (
     FlowScan,
     claim_and_start_items,
 )
+from tests.claim_ids import claims_of_other_flows
 
 from .conftest import Ledger, limit
 
@@ -132,6 +133,7 @@ async def test_g2_each_group_of_a_direct_claim_has_a_run_a_limit_and_withdrawals
         " from ledger.transition join ledger.due_item using (item_no)"
     )
     assert journal == ["a-000001", "b-000001", "b-000002", "c-000000"]
+    assert await claims_of_other_flows(ledger.connection) == []
 
 
 async def test_g9_suspects_are_claimed_by_themselves_and_no_more_than_may_run_together(

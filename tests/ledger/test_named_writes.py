@@ -85,7 +85,7 @@ TOPIC_WRITES: Final[dict[str, Arguments]] = {
 RUN_WRITES: Final[dict[str, Arguments]] = {
     "settle_runs": lambda n: (
         *n.started, [_bits("11")], [1], [TransitionEvent.COMPLETED, TransitionEvent.FAILED],
-        [None, '{"reason":"test"}'], [], n.ledger.worker_no, *YEARS, *YEARS
+        [None, '{"reason":"test"}'], [], n.ledger.worker_no, *YEARS, *YEARS, n.ledger.worker_no
     ),
     "extend_leases": lambda n: (*n.started, n.ledger.worker_no, 600.0, *YEARS),
     "report_overruns": lambda n: (*n.started, [_bits("10")], n.ledger.worker_no, *YEARS),
@@ -315,7 +315,9 @@ async def test_a_run_stays_open_where_its_claim_is_not_looked_up(
     ledger = undone_ledger
     named = await _named(ledger, started=True)
     before = [await read_rows(ledger, table) for table in TABLES]
-    others = (*RUN_WRITES[name](named)[:-2], LONG_AGO, LONG_AGO)
+    others = list(RUN_WRITES[name](named))
+    last = len(others) - (name == "settle_runs")  # its last one is who reported
+    others[last - 2 : last] = LONG_AGO, LONG_AGO
     await ledger.connection.fetch(statement(name), *others)
     assert [await read_rows(ledger, table) for table in TABLES] == before
 

@@ -248,6 +248,24 @@ async def test_a_count_that_was_cut_says_so(
     assert (await finish(ledger.connection, number))[-1].done == 4
 
 
+async def test_what_others_have_is_not_counted_among_the_items_examined(
+    ledger: Ledger, person_no: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fail(ledger, count=4, tenant="umbra")
+    await fail(ledger)
+    await ledger.place(State.RUNNING)
+    await ledger.emit(4, tenant="umbra")
+    await ledger.emit()
+    monkeypatch.setattr("dueledger.ledger.store.operations.COUNT_EXAMINED_MAX", 4)
+    items = ItemFilter(tenant="acme", kind=ledger.kind)
+    counts = {}
+    for verb in (REDRIVE, OperationVerb.CANCEL):
+        preview = await preview_operation(ledger.connection, verb, items)
+        counts[verb] = preview.items, preview.capped
+    assert counts == {REDRIVE: (1, False), OperationVerb.CANCEL: (3, False)}
+    await finish(ledger.connection, await ask(ledger, REDRIVE, person_no, tenant="acme"))
+
+
 async def test_an_operation_on_nothing_is_not_recorded(ledger: Ledger, person_no: int) -> None:
     await ledger.emit()
     nothing = await record_operation(

@@ -1,14 +1,18 @@
 """One step of upkeep that Postgres refuses keeps no other from being done."""
 
+from dataclasses import replace
 from datetime import date
+from typing import Final
 
 import pytest
 from structlog.testing import capture_logs
 
 from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.settings import Retention
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.upkeep import Upkeep
+from tests.logins import with_login
 
 from .conftest import Ledger
 
@@ -73,10 +77,14 @@ async def test_upkeep_forgets_keys_of_events_that_were_received_long_ago_in_boun
         " select 'acme', '/policies', n::text, now(), ledger.now() - make_interval(days => 30 + n)"
         " from generate_series(-2, 2) n"
     )
-    monkeypatch.setattr("dueledger.ledger.upkeep.EVENT_KEYS_MAX", 2)
+    monkeypatch.setattr("dueledger.ledger.upkeep.DELETED_MAX", 2)
     async with open_pool(database, application_name="upkeep") as pool:
         upkeep = Upkeep(
-            pool, actor_no=ledger.worker_no, seconds=1.0, role="test", event_key_days=30
+            pool,
+            actor_no=ledger.worker_no,
+            seconds=1.0,
+            role="test",
+            retention=Retention(event_key_days=30),
         )
         forgotten = [(await upkeep.tick())["event_keys"] for _ in range(3)]
     assert forgotten == [2, 1, 0]
@@ -100,19 +108,74 @@ async def test_upkeep_forgets_answers_to_requests_of_the_day_before(
     assert left == "23"
 
 
-async def test_upkeep_deletes_entries_of_the_audit_that_are_older_than_the_setting_in_batches(
-    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
+RETAINED: Final = {
+    "audit": (
+        "audit (actor_no, operation, target, at) select $1, 'pauseFlows', n::text",
+        "select string_agg(target, '') from ledger.audit",
+    ),
+    "rejected": (
+        "rejected_write (actor_no, verb, reason, rejected_at) select $1, 'settle', n::text",
+        "select string_agg(reason, '') from ledger.rejected_write",
+    ),
+}
+"""What upkeep deletes by age: how a test makes it, all but its time, and reads it."""
+
+
+@pytest.mark.parametrize("name", RETAINED)
+async def test_upkeep_deletes_what_is_older_than_the_setting_in_batches(
+    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    insert, read = RETAINED[name]
     await ledger.connection.execute(
-        "insert into ledger.audit (actor_no, operation, target, at)"
-        " select $1, 'pauseFlows', n::text, ledger.now() - make_interval(days => 30 + n)"
+        f"insert into ledger.{insert}, ledger.now() - make_interval(days => 30 + n)"
         " from generate_series(-1, 2) n where n <> 0",
         ledger.worker_no,
     )
-    monkeypatch.setattr("dueledger.ledger.upkeep.AUDIT_MAX", 1)
-    async with open_pool(database, application_name="upkeep") as pool:
-        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test", audit_days=30)
-        assert [(await upkeep.tick())["audit"] for _ in range(3)] == [1, 1, 0]
-    assert (
-        await ledger.connection.fetchval("select string_agg(target, '') from ledger.audit") == "-1"
+    monkeypatch.setattr("dueledger.ledger.upkeep.DELETED_MAX", 1)
+    kept = replace(Retention(), **{f"{name}_days": 30})
+    async with open_pool(with_login(database, "allocator"), application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test", retention=kept)
+        assert [(await upkeep.tick())[name] for _ in range(3)] == [1, 1, 0]
+    assert await ledger.connection.fetchval(read) == "-1"
+
+
+async def test_upkeep_deletes_old_reports_with_all_their_rows_and_none_before_them(
+    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for days in (29, 31, 32):
+        number = await ledger.connection.fetchval(
+            "insert into ledger.reconciliation (started_at, as_of, actor_no, scope)"
+            " values (now(), now(), $1, '{}') returning reconciliation_no",
+            ledger.worker_no,
+        )
+        await ledger.connection.execute(
+            "insert into ledger.report (tenant, reconciliation_no, as_of, verdict, sentence,"
+            " findings_open, document) select t, $1, ledger.now() - make_interval(days => $2),"
+            " 'complete', $2::text, 0, '{}' from unnest(array['*', 'acme']) t",
+            number,
+            days,
+        )
+        await ledger.connection.execute(
+            "insert into ledger.report_row (reconciliation_no, list, tenant, row_no, content)"
+            " select $1, l, t, 1, '{}' from unnest(array['findings', 'repairs']) l,"
+            " unnest(array['acme', '*']) t",
+            number,
+        )
+    monkeypatch.setattr("dueledger.ledger.upkeep.DELETED_MAX", 3)
+    async with open_pool(with_login(database, "allocator"), application_name="upkeep") as pool:
+        upkeep = Upkeep(
+            pool,
+            actor_no=ledger.worker_no,
+            seconds=1.0,
+            role="test",
+            retention=Retention(report_days=30),
+        )
+        deleted = [(await upkeep.tick())["reports"]]
+        while deleted[-1]:
+            deleted.append((await upkeep.tick())["reports"])
+    assert sum(deleted) == 2 * (2 + 4)
+    left = await ledger.connection.fetch(
+        "select r.sentence, count(w) as rows from ledger.report r"
+        " left join ledger.report_row w using (reconciliation_no) group by r.tenant, r.sentence"
     )
+    assert [tuple(row) for row in left] == [("29", 4)] * 2

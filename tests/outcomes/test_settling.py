@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -11,12 +12,16 @@ import pytest
 
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import mark_published
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.items import item_timeline
+from dueledger.ledger.store.reported_outcomes import OutcomeRefusal
 from dueledger.ledger.store.runs import start_runs
 from dueledger.workers.outcomes import record as recording
 from dueledger.workers.outcomes import settle
+from dueledger.workers.outcomes.decide import OutcomeReport
+from dueledger.workers.outcomes.parse import parse_outcome
 from tests.claim_ids import claim_ids
 
 from .conftest import WorkTopic, record
@@ -267,6 +272,43 @@ async def test_g8_an_item_that_ended_stays_as_it_ended(topic: WorkTopic) -> None
         ("conflict", "retry"),
     ]
     assert await topic.journal() == journal
+
+
+async def test_the_journal_names_the_key_that_reported_and_the_topic_where_none_did(
+    topic: WorkTopic,
+) -> None:
+    key_no = await register_actor(topic.connection, "key:billing", ActorKind.KEY)
+    await topic.put_policy(attempt_max=1)
+    handed = await topic.emit_and_claim(5)
+    reasoned = {"reason": "test"}
+    first: dict[str, dict[str, str]] = dict.fromkeys(("not_due", "retry", "park"), reasoned)
+    first["completed"] = {}
+    again: dict[str, dict[str, str]] = {name: {} for name in first}
+    rounds: list[tuple[dict[str, dict[str, str]], OutcomeRefusal | None]] = [
+        (first, None),
+        (again, OutcomeRefusal.CONFLICT),
+    ]
+    for verdicts, expected in rounds:
+        records = [
+            each.outcome(verdict if verdicts is first else "release", **members)
+            for each, (verdict, members) in zip(handed, verdicts.items(), strict=False)
+        ]
+        reports = [
+            OutcomeReport(parse_outcome(each.headers, each.value), "key:billing", key_no=key_no)
+            for each in records
+        ]
+        decisions = await settle.settle_reports(topic.connection, reports, key_no, by_key=True)
+        assert decisions is not None
+        assert {decisions.reasons.get(place) for place in range(4)} == {expected}
+    await topic.take(handed[4].outcome())
+    names = await topic.connection.fetch(
+        "select a.name from ledger.transition t join ledger.actor a using (actor_no)"
+    )
+    counts = Counter(row["name"] for row in names)
+    assert (counts.pop("key:billing"), list(counts.values())) == (4, [1])
+    for table in ("review", "rejected_write"):
+        named = await topic.connection.fetch(f"select actor_no from ledger.{table}")  # noqa: S608 - names of the test
+        assert {row["actor_no"] for row in named} == {key_no}
 
 
 async def test_of_two_outcomes_of_one_poll_the_first_is_right(topic: WorkTopic) -> None:

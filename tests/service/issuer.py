@@ -1,5 +1,6 @@
 """An OpenID Connect issuer on loopback: discovery and keys by HTTP, and tokens as a test wants."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -23,6 +24,8 @@ class Issuer:
         self.published: list[Mapping[str, Any]] = [self.key.as_dict(private=False)]
         self.fetches = 0
         self.is_down = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     def token(self, key: RSAKey | ECKey | None = None, alg: str = "RS256", **claims: object) -> str:
         """Return a token of `CLAIMS` and these; a claim that is None is left out."""
@@ -44,6 +47,7 @@ class Issuer:
 
     async def publish(self, _: web.Request) -> web.Response:
         self.fetches += 1
+        await self.answers.wait()
         others = [{"kty": "oct", "k": "c2VjcmV0", "kid": "first"}, {"kty": "future", "kid": "x"}]
         return web.json_response({"keys": [*others, *self.published]})
 

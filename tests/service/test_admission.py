@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,11 +16,14 @@ from dueledger.service.admission import SMALL_BODY_BYTES, BodyBudget, Connection
 from dueledger.service.calls import BODY_VALUES_MAX
 from tests.databases import MakeDatabase
 from tests.logins import with_login
-from tests.service.conftest import Api, open_api
+from tests.service.conftest import Answer, Api, open_api
 from tests.service.test_requests import NO_ITEM, problem
 
-CONNECTIONS = REQUESTS = 2
+CONNECTIONS = 2
+REQUESTS = 4
+BODY_BYTES = 4 * 1024 * 1024
 AT_ONCE = 0.05
+WAITING = "select count(*) from pg_locks where not granted and relation = 'ledger.pause'::regclass"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ async def small(make_database: MakeDatabase) -> AsyncGenerator[Api]:
         make_database,
         service_connections_max=CONNECTIONS,
         service_requests_max=REQUESTS,
-        service_body_bytes_max=4 * 1024 * 1024,
+        service_body_bytes_max=BODY_BYTES,
     ) as api:
         yield api
 
@@ -52,6 +55,23 @@ async def test_a_connection_that_sends_no_request_is_closed(
     assert await _raw(small, sent) == b""
 
 
+async def test_of_too_many_connections_the_one_that_has_waited_longest_is_closed(
+    small: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_connection, "HEAD_SECONDS", 1_000.0)
+    place = urlsplit(small.service.url)
+    opened = [
+        await asyncio.open_connection(place.hostname, place.port) for _ in range(3 * REQUESTS)
+    ]
+    for reader, _ in opened[:REQUESTS]:
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+    assert (await small.ask("GET", "/health/live")).status == 200
+    assert not opened[-1][0].at_eof()
+    for _, writer in opened:
+        writer.close()
+
+
 async def test_a_request_may_take_longer_than_its_head(
     small: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,13 +92,21 @@ async def test_what_is_no_http_is_answered_with_a_problem(small: Api) -> None:
 
 
 async def test_of_too_many_requests_only_probes_are_answered(small: Api) -> None:
-    key = await small.make_key("many", Scope.WORK, Scope.READ)
-    waiting = {"kinds": ["NoneDue"], "wait_seconds": 60}
-    polls = [
-        asyncio.create_task(small.ask("POST", "/v1/claims", key=key, body=waiting))
-        for _ in range(REQUESTS)
+    key, other = [
+        await small.make_key(name, Scope.WORK, Scope.READ) for name in ("many", "another")
     ]
-    await small.polling(REQUESTS)
+    waiting = {"kinds": ["NoneDue"], "wait_seconds": 60}
+    polls: list[asyncio.Task[Answer]] = []
+    for each, count in ((key, REQUESTS - 1), (other, 1)):
+        polls += [
+            asyncio.create_task(small.ask("POST", "/v1/claims", key=each, body=waiting))
+            for _ in range(count)
+        ]
+        await small.polling(len(polls))
+        if each is key:  # it leaves a quarter of them to others
+            refused = await small.ask("GET", NO_ITEM, key=key)
+            assert "This caller" in problem(refused, 503, "SERVICE_BUSY").detail
+            problem(await small.ask("GET", NO_ITEM, key=other), 404, "NOT_FOUND")
     refused = await small.ask("GET", NO_ITEM, key=key)
     problem(refused, 503, "SERVICE_BUSY")
     assert refused.headers["Retry-After"] == "1"
@@ -98,17 +126,93 @@ async def test_a_body_of_too_many_values_is_not_read(small: Api) -> None:
     assert answer.status == 200
 
 
-async def test_large_bodies_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "WAIT_SECONDS", AT_ONCE)
-    budget = BodyBudget(10 * SMALL_BODY_BYTES)
-    async with budget.reserve(10 * SMALL_BODY_BYTES), budget.reserve(10 * SMALL_BODY_BYTES):
-        async with budget.reserve(SMALL_BODY_BYTES):
+async def test_large_bodies_wait_for_their_turn_and_one_caller_leaves_a_quarter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large = 2 * SMALL_BODY_BYTES
+    budget = BodyBudget(4 * large)
+    for beyond, fitting in ((1, 2), (3, None)):
+        async with AsyncExitStack() as held:
+            for actor_no in (1, 1, 1, *([2] if fitting is None else [])):
+                await held.enter_async_context(budget.reserve(large, actor_no))
+            await held.enter_async_context(budget.reserve(SMALL_BODY_BYTES, beyond))
+            with monkeypatch.context() as brief:
+                brief.setattr(admission, "WAIT_SECONDS", AT_ONCE)
+                with pytest.raises(ServiceBusy):
+                    await held.enter_async_context(budget.reserve(large, beyond))
+            if fitting is not None:
+                await held.enter_async_context(budget.reserve(large, fitting))
+    # A request that waits has them as soon as they are free.
+    async with AsyncExitStack() as later:
+        async with budget.reserve(3 * large, 1):
+            waiting = asyncio.create_task(later.enter_async_context(budget.reserve(2 * large, 2)))
+            await asyncio.sleep(0)
+            assert not waiting.done()
+        await waiting
+
+
+@pytest.mark.parametrize("length", ["", "Content-Length: 1\r\n"])
+async def test_a_body_in_chunks_reserves_the_largest_size_whatever_length_is_given(
+    small: Api, monkeypatch: pytest.MonkeyPatch, length: str
+) -> None:
+    key = await small.make_key("chunks", Scope.EMIT)
+    reserved: list[int] = []
+    reserve = BodyBudget.reserve
+
+    def noted(budget: BodyBudget, size: int, actor_no: int) -> AbstractAsyncContextManager[None]:
+        reserved.append(size)
+        return reserve(budget, size, actor_no)
+
+    monkeypatch.setattr(BodyBudget, "reserve", noted)
+    sent = (
+        f"POST /v1/items HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {key.text}\r\n{length}"
+        "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+    )
+    assert (await _raw(small, sent.encode())).startswith(b"HTTP/1.1 422 ")
+    assert reserved == [BODY_BYTES, 2]
+
+
+async def test_bytes_are_free_again_however_often_a_request_is_cancelled() -> None:
+    large = 2 * SMALL_BODY_BYTES
+    budget = BodyBudget(4 * large)
+
+    async def hold(actor_no: int) -> None:
+        async with budget.reserve(large, actor_no):
+            await asyncio.get_running_loop().create_future()
+
+    for turns in range(4):
+        tasks = [asyncio.create_task(hold(number % 3)) for number in range(8)]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for each in tasks:
+            each.cancel()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        async with budget.reserve(3 * large, 1), budget.reserve(large, 2):
             pass
-        with pytest.raises(ServiceBusy):
-            async with budget.reserve(2 * SMALL_BODY_BYTES):
-                pass
-    async with budget.reserve(10 * SMALL_BODY_BYTES), budget.reserve(10 * SMALL_BODY_BYTES):
+
+
+async def test_slow_bodies_of_one_caller_do_not_hold_up_those_of_others(small: Api) -> None:
+    slow, other = [await small.make_key(name, Scope.EMIT, Scope.READ) for name in ("slow", "swift")]
+    place = urlsplit(small.service.url)
+    lines = ("POST /v1/items HTTP/1.1", f"Host: {place.netloc}", f"Content-Length: {BODY_BYTES}")
+    head = "\r\n".join((*lines, f"Authorization: Bearer {slow.text}", "", "{"))
+    writers: list[asyncio.StreamWriter] = []
+    for _ in range(2):
+        _, writer = await asyncio.open_connection(place.hostname, place.port)
+        writer.write(head.encode())
+        writers.append(writer)
+    used = "select last_used_at is not null from ledger.api_key where prefix = $1"
+    while not await small.owner.fetchval(used, slow.prefix):
         pass
+    text = json.dumps({"items": []}).ljust(2 * SMALL_BODY_BYTES)
+    answer = await small.ask("POST", "/v1/items", key=other, text=text)
+    assert answer.status != 503, answer.text
+    for writer in writers:
+        writer.close()
 
 
 async def test_one_caller_leaves_a_quarter_of_the_connections_to_others(
@@ -134,15 +238,44 @@ async def test_one_caller_leaves_a_quarter_of_the_connections_to_others(
             await lent.enter_async_context(shares.lend(1))
 
 
+async def test_a_poll_of_a_caller_whose_connections_are_in_use_holds_up_no_other(
+    make_database: MakeDatabase,
+) -> None:
+    async with open_api(make_database, service_connections_max=4) as api:
+        busy, other = [
+            await api.make_key(name, Scope.EMIT, Scope.READ, Scope.WORK)
+            for name in ("busy", "other")
+        ]
+        kinds = ("Busy", "Other")
+        later = [api.item(kind=kind, due_at="2096-01-01T09:00:00Z") for kind in kinds]
+        await api.emit(other, *later)  # which makes their flows
+        polls = [
+            asyncio.create_task(
+                api.ask("POST", "/v1/claims", key=key, body={"kinds": [kind], "wait_seconds": 60})
+            )
+            for key, kind in zip((busy, other), kinds, strict=True)
+        ]
+        await api.polling(2)
+        await api.owner.execute("begin; lock table ledger.calendar in access exclusive mode")
+        held = [asyncio.create_task(api.ask("GET", "/v1/calendars", key=busy)) for _ in range(3)]
+        try:
+            while await api.owner.fetchval(WAITING.replace("pause", "calendar")) < len(held):
+                pass
+            await api.emit(other, *(api.item(f"P-{kind}", kind=kind) for kind in kinds))
+            for poll in polls:
+                assert len((await poll).document["items"]) == 1
+            assert not any(each.done() for each in held)
+        finally:
+            await api.owner.execute("rollback")
+            await asyncio.gather(*held)
+
+
 async def test_a_service_whose_connections_are_all_in_use_is_ready(small: Api) -> None:
     keys = [await small.make_key(f"held-{number}", Scope.READ) for number in range(CONNECTIONS)]
     await small.owner.execute("begin; lock table ledger.pause in access exclusive mode")
     held = [asyncio.create_task(small.ask("GET", "/v1/pauses", key=key)) for key in keys]
-    waiting = (
-        "select count(*) from pg_locks where not granted and relation = 'ledger.pause'::regclass"
-    )
     try:
-        while await small.owner.fetchval(waiting) < CONNECTIONS:
+        while await small.owner.fetchval(WAITING) < CONNECTIONS:
             pass
         assert (await small.ask("GET", "/health/ready")).status == 200
     finally:

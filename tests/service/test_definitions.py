@@ -123,6 +123,33 @@ async def test_a_triggered_item_is_an_execution_in_the_name_of_the_key_once_for_
     assert item.document["emitted_by"] == "key:operator"
 
 
+async def test_a_page_of_executions_ends_after_so_many_bytes_of_evidence(
+    api: Api, operator: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(api, operator, "evident", DAILY)
+    for cycle in "abc":
+        body = {"reason": "late", "cycle": cycle}
+        await api.ask("POST", f"{PATH}/evident/trigger", key=operator, body=body)
+    worker = await api.make_key("evident", Scope.WORK)
+    claim = {"kinds": ["evidentDue"], "items_max": 3}
+    claimed = (await api.ask("POST", "/v1/claims", key=worker, body=claim)).document["items"]
+    names = ("item", "fence", "token", "position")
+    outcomes = [
+        {name: item[name] for name in names} | {"verdict": "completed", "evidence": {"n": "B"}}
+        for item in claimed
+    ]
+    await api.ask("POST", "/v1/outcomes", key=worker, body={"outcomes": outcomes})
+    monkeypatch.setattr("dueledger.items.EXECUTIONS_AT_ONCE", 1)
+    monkeypatch.setattr("dueledger.service.routes.definitions.PAGE_BYTES_MAX", 1)
+    counts: list[int] = []
+    cursor = ""
+    while cursor is not None:
+        page = await api.ask("GET", f"{PATH}/evident/executions?limit=50{cursor}", key=operator)
+        counts.append(len(page.document["items"]))
+        cursor = page.document["next_cursor"] and f"&cursor={page.document['next_cursor']}"
+    assert counts == [1, 1, 1]
+
+
 async def test_a_pause_stops_the_kind_and_resuming_ends_it(api: Api, operator: NewApiKey) -> None:
     await put(api, operator, "fifth", DAILY)
     body = {"reason": "INC-1"}

@@ -1,11 +1,19 @@
 """A request needs a valid key; what it writes is in the key's name."""
 
+import asyncio
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import pytest
 
 from dueledger.ledger.errors import TooManyAttempts
-from dueledger.ledger.store.api_keys import NewApiKey, Scope, expire_key, revoke_key
+from dueledger.ledger.store.api_keys import (
+    NewApiKey,
+    Scope,
+    authenticate,
+    expire_key,
+    revoke_key,
+)
 from dueledger.service.attempts import ADDRESSES_MAX, FAILURES_MAX, WINDOW_SECONDS, FailedAttempts
 from tests.service.conftest import Api
 from tests.service.test_requests import NO_ITEM, problem
@@ -126,18 +134,24 @@ async def test_an_emission_under_the_role_of_an_emitter_is_in_no_other_name(api:
         await api.owner.execute("reset session authorization")
 
 
-def test_an_address_with_many_wrong_keys_waits_and_others_do_not() -> None:
+async def test_an_address_with_many_wrong_keys_has_them_compared_one_at_a_time() -> None:
     now = 0.0
     attempts = FailedAttempts(lambda: now)
     for _ in range(FAILURES_MAX):
-        attempts.check("203.0.113.7")
-        attempts.count("203.0.113.7")
+        async with attempts.turn("203.0.113.7"), attempts.turn("203.0.113.7"):
+            attempts.count("203.0.113.7")
     with pytest.raises(TooManyAttempts) as refused:
-        attempts.check("203.0.113.7")
+        attempts.count("203.0.113.7")
     assert refused.value.seconds == WINDOW_SECONDS
-    attempts.check("203.0.113.8")
+    async with AsyncExitStack() as later:
+        async with attempts.turn("203.0.113.7"), attempts.turn("203.0.113.8"):
+            second = asyncio.create_task(later.enter_async_context(attempts.turn("203.0.113.7")))
+            await asyncio.sleep(0)
+            assert not second.done()
+        await second
     now = WINDOW_SECONDS
-    attempts.check("203.0.113.7")
+    async with attempts.turn("203.0.113.7"), attempts.turn("203.0.113.7"):
+        attempts.count("203.0.113.7")
 
 
 def test_addresses_of_one_ipv6_network_are_one_and_the_count_of_addresses_is_bounded() -> None:
@@ -145,8 +159,31 @@ def test_addresses_of_one_ipv6_network_are_one_and_the_count_of_addresses_is_bou
     for host in range(FAILURES_MAX):
         attempts.count(f"2001:db8:0:1::{host:x}")
     with pytest.raises(TooManyAttempts):
-        attempts.check("2001:db8:0:1:ffff::1")
-    attempts.check("2001:db8:0:2::1")
+        attempts.count("2001:db8:0:1:ffff::1")
+    attempts.count("2001:db8:0:2::1")
     for number in range(ADDRESSES_MAX):
         attempts.count(f"10.0.{number // 256}.{number % 256}")
-    attempts.check("2001:db8:0:1:ffff::1")  # forgotten
+    attempts.count("2001:db8:0:1:ffff::1")  # forgotten
+
+
+async def test_a_key_is_compared_in_constant_time_whether_there_is_one_of_its_prefix_or_not(
+    api: Api, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What hmac.compare_digest says decides, of two digests of one length."""
+    compared: list[tuple[int, int]] = []
+    says = True
+
+    def compare(given: bytes, kept: bytes) -> bool:
+        compared.append((len(given), len(kept)))
+        return says
+
+    wrong = key.text[:-1] + ("A" if key.text[-1] != "A" else "B")
+    unknown = "due_0011223344556677_" + "x" * 43
+    monkeypatch.setattr("dueledger.ledger.store.api_keys.hmac.compare_digest", compare)
+    found = await authenticate(api.owner, wrong)
+    assert found is not None
+    assert found.name == "key:billing"
+    assert await authenticate(api.owner, unknown) is None
+    says = False
+    assert await authenticate(api.owner, key.text) is None
+    assert compared == [(32, 32)] * 3

@@ -5,16 +5,20 @@ import json
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
 from dueledger.ledger.errors import RateExceeded
+from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store.api_keys import CallRate, Scope
+from dueledger.service import certificate
 from dueledger.service.rates import CALLERS_MAX, CallRates
 from tests.databases import MakeDatabase
-from tests.security.certificates import Authority
+from tests.security.certificates import Authority, Issued
 from tests.service.conftest import Answer, Api, open_api
 from tests.service.test_requests import NO_ITEM, problem
 
@@ -61,6 +65,50 @@ async def test_a_service_with_a_certificate_answers_by_tls_alone(secured: Secure
             await plain.get(url.replace("https", "http") + "/health/live")
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await plain.get(url + "/health/live")
+
+
+async def test_a_certificate_that_is_renewed_is_shown_to_new_connections_and_a_wrong_one_is_not(
+    make_database: MakeDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificate, "CHECK_SECONDS", 0.01)
+    authority = Authority("authority", tmp_path)
+    trusting = ssl.create_default_context(cafile=authority.cafile)
+    used, second, third = [
+        authority.issue(name, address="127.0.0.1") for name in ("used", "second", "third")
+    ]
+
+    async def shown() -> bytes:
+        place = urlsplit(api.service.url)
+        _, writer = await asyncio.open_connection(place.hostname, place.port, ssl=trusting)
+        handshake: ssl.SSLObject = writer.get_extra_info("ssl_object")
+        writer.close()
+        return handshake.getpeercert(binary_form=True) or b""
+
+    def certificate_of(issued: Issued) -> bytes:
+        return ssl.PEM_cert_to_DER_cert(issued.certfile.read_text())
+
+    async with open_api(
+        make_database,
+        service_certificate=used.certfile,
+        service_certificate_key=used.keyfile,
+    ) as api:
+        first = certificate_of(used)
+        assert await shown() == first
+        with capture_logs() as logs:
+            used.certfile.write_bytes(second.certfile.read_bytes())  # its key comes later
+            while not logs:
+                assert await shown() == first
+            used.keyfile.write_bytes(second.keyfile.read_bytes())
+            while await shown() != certificate_of(second):
+                pass
+            used.keyfile.unlink()
+            third.keyfile.rename(used.keyfile)  # as a link to another folder is replaced
+            third.certfile.rename(used.certfile)
+            while await shown() == certificate_of(second):
+                pass
+        events = [each["event"] for each in logs]
+        assert events.count(LogEvent.CERTIFICATE_REFUSED) <= 2
+        assert events.count(LogEvent.CERTIFICATE_LOADED) == 2
 
 
 async def test_a_body_that_does_not_arrive_in_time_is_a_problem(secured: Secured) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.operations import advance_operation
-from tests.service.conftest import Api
+from tests.service.conftest import Answer, Api
 from tests.service.test_requests import problem
 
 DECISIONS = "/v1/tenants/acme/decisions"
@@ -168,6 +168,31 @@ async def test_the_limits_of_a_flow_are_changed_within_their_bounds_or_not_at_al
         "select a.name from ledger.flow_change c join ledger.actor a using (actor_no) limit 1"
     )
     assert author == "key:ops"
+
+
+async def test_of_two_changes_of_the_limits_that_were_read_the_second_is_refused(
+    api: Api, key: NewApiKey, operator: NewApiKey
+) -> None:
+    lanes = ("", "eu")
+    await api.emit(key, *(api.item(f"F-9{lane}", kind="Matched", lane=lane) for lane in lanes))
+    path = "/v1/flows/acme/Matched"
+    read = (await api.ask("GET", path, key=operator)).headers["ETag"]
+    given = {"If-Match": read}
+
+    async def change(**body: object) -> Answer:
+        return await api.ask("PATCH", path, key=operator, body=body, headers=given)
+
+    first = await change(weight=3)
+    assert first.document["flows"][0]["weight"] == 3
+    second = problem(await change(weight=4), 412, "PRECONDITION_FAILED")
+    assert first.headers["ETag"] in second.detail
+    shown = await api.ask("GET", path, key=operator)
+    assert (shown.document["weight"], shown.headers["ETag"]) == (3, first.headers["ETag"])
+    found = problem(await change(lane=None, weight=4), 422, "INVALID_INPUT")
+    assert [each.pointer for each in found.errors] == ["/lane"]
+    problem(await change(lane="us", weight=4), 404, "NOT_FOUND")
+    given = {}
+    assert (await change(weight=1)).headers["ETag"] == read
 
 
 async def test_flows_are_paused_and_resumed_with_a_reason(

@@ -2,13 +2,14 @@
 
 import base64
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
 from pydantic import BaseModel
 
 from dueledger.ledger.errors import InvalidCursor
+from dueledger.service import pages
 from dueledger.service.cursors import CursorSeal
 from dueledger.service.pages import PageRequest
 
@@ -66,3 +67,44 @@ def test_a_cursor_shows_nothing_and_no_two_are_alike() -> None:
 def test_a_cursor_that_the_list_did_not_give_is_a_problem(asked: PageRequest) -> None:
     with pytest.raises(InvalidCursor):
         asked.after(datetime, int)
+
+
+class Place(NamedTuple):
+    """The place of a row."""
+
+    due_at: datetime
+    item_no: int
+
+
+@pytest.mark.parametrize("bytes_max", [0, 150, 10_000])
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 50])
+async def test_pages_of_large_rows_have_each_once_and_read_no_more_than_they_may_show(
+    monkeypatch: pytest.MonkeyPatch, limit: int, bytes_max: int
+) -> None:
+    monkeypatch.setattr(pages, "LARGE_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(pages, "PAGE_BYTES_MAX", bytes_max)
+    rows = [{"due_at": LAST, "item_no": number} for number in range(5)]
+    size = len(orjson.dumps(rows[0]))
+    read: list[int] = []
+
+    async def read_some(wanted: int, after: Place | None) -> list[dict[str, Any]]:
+        first = 0 if after is None else after.item_no + 1
+        read.append(wanted)
+        return rows[first : first + wanted]
+
+    found: list[int] = []
+    cursor: str | None = None
+    while True:
+        asked = PageRequest(limit, cursor, LIST, SEAL)
+        read.clear()
+        answer = await asked.answer_large(
+            Row, read_some, Place, {"due_at": datetime, "item_no": int}
+        )
+        document = orjson.loads(answer.body)
+        shown = [row["item_no"] for row in document["items"]]
+        assert len(shown) <= min(limit, 2 + bytes_max // size + 2)
+        assert max(read) <= 2
+        found += shown
+        if (cursor := document["next_cursor"]) is None:
+            break
+    assert found == list(range(5))

@@ -8,15 +8,19 @@ import aiohttp
 import pytest
 from pydantic import SecretStr
 
+from dueledger.hindrances import has_upkeep
 from dueledger.ledger.metrics import Metric
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.claims import reap_runs
+from dueledger.ledger.store.processes import read_roles
 from dueledger.service import ServiceSettings, open_service, pull_queue
+from tests.claim_ids import claims_of_other_flows
+from tests.databases import MakeDatabase
 from tests.logins import with_login
 from tests.metrics_page import Series, read_own_page
-from tests.service.conftest import Api
+from tests.service.conftest import Api, open_api
 from tests.service.test_requests import problem
 from tests.workers.conftest import Eventually
 
@@ -206,14 +210,24 @@ async def test_g9_without_other_processes_the_service_gives_back_what_a_dead_wor
         )
         key = await api.make_key("alone", Scope.EMIT, Scope.WORK)
         await api.emit(key, api.item("P-1"))
+        assert has_upkeep(await read_roles(connection))
         [first] = await pull(api, key, "PolicyRenewalDue")
         lapsed = "update ledger.run set lease_until = ledger.machine_now() - interval '1 hour'"
         await connection.execute(lapsed)
         [again] = await pull(api, key, "PolicyRenewalDue", wait_seconds=LONG_SECONDS)
         assert again["item"] == first["item"]
         assert again["fence"] > first["fence"]
+        operator = await api.make_key("alone-operator", Scope.OPERATE)
+        limits = "/v1/flows/acme/PolicyRenewalDue"
+        answer = await api.ask("PATCH", limits, key=operator, body={"weight": 2})
+        missing = problem(answer, 500, "ROLE_MISSING")
+        assert "ledger_operator" in missing.detail
+        assert "dueledger grant" in missing.detail
         names = "select a.kind from ledger.run r join ledger.actor a on a.actor_no = r.worker_no"
         assert {row["kind"] for row in await connection.fetch(names)} == {"key"}
+    without = ServiceSettings(dsn=SecretStr(with_login(database, "service")), service_port=0)
+    async with open_service(without):
+        assert not has_upkeep(await read_roles(connection))
 
 
 async def test_a_service_alone_measures_the_ledger_and_shows_nothing_of_it_to_everybody(
@@ -323,6 +337,36 @@ async def test_serial_and_limited_items_are_pulled_within_their_order_and_limits
     await api.emit(key, *(api.item(f"Q-{number}", kind=kind) for number in range(3)))
     assert len(await pull(api, worker, kind, wait_seconds=LONG_SECONDS)) == 2
     assert await pull(api, worker, kind) == []
+    assert await claims_of_other_flows(api.owner) == []
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_a_claim_has_as_many_items_as_the_bytes_of_payloads_allow_and_leaves_the_others_due(
+    make_database: MakeDatabase, ordering: str
+) -> None:
+    mebibyte = 1024 * 1024
+    async with open_api(
+        make_database, service_body_bytes_max=4 * mebibyte, service_claim_bytes_max=mebibyte
+    ) as api:
+        key = await api.make_key("large", Scope.EMIT, Scope.WORK)
+        await api.emit(key, api.item("first", kind="Large", due_at="2096-01-01T09:00:00Z"))
+        await api.owner.execute("update ledger.kind set ordering = $1", ordering)
+        payload = {"text": "x" * 250_000}
+        for first in range(0, 10, 2):
+            await api.emit(
+                key,
+                *(
+                    api.item(f"L-{number}", kind="Large", lane=f"{number % 2}", payload=payload)
+                    for number in (first, first + 1)
+                ),
+            )
+        found: list[dict[str, Any]] = []
+        waiting = "select count(*) from ledger.pending where available_at < ledger.now()"
+        for expected in (6, 2, 0):
+            found += await pull(api, key, "Large", items_max=100, wait_seconds=LONG_SECONDS)
+            assert await api.owner.fetchval(waiting) == expected
+        assert sorted(each["business_key"] for each in found) == [f"L-{n}" for n in range(10)]
+        assert {each["attempt"] for each in found} == {1}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from dueledger.reconciler import (
     ReconciliationResult,
     reconcile_once,
 )
+from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 from dueledger.reconciler.report.model import FindingDetail
 from tests.databases import MakeDatabase
 from tests.logins import with_login
@@ -179,10 +181,43 @@ async def test_a_finding_without_a_repair_has_no_plan_and_takes_no_proposal(
         assert "no repair that can be applied" in refused.detail
 
 
+@pytest.mark.parametrize("treatment", [Treatment.NEVER, Treatment.ESCALATE])
+async def test_g11_a_proposal_that_the_policy_of_its_kind_forbids_is_refused_and_waits_no_longer(
+    api: Api, treatment: Treatment
+) -> None:
+    keys = [await api.make_key(f"{treatment}-{each}", each) for each in (Scope.EMIT, Scope.AUDIT)]
+    maker = await api.make_key(f"{treatment}-maker", Scope.APPROVE)
+    kind = f"Forbidden{treatment.title()}"
+    [item] = await api.emit(keys[0], api.item("P-1", kind=kind))
+    await api.park(item)
+    policies = RepairPolicies({("acme", kind): {FindingType.OVERDUE: treatment}})
+    async with _reconciler(api, policies) as reconciler:
+        await reconciler.run_pass()
+        listed = await api.ask("GET", f"/v1/findings?kind={kind}", key=keys[1])
+        [finding] = [each for each in listed.document["items"] if each["type"] == "OVERDUE"]
+        path = f"/v1/findings/{finding['id']}/repair"
+        proposed = await api.ask("POST", path, key=maker)
+        assert proposed.document["status"] == "proposed"
+        [planned] = [each for each in await reconciler.plan() if each.is_forbidden]
+        assert await reconciler.repair([planned]) == 0
+        assert [each for each in await reconciler.plan() if each.is_forbidden] == []
+    shown = await api.ask("GET", path, key=keys[1])
+    assert shown.document["status"] == "refused"
+    again = await api.ask("POST", path, key=maker)
+    assert (again.document["verdict"], again.document["status"]) == ("exists", "refused")
+    waiting = await api.ask("GET", f"/v1/repairs?kind={kind}", key=keys[1])
+    assert waiting.document["items"] == []
+
+
 async def _repair(api: Api) -> int:
     """Execute the repairs of open findings, as a reconciler does."""
+    async with _reconciler(api, RepairPolicies()) as reconciler:
+        return await reconciler.repair(await reconciler.plan())
+
+
+@asynccontextmanager
+async def _reconciler(api: Api, policies: RepairPolicies) -> AsyncGenerator[Reconciler]:
     actor_no = await register_actor(api.owner, "reconciler:test", ActorKind.RECONCILER)
     dsn = with_login(api.dsn, "reconciler")
     async with open_pool(dsn, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        reconciler = Reconciler(pool, ReconcilerSources(), actor_no)
-        return await reconciler.repair(await reconciler.plan())
+        yield Reconciler(pool, ReconcilerSources((), (), policies), actor_no)

@@ -161,21 +161,27 @@ async def test_a_bad_token_is_a_problem_that_shows_none_of_it_and_is_counted(
         assert not any(part in answer.text for part in token.split(".") if len(part) > 1), case
     for _ in range(FAILURES_MAX - len(REFUSED)):
         await api.ask("GET", NO_ITEM, key="a.b.c", headers=came_from)
-    refused = await api.ask("GET", NO_ITEM, key=issuer.token(), headers=came_from)
+    refused = await api.ask("GET", NO_ITEM, key="a.b.c", headers=came_from)
     problem(refused, 429, "TOO_MANY_ATTEMPTS")
     assert 0 < int(refused.headers["Retry-After"]) <= 60
+    valid = await api.ask("GET", NO_ITEM, key=issuer.token(), headers=came_from)
+    problem(valid, 404, "NOT_FOUND")
 
 
-async def test_an_address_with_wrong_keys_waits_and_another_does_not(api: Api) -> None:
+async def test_an_address_with_wrong_keys_waits_and_a_valid_key_behind_it_does_not(
+    api: Api,
+) -> None:
     key = await api.make_key("patient", Scope.READ)
     guessing, other = ({"X-Forwarded-For": f"198.51.100.{host}"} for host in (1, 2))
+    wrong = "due_" + "0" * 60
     for _ in range(FAILURES_MAX):
-        wrong = await api.ask("GET", NO_ITEM, key="due_" + "0" * 60, headers=guessing)
-        problem(wrong, 401, "KEY_MISSING")
-    refused = await api.ask("GET", NO_ITEM, key=key, headers=guessing)
+        answer = await api.ask("GET", NO_ITEM, key=wrong, headers=guessing)
+        problem(answer, 401, "KEY_MISSING")
+    refused = await api.ask("GET", NO_ITEM, key=wrong, headers=guessing)
     problem(refused, 429, "TOO_MANY_ATTEMPTS")
     assert 0 < int(refused.headers["Retry-After"]) <= 60
-    problem(await api.ask("GET", NO_ITEM, key=key, headers=other), 404, "NOT_FOUND")
+    problem(await api.ask("GET", NO_ITEM, key=key, headers=guessing), 404, "NOT_FOUND")
+    problem(await api.ask("GET", NO_ITEM, key=wrong, headers=other), 401, "KEY_MISSING")
 
 
 def kids(keys: object) -> set[str]:
@@ -206,6 +212,43 @@ async def test_keys_are_fetched_again_for_an_unknown_one_at_most_once_a_minute()
         now += KEYS_SECONDS
         await keys.read()
         assert issuer.fetches == 3
+
+
+async def test_nobody_waits_for_keys_that_another_needs(
+    api: Api, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    guard = AllowList([read_origin("http://127.0.0.1:*")], [ip_network(LOOPBACK[0])])
+    async with open_issuer() as own, HttpClient(guard) as client:
+        keys = IssuerKeys(client, own.url, lambda: now)
+        await keys.read()
+        own.answers.clear()
+        now = KEYS_SECONDS
+        assert kids(await keys.read()) == {"first"}, "old ones will do while new ones are fetched"
+        unknown = asyncio.create_task(keys.read(has_unknown=True))
+        assert kids(await keys.read()) == {"first"}
+        assert not unknown.done()
+        own.rotate()
+        own.answers.set()
+        assert kids(await unknown) == {"first", "second"}
+        own.answers.clear()
+        now += KEYS_SECONDS
+        await keys.read()
+        await keys.close()
+        own.answers.set()
+    # A poll that waits has its token verified: the loop that serves all of them fetches no key.
+    token = issuer.token(scope="work")
+    emitter = await api.make_key("beside-polls", Scope.EMIT)
+    body = {"kinds": ["PolledByToken"], "wait_seconds": 60}
+    poll = asyncio.create_task(api.ask("POST", "/v1/claims", key=token, body=body))
+    await api.polling(1)
+
+    async def hang(*_: object, **__: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(IssuerKeys, "read", hang)
+    await api.emit(emitter, api.item("P-polled", kind="PolledByToken"))
+    assert [each["business_key"] for each in (await poll).document["items"]] == ["P-polled"]
 
 
 async def test_keys_are_fetched_from_no_network_that_is_not_allowed() -> None:

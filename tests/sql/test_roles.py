@@ -175,7 +175,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "expedited": {"insert": {"operator", "upkeep"}},
     "flow_change": {"insert": {"operator"}},
     "population": {"insert": {"reconciler"}},
-    "rejected_write": {"insert": {"operator", *ENDS}},
+    "rejected_write": {"insert": {"operator", *ENDS}, "delete": {"upkeep"}},
     "transition": {"insert": {"allocator", "materialiser", "operator", *ENDS, *WITHDRAWS}},
     "triggered": {"insert": {"operator"}},
     "tz_change": {"insert": {"operator"}},
@@ -246,8 +246,8 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "partition_span": {"update": {"upkeep"}},
     "reconciliation": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "repair": {"insert": {"approver", "reconciler"}, "update": {"approver", "reconciler"}},
-    "report": {"insert": {"reconciler"}},
-    "report_row": {"insert": {"reconciler"}},
+    "report": {"insert": {"reconciler"}, "delete": {"upkeep"}},
+    "report_row": {"insert": {"reconciler"}, "delete": {"upkeep"}},
     "watermark": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "witnessed": {"insert": {"operator", "reconciler"}, "update": {"operator", "reconciler"}},
 }
@@ -321,6 +321,7 @@ CALLERS = {
     "measure_depth": {"auditor", "monitor", "operator"},
     "measure_gauges": {"alerter", "monitor", "upkeep"},
     "move_items": {"operator"},
+    "name_repair_tenant": set[str](),  # a trigger
     "read_overview_runs": {"service"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES)

@@ -89,6 +89,7 @@ PLANNED_BY_OTHERS = {
     "completed_since",  # inlined
     "record_outcomes",  # these are called by statements that have locked it
     "find_items",
+    "fit_bytes",
     "match_items",
     "emit",  # finds nothing; it locks what it inserts into
     "emit_items",  # as `emit`
@@ -142,6 +143,27 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
     await connection.execute(
         "insert into ledger.api_answer (actor_no, idempotency_key, request_digest)"
         " select $1, n::text, sha256('1') from generate_series(1, 4000) n",
+        actor_no,
+    )
+    await connection.execute(
+        "insert into ledger.audit (actor_no, operation, target, tenants)"
+        " select $1, 'test', n::text, array['tenant-' || n % 100] from generate_series(1, 4000) n",
+        actor_no,
+    )
+    await connection.execute(
+        "insert into ledger.operation (verb, tenant, in_flight, as_of, item_no_max, matched,"
+        " matched_capped, actor_no, reason, ended_at) select 'cancel', 'tenant-' || n % 100,"
+        " false, now(), 1, 1, false, $1, 'test', case when n > 100 then now() end"
+        " from generate_series(1, 4000) n",
+        actor_no,
+    )
+    await connection.execute(
+        "with made as ("
+        "  insert into ledger.reconciliation (started_at, as_of, actor_no, scope)"
+        "  select now(), now(), $1, '{}' from generate_series(1, 4000) returning *)"
+        " insert into ledger.report (tenant, reconciliation_no, as_of, verdict, sentence,"
+        " findings_open, document)"
+        " select 'acme', reconciliation_no, as_of, 'complete', '', 0, '{}' from made",
         actor_no,
     )
     await connection.execute(

@@ -91,8 +91,7 @@ class DirectSource(WorkSource):
             actor_no=self._worker_no,
             seconds=settings.direct_upkeep_seconds,
             role="worker",
-            event_key_days=settings.event_key_days,
-            audit_days=settings.audit_days,
+            retention=settings.retention,
             quiet_doublings_max=QUIET_DOUBLINGS_MAX,
         )
         self._gauges = LedgerGauges(self._pool, holder=f"process:{self._worker_no}")

@@ -196,7 +196,7 @@ class _OutcomeDecider:
         self.decisions.refused.append(
             RefusedOutcome(
                 reason,
-                self._actor_no if target.settler_no is None else target.settler_no,
+                self._refused_actor_no(report, target),
                 reported.fence,
                 reported.position,
                 target.run.id.run_no if target.run else None,
@@ -206,6 +206,12 @@ class _OutcomeDecider:
         )
         if reason in _WRONG:
             self.decisions.faults[place] = _error(reported, target, reason)
+
+    def _refused_actor_no(self, report: OutcomeReport, target: OutcomeTarget) -> int:
+        """Return the actor of a refusal: a key itself, the consumers of a topic together."""
+        if report.key_no is not None:
+            return report.key_no
+        return self._actor_no if target.settler_no is None else target.settler_no
 
 
 def _sender_refusal(report: OutcomeReport, target: OutcomeTarget) -> OutcomeRefusal | None:

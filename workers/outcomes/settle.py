@@ -33,9 +33,9 @@ async def settle_reports(
     """Decide about outcomes and write that, in the caller's transaction.
 
     Returns None, and writes nothing, if the runs of several outcomes are too large for one
-    transaction. A refusal with an unknown fence is recorded under `actor_no`. Outcomes that come
-    `by_key` may be of any topic; items of others than `tenants` are unknown. Raises InvalidItem if
-    evidence cannot be stored.
+    transaction. A refusal with an unknown fence is recorded under `actor_no`. With `by_key` it
+    names who reported, in all that is recorded; such outcomes may be of any topic, and items of
+    others than `tenants` are unknown. Raises InvalidItem if evidence cannot be stored.
     """
     places = [
         ReportedPlace(
@@ -52,17 +52,21 @@ async def settle_reports(
     decisions = decide_outcomes(reports, targets, await read_now(connection), actor_no)
     if decisions.slots > SLOTS_MAX and len(reports) > 1:
         return None
-    await _write(connection, decisions)
+    await _write(connection, decisions, actor_no if by_key else None)
     return decisions
 
 
-async def _write(connection: Connection, decisions: OutcomeDecisions) -> None:
+async def _write(
+    connection: Connection, decisions: OutcomeDecisions, reporter_no: int | None
+) -> None:
     """Write the decisions. The runs are locked, so no settlement can be refused.
 
     Leases are extended after settling: most runs of a few items are closed by then.
     """
     for settler_no in sorted(decisions.runs):
-        refused = await settle_runs(connection, decisions.settlements(settler_no), settler_no)
+        refused = await settle_runs(
+            connection, decisions.settlements(settler_no), settler_no, actor_no=reporter_no
+        )
         if refused:
             raise Conflict(f"run {refused[0].run_no} was open and is now {refused[0].reason}")
     for (settler_no, lease_seconds), runs in sorted(decisions.extended.items()):

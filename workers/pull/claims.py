@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, final
 
 from dueledger.ledger.claim_id import ClaimId, new_claim_id
+from dueledger.ledger.definitions.model import PAYLOAD_BYTES_MAX
 from dueledger.ledger.flows.admission import ANY_WINDOW, admit_shares, spend_allowances
 from dueledger.ledger.flows.shares import FlowShare, ShareResult, served_share
 from dueledger.ledger.store.claims import (
@@ -97,15 +98,18 @@ async def claim_shares(
     key_no: int,
     lease_seconds: float | None,
     tenants: Sequence[str] | None,
+    bytes_max: int,
 ) -> PullResult:
     """Claim shares for the actor of a key, in the caller's transaction, and start them.
 
     Without `lease_seconds`, the shortest lease of their kinds. Flows of others than `tenants` are
-    left out. Raises UnseenPartition: then the transaction must be rolled back, and a new one finds
-    the partition.
+    left out. Payloads have `bytes_max` bytes at most; items beyond stay as they are. Raises
+    UnseenPartition: then the transaction must be rolled back, and a new one finds the partition.
     """
     lease = lease_seconds or min(share.flow.lease_seconds for share in shares)
-    claims = _Claims(connection, key_no=key_no, lease_seconds=lease, tenants=tenants)
+    claims = _Claims(
+        connection, key_no=key_no, lease_seconds=lease, tenants=tenants, bytes_max=bytes_max
+    )
     apart = [share for share in shares if share.needs_own_claim]
     if apart:
         await claims.take_apart(apart)
@@ -142,8 +146,10 @@ class _Claims:
         key_no: int,
         lease_seconds: float,
         tenants: Sequence[str] | None,
+        bytes_max: int,
     ) -> None:
         self.result = PullResult()
+        self._bytes_left = bytes_max
         self._connection = connection
         self._key_no = key_no
         self._lease_seconds = lease_seconds
@@ -175,19 +181,22 @@ class _Claims:
         numbers = {end: number for number, end in enumerate(dict.fromkeys(map(_END, shares)))}
         groups = range(len(shares)) if limited else [numbers[_END(share)] for share in shares]
         flows = {share.flow.flow_no: share.flow for share in shares}
-        taken, with_suspects = await self._claim(shares, groups, flows, limited=limited)
+        taken, with_suspects, cut = await self._claim(shares, groups, flows, limited=limited)
         for share in with_suspects:
             left = share.quota - taken[share.flow.flow_no]
             if left > 0:
                 suspects = [share._replace(quota=left)]
-                more, _ = await self._claim(suspects, [0], flows, limited=limited, suspects=True)
+                more, _, _ = await self._claim(suspects, [0], flows, limited=limited, suspects=True)
                 taken.update(more)
         for share in shares:
             found = self.result.results.get(share.key)
             if found is not None:
                 count = taken[share.flow.flow_no]
                 has_more = found.has_more or (share in with_suspects and count > 0)
-                self.result.results[share.key] = found._replace(taken=count, has_more=has_more)
+                found = found._replace(taken=count, has_more=has_more)
+                if share in cut:  # what was left is where it was: nothing moves the floor past it
+                    found = found._replace(has_more=True, floor=None)
+                self.result.results[share.key] = found
 
     async def _claim(
         self,
@@ -197,8 +206,8 @@ class _Claims:
         *,
         limited: bool,
         suspects: bool = False,
-    ) -> tuple[Counter[int], list[FlowShare]]:
-        """Return how many items each flow had, and the shares that have suspects."""
+    ) -> tuple[Counter[int], list[FlowShare], list[FlowShare]]:
+        """Return how many items each flow had, the shares with suspects, and those cut short."""
         claimed = await claim_and_start_items(
             self._connection,
             [share.flow.flow_no for share in shares],
@@ -213,6 +222,7 @@ class _Claims:
             suspects=suspects,
             with_token=True,
             tenants=self._tenants,
+            bytes_max=self._bytes_left,
         )
         taken: Counter[int] = Counter()
         for run in claimed.runs:
@@ -225,14 +235,29 @@ class _Claims:
                 if (scan := scans.get(share.flow.flow_no)) is not None:
                     self.result.results[share.key] = served_share(share, scan, 0)
         found = [share for share in shares if share.flow.flow_no in scans]
-        return taken, [share for share in found if scans[share.flow.flow_no].has_suspects]
+        with_suspects = [share for share in found if scans[share.flow.flow_no].has_suspects]
+        cut = [
+            share
+            for share in found
+            if share not in with_suspects
+            and taken[share.flow.flow_no] < scans[share.flow.flow_no].seen
+        ]
+        return taken, with_suspects, cut
 
     async def _take_serial(self, shares: Sequence[FlowShare]) -> None:
-        """Claim items whose keys are free, one claim a flow, and start each as one run."""
+        """Claim items whose keys are free, one claim a flow, and start each as one run.
+
+        So many as have room whatever their payloads are: these are not known before.
+        """
+        fitting = max(1, self._bytes_left // PAYLOAD_BYTES_MAX)
+        for share in shares[fitting:]:
+            self.result.results[share.key] = ShareResult(0, has_more=True)
+        shares = shares[:fitting]
+        quotas = [min(share.quota, fitting // len(shares)) for share in shares]
         rows = await claim_serial_items(
             self._connection,
             [share.flow.flow_no for share in shares],
-            [share.quota for share in shares],
+            quotas,
             self._key_no,
             floors=[share.floor for share in shares],
             measured=[share.flow.is_limited for share in shares],
@@ -252,9 +277,9 @@ class _Claims:
             )
             await self._start(claim_ids, batches, flows)
         counts = Counter(row["flow_no"] for row in rows)
-        for share in shares:
+        for share, quota in zip(shares, quotas, strict=True):
             taken = counts[share.flow.flow_no]
-            self.result.results[share.key] = ShareResult(taken, has_more=taken >= share.quota)
+            self.result.results[share.key] = ShareResult(taken, has_more=taken >= quota)
 
     async def _start(
         self,
@@ -284,6 +309,7 @@ class _Claims:
         flows: Mapping[int, DueFlow],
     ) -> None:
         ended = frozenset(withdrawn)
+        self._bytes_left -= sum(map(len, columns.payloads))
         positions = [each for each in range(1, len(columns.ids) + 1) if each not in ended]
         run = PulledRun(run_id, columns.claim_id, lease_seconds, columns, positions, flows)
         self.result.runs.append(run)

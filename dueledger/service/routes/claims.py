@@ -125,7 +125,7 @@ async def claim_items(
         asked.items_max,
         asked.lease_seconds,
         call.caller.actor_no,
-        call.open,
+        call.open_claim,
         asyncio.get_running_loop().create_future(),
         needs_list=asked.wait_seconds < IDLE_SECONDS,
     )

@@ -34,7 +34,7 @@ from dueledger.ledger.store.item_lists import ItemPlace
 from dueledger.preview.occurrences import preview_definition, preview_document, preview_smears
 from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
 from dueledger.service.documents import answer
-from dueledger.service.pages import CurrentPage
+from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definition_documents import (
     EXAMPLE,
     DefinitionChangeDocument,
@@ -59,6 +59,8 @@ OCCURRENCES_MAX = 100
 _EXAMINED_MAX = 5_000
 _PATH = "/v1/definitions/{tenant}/{name}"
 _DAYS_AHEAD = timedelta(days=3_660)
+_VERSION_KEYS = {"tenant": str, "definition": str, "version": int}
+"""The keys of a row by which a page goes on."""
 
 NamePath = Annotated[str, Path(max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -72,18 +74,21 @@ async def list_definitions(
     kind: Annotated[str | None, Text] = None,
 ) -> Response:
     """List the versions of definitions that are in force or to come, by tenant and name."""
-    versions = await list_versions(
-        call.connection,
-        tenant,
-        None,
-        newest_only=True,
-        limit=page.rows_max,
-        tenants=call.tenants,
-        kind=kind,
-        after=page.place(VersionPlace, str, str, int),
-    )
-    rows = [_version_row(each) for each in versions]
-    return page.answer_rows(DefinitionDocument, rows, "tenant", "definition", "version")
+
+    async def read_some(limit: int, after: VersionPlace | None) -> list[dict[str, Any]]:
+        versions = await list_versions(
+            call.connection,
+            tenant,
+            None,
+            newest_only=True,
+            limit=limit,
+            tenants=call.tenants,
+            kind=kind,
+            after=after,
+        )
+        return [_version_row(each) for each in versions]
+
+    return await page.answer_large(DefinitionDocument, read_some, VersionPlace, _VERSION_KEYS)
 
 
 @read.add("GET", _PATH, "getDefinition", DefinitionDocument)
@@ -100,14 +105,16 @@ async def list_definition_versions(
     call: CurrentCall, page: CurrentPage, tenant: TenantPath, name: NamePath
 ) -> Response:
     """List all versions of a definition, the newest first."""
-    place = page.place(VersionPlace, str, str, int)
-    versions = await list_versions(
-        call.connection, tenant, name, newest_only=False, limit=page.rows_max, after=place
-    )
-    if not versions and place is None:
-        raise _unknown(tenant, name)
-    rows = [_version_row(each) for each in versions]
-    return page.answer_rows(DefinitionDocument, rows, "tenant", "definition", "version")
+
+    async def read_some(limit: int, after: VersionPlace | None) -> list[dict[str, Any]]:
+        versions = await list_versions(
+            call.connection, tenant, name, newest_only=False, limit=limit, after=after
+        )
+        if not versions and after is None:
+            raise _unknown(tenant, name)
+        return [_version_row(each) for each in versions]
+
+    return await page.answer_large(DefinitionDocument, read_some, VersionPlace, _VERSION_KEYS)
 
 
 @read.add("GET", f"{_PATH}/executions", "listExecutions", ExecutionPage)
@@ -123,6 +130,7 @@ async def list_executions(
         limit=page.limit,
         after=page.place(ItemPlace, date, int),
         examined_max=_EXAMINED_MAX,
+        bytes_max=PAGE_BYTES_MAX,
     )
     return page.answer(ExecutionDocument, found.items, found.next_place)
 

@@ -1,10 +1,12 @@
 """Routes of flows: what limits them, their limits, and pauses."""
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from fastapi import Response
+import orjson
+from fastapi import Header, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
@@ -18,6 +20,7 @@ from dueledger.ledger.store.flows import (
     PausePlace,
     list_flows,
     list_pauses,
+    lock_flow_limits,
     pause_flows,
     resume_flows,
     set_flow_limits,
@@ -27,11 +30,22 @@ from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.definition_documents import PauseChange
 from dueledger.service.routes.fields import KindPath, Lane, Name, Number, Reason, TenantPath, Text
+from dueledger.service.versions import HEADER_CHARS_MAX, check_match, etag_of
 
 read = ScopedRoutes(Scope.READ, "flows")
 operate = ScopedRoutes(Scope.OPERATE, "flows")
 
 _LIMITS: Final = tuple(FLOW_BOUNDS)
+_VERSION_CHARS: Final = 32
+
+LimitsMatch = Annotated[
+    str | None,
+    Header(
+        max_length=HEADER_CHARS_MAX,
+        description="The ETag of the limits that are changed: of the flow, as it was read. Without "
+        "it they are changed whatever they are.",
+    ),
+]
 
 
 class FlowLimitsDocument(BaseModel):
@@ -182,7 +196,8 @@ async def get_flow(
     call: CurrentCall, tenant: TenantPath, kind: KindPath, lane: Annotated[str, Text] = ""
 ) -> Response:
     """Read a flow: its limits, what limits it now, and its waiting items."""
-    return answer(members_of(FlowDocument, await find_flow(call, tenant, kind, lane)))
+    found = await find_flow(call, tenant, kind, lane)
+    return answer(members_of(FlowDocument, found), headers=_etag(found))
 
 
 async def find_flow(
@@ -199,17 +214,25 @@ async def find_flow(
 
 @operate.add("PATCH", "/v1/flows/{tenant}/{kind}", "setFlowLimits", ChangedFlows)
 async def change_limits(
-    call: CurrentCall, tenant: TenantPath, kind: KindPath, change: FlowLimitsChange
+    call: CurrentCall,
+    tenant: TenantPath,
+    kind: KindPath,
+    change: FlowLimitsChange,
+    if_match: LimitsMatch = None,
 ) -> Response:
     """Change the limits of a flow, or of each lane of its kind, from the next claim on."""
     scope = FlowScope(tenant, kind, change.lane)
+    if if_match is not None and if_match.strip() != "*":  # any, of those that exist
+        await _check_unchanged(call, scope, if_match)
     given = change.model_dump(include=change.model_fields_set & set(_LIMITS))
     limits = _limits_of(given)
     rows = await set_flow_limits(call.connection, scope, limits, actor_no=call.caller.actor_no)
     if not rows:
         raise _unknown(tenant, kind, change.lane)
     call.note_change(target=scope.path, **given)
-    return answer({"flows": [members_of(FlowLimitsDocument, row) for row in rows]})
+    headers = {} if change.lane is None else _etag(rows[0])
+    flows = [members_of(FlowLimitsDocument, row) for row in rows]
+    return answer({"flows": flows}, headers=headers)
 
 
 @read.add("GET", "/v1/pauses", "listPauses", PausePage)
@@ -249,6 +272,26 @@ async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> 
         for each in resumed.flows
     ]
     return answer({"pauses": resumed.pauses, "flows": flows})
+
+
+async def _check_unchanged(call: ApiCall, scope: FlowScope, if_match: str) -> None:
+    """Raise PreconditionFailed unless If-Match names the limits that the flow has."""
+    if scope.kind is None or scope.lane is None:
+        problem = Problem("/lane", "", "If-Match names the limits of one flow", "a lane")
+        raise InvalidInput("The limits of the flow are invalid:", [problem])
+    found = await lock_flow_limits(call.connection, scope.tenant, scope.kind, scope.lane)
+    if found is not None:
+        check_match(if_match, _version(found))
+
+
+def _etag(row: Mapping[str, Any]) -> dict[str, str]:
+    return {"ETag": etag_of(_version(row))}
+
+
+def _version(row: Mapping[str, Any]) -> str:
+    """Return the version of a flow's limits: what they are."""
+    limits = orjson.dumps([row[name] for name in _LIMITS])
+    return hashlib.sha256(limits).hexdigest()[:_VERSION_CHARS]
 
 
 def _limits_of(given: Mapping[str, float | None]) -> FlowLimits:

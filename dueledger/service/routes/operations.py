@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Path, Response
 
@@ -52,15 +52,14 @@ async def list_parked_items(
     kind: Annotated[str | None, Text] = None,
 ) -> Response:
     """List items that wait for a person's decision, oldest first, with the reason."""
-    rows = await list_reviews(
-        call.connection,
-        page.rows_max,
-        tenants=call.tenants,
-        tenant=tenant,
-        kind=kind,
-        after=page.place(ReviewPlace, datetime, int),
-    )
-    return page.answer_rows(ReviewDocument, rows, "parked_at", "item_no")
+
+    async def read_some(limit: int, after: ReviewPlace | None) -> list[dict[str, Any]]:
+        return await list_reviews(
+            call.connection, limit, tenants=call.tenants, tenant=tenant, kind=kind, after=after
+        )
+
+    keys = {"parked_at": datetime, "item_no": int}
+    return await page.answer_large(ReviewDocument, read_some, ReviewPlace, keys)
 
 
 @read.add("GET", "/v1/reviews/groups", "listReviewGroups", ReviewGroups)

@@ -72,6 +72,75 @@ comment on function ledger.examine_items is
   'The next open items by number that may be in a state to which the verb is applied, at most examined_max. The time at '
   'which a pending item came into its state is in the journal.';
 
+create function ledger.examine_flow_items(wanted ledger.item_filter, examined_max integer) returns table (
+  item_no bigint, effective_date date, flow_no integer, state smallint, available_at timestamptz, entered_at timestamptz,
+  parked_reason text
+)
+  language sql stable rows 1000 set search_path = pg_catalog, pg_temp
+as $$
+  with scope as materialized (
+    select f.flow_no
+    from ledger.flow f
+    where (wanted.tenant is null or f.tenant = wanted.tenant) and (wanted.kind is null or f.kind = wanted.kind)
+      and (wanted.lane is null or f.lane = wanted.lane)
+  ),
+  moved as materialized (
+    select coalesce(bool_or(v.state = 1 /* Scheduled */), false) as scheduled,
+      coalesce(bool_or(v.state = 4 /* RetryableFailure */), false) as failed,
+      coalesce(bool_or(v.state = 5 /* ManualReview */), false) as parked,
+      case when wanted.verb = 'trigger' then ledger.now() else '-infinity' end as after_at
+    from ledger.operation_state v where v.verb = wanted.verb
+  )
+  select u.*
+  from (
+    -- The limit below ends all of it, so that no flow is read after enough items are found.
+    select x.item_no, x.effective_date, s.flow_no, x.state, x.available_at, x.entered_at, x.parked_reason
+    from scope s
+    cross join lateral (
+      (select p.item_no, p.effective_date, p.state, p.available_at, null::timestamptz as entered_at, null::text as parked_reason
+       from ledger.pending p
+       where (select m.scheduled from moved m) and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from ledger.pending p
+       where (select m.failed from moved m) and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from ledger.pending p
+       where (select m.scheduled from moved m) and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.state, p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from ledger.pending p
+       where (select m.failed from moved m) and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+        and p.available_at >= (select m.after_at from moved m)
+       order by p.state, p.available_at limit examined_max)
+      union all
+      (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, null, r.parked_at, r.reason
+       from ledger.review r
+       where (select m.parked from moved m) and r.flow_no = s.flow_no and r.parked_at >= coalesce(wanted.since, '-infinity')
+       order by r.parked_at, r.item_no limit examined_max)
+    ) x
+    union all
+    select c.item_no, c.effective_date, i.flow_no, c.state, null, c.entered_at, null
+    from ledger.list_in_flight(case when wanted.in_flight then array(select s.flow_no from scope s) end) c
+    cross join lateral (
+      select i.flow_no from ledger.due_item i where i.effective_date = c.effective_date and i.item_no = c.item_no offset 0
+    ) i
+    where wanted.in_flight and (i.flow_no in (select s.flow_no from scope s)) is true
+  ) u
+  limit examined_max
+$$;
+
+comment on function ledger.examine_flow_items is
+  'Open items of the flows of a filter that may be in a state to which the verb is applied, at most examined_max, in no order. '
+  'What others have is not read, but for items that were handed out together with these.';
+
 create function ledger.match_items(
   wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer,
   out items ledger.matched_item[], out reached_item_no bigint
@@ -90,7 +159,11 @@ begin
     select e.item_no, i.id, e.tenant, e.kind, e.lane, i.business_key, e.state, n.entered_at
     from (
       select x.item_no, x.effective_date, x.state, x.entered_at, f.tenant, f.kind, f.lane
-      from ledger.examine_items(wanted, after_item_no, examined_max) x
+      from (
+        select e.* from ledger.examine_items(wanted, after_item_no, examined_max) e where after_item_no is not null
+        union all
+        select e.* from ledger.examine_flow_items(wanted, examined_max) e where after_item_no is null
+      ) x
       join ledger.flow f on f.flow_no = x.flow_no
       where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
         and (wanted.tenant is null or f.tenant = wanted.tenant)
@@ -123,7 +196,11 @@ begin
   items := coalesce(items, '{}');
   if cardinality(items) < matched_max then
     select count(*), max(e.item_no) into examined, reached_item_no
-    from ledger.examine_items(wanted, after_item_no, examined_max) e;
+    from (
+      select e.item_no from ledger.examine_items(wanted, after_item_no, examined_max) e where after_item_no is not null
+      union all
+      select e.item_no from ledger.examine_flow_items(wanted, examined_max) e where after_item_no is null
+    ) e;
     if examined < examined_max then
       reached_item_no := null;
     end if;
@@ -132,4 +209,5 @@ end $$;
 
 comment on function ledger.match_items is
   'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. '
-  'reached_item_no: number up to which items were examined; null where no open item is left.';
+  'reached_item_no: number up to which items were examined; null where no open item is left. Without after_item_no, items are '
+  'examined by the flows of the filter, in no order: that counts, and names no place from which to go on.';

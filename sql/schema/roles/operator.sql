@@ -11,7 +11,7 @@ grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,
   ledger.tz_change_version, ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_operator;
 grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
-  flow_no, item_no, partition, published_at, size, started, topic, topic_actor_no) on ledger.claim to ledger_operator;
+  flow_no, flow_nos, item_no, partition, published_at, size, started, topic, topic_actor_no) on ledger.claim to ledger_operator;
 grant insert on ledger.calendar, ledger.definition, ledger.expedited, ledger.flow_change, ledger.kind,
   ledger.materialised, ledger.operation, ledger.pause, ledger.pending, ledger.rejected_write, ledger.review,
   ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.withdrawal,

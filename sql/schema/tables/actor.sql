@@ -9,6 +9,9 @@ create table ledger.actor (
   )
 );
 
+-- Keys for the tenants of a caller are for one of these first: they are found among those of nobody else.
+create index actor_tenant_idx on ledger.actor ((tenants[1])) where tenants is not null;
+
 comment on table ledger.actor is
   'Who writes to the ledger: a process by its incarnation, a person, a service, an API key or a subject of tokens by name.';
 comment on column ledger.actor.seen_at is 'When the actor was last registered.';

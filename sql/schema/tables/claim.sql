@@ -26,6 +26,7 @@ create table ledger.claim (
   lease_seconds double precision,
   queue_seconds double precision,
   run_seconds double precision,
+  flow_nos integer[],
   primary key (fence, claimed_at),
   constraint claim_arrays_agree check (
     size > 0 and cardinality(item_no) = size and cardinality(effective_date) = size
@@ -60,6 +61,8 @@ comment on column ledger.claim.topic_actor_no is
 comment on column ledger.claim.lease_seconds is 'Lease of the run, where the claim is settled by topic.';
 comment on column ledger.claim.queue_seconds is 'Time from published_at to the deadline.';
 comment on column ledger.claim.run_seconds is 'Longest time of a run, as the kind had it.';
+comment on column ledger.claim.flow_nos is
+  'The flows of its items, so that lists of a tenant look into its own claims alone. Null where they were not recorded.';
 
 create index claim_deadline_idx on ledger.claim (deadline) where closed_at is null;
 create index claim_flow_idx on ledger.claim (flow_no) where closed_at is null and flow_no is not null;

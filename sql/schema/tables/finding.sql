@@ -69,6 +69,7 @@ create table ledger.repair (
   approved_by bigint references ledger.actor,
   approval_reason text,
   outcome jsonb,
+  tenant text not null,
   constraint repair_action_known check (
     action in ('materialise', 'redrive', 'release', 'cancel', 'complete', 'escalate')
   ),
@@ -88,9 +89,27 @@ comment on column ledger.repair.held_because is
   'Why it was not executed yet: what a person has to decide, or what forbids it.';
 comment on column ledger.repair.approved_by is 'The person who approved it: never the actor that proposed it.';
 comment on column ledger.repair.outcome is 'What executing or refusing it returned.';
+comment on column ledger.repair.tenant is 'The tenant of its finding, so that lists of a tenant read its own alone.';
+
+create function ledger.name_repair_tenant() returns trigger
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  new.tenant := (select f.tenant from ledger.finding f where f.id = new.finding_id);
+  return new;
+end $$;
+
+comment on function ledger.name_repair_tenant is 'Names the tenant of a repair, which is that of its finding.';
+
+revoke execute on function ledger.name_repair_tenant from public;
+
+create trigger repair_names_tenant before insert on ledger.repair
+  for each row execute function ledger.name_repair_tenant();
 
 create index repair_finding_idx on ledger.repair (finding_id);
 create index repair_proposed_idx on ledger.repair (proposed_at, id) where status = 'proposed';
+-- In an order that no other index has, as in operation.
+create index repair_tenant_idx on ledger.repair (tenant, (proposed_at at time zone 'UTC'), id) where status = 'proposed';
 create index repair_executed_idx on ledger.repair (executed_at) where executed_at is not null;
 
 create table ledger.watermark (

@@ -15,6 +15,7 @@ create table ledger.process (
   failure text,
   failed_service text,
   unavailable_topics jsonb,
+  does_upkeep boolean,
   constraint process_role_known check (role in (
     'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay', 'service'))
 ) with (
@@ -36,6 +37,8 @@ comment on column ledger.process.yields is
   'False of a worker with handlers in threads, which nothing stops: its leases decide.';
 comment on column ledger.process.kinds is
   'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
+comment on column ledger.process.does_upkeep is
+  'Whether it does upkeep; null of a process before this column: then an allocator or a direct worker does.';
 comment on column ledger.process.failing_since is
   'Since when its attempts to take work fail, the same one after another; null while they succeed.';
 comment on column ledger.process.failure is 'The error of these attempts.';

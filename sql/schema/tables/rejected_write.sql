@@ -13,7 +13,8 @@ create table ledger.rejected_write (
 );
 
 comment on table ledger.rejected_write is
-  'Stale and illegal writes: what was tried, and why it changed nothing. Append only.';
+  'Stale and illegal writes: what was tried, and why it changed nothing. Append only; upkeep deletes them '
+  'after the days of a setting.';
 comment on column ledger.rejected_write.verb is 'What was tried, as settle or start.';
 
 create index rejected_write_at_idx on ledger.rejected_write (rejected_at);

@@ -11,11 +11,14 @@ create table ledger.report (
 );
 
 comment on table ledger.report is
-  'Reports of reconciliations as they were made: of the whole ledger, and of each tenant. A row never changes.';
+  'Reports of reconciliations as they were made: of the whole ledger, and of each tenant. A row never changes; upkeep deletes it '
+  'after the days of a setting.';
 comment on column ledger.report.tenant is 'The tenant that it is about; ''*'' is the whole ledger.';
 comment on column ledger.report.as_of is 'As in reconciliation.';
 comment on column ledger.report.findings_open is 'Findings that were open; of a tenant, without those of the whole ledger.';
 comment on column ledger.report.document is 'The report as docs/report.schema.json describes it, kept to the letter.';
+
+create index report_as_of_idx on ledger.report (as_of, reconciliation_no, tenant);
 
 create table ledger.report_row (
   reconciliation_no bigint not null references ledger.reconciliation,

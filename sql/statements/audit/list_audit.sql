@@ -11,16 +11,41 @@
 -- $8 after_at timestamptz
 -- $9 after_no bigint
 -- $10 limit integer
--- index: audit_at_idx
+-- index: audit_at_idx, audit_tenant_idx, audit_pkey
 -- locks: none
+with scope as materialized (
+  select distinct t.tenant from unnest($1::text[]) t (tenant)
+),
+chosen as materialized (
+  (select a.audit_no
+   from ledger.audit a
+   where $1::text[] is null
+     and ($2::text is null or $2::text = any (a.tenants))
+     and ($3::text is null or a.actor_no = (select c.actor_no from ledger.actor c where c.name = $3::text))
+     and ($4::text is null or a.operation = $4::text) and ($5::text is null or a.target = $5::text)
+     and a.at >= coalesce($6::timestamptz, '-infinity') and a.at < coalesce($7::timestamptz, 'infinity')
+     and (a.at, a.audit_no) < (coalesce($8::timestamptz, 'infinity'), coalesce($9::bigint, 0))
+   order by a.at desc, a.audit_no desc limit $10::integer)
+  union all
+  (select x.audit_no
+   from scope s
+   cross join lateral (
+     select a.audit_no, a.at
+     from ledger.audit a
+     where a.tenants[1] = s.tenant and a.tenants is not null and a.tenants <@ $1::text[]
+       and ($2::text is null or $2::text = any (a.tenants))
+       and ($3::text is null or a.actor_no = (select c.actor_no from ledger.actor c where c.name = $3::text))
+       and ($4::text is null or a.operation = $4::text) and ($5::text is null or a.target = $5::text)
+       and a.at at time zone 'UTC' >= coalesce($6::timestamptz, '-infinity') at time zone 'UTC'
+       and a.at at time zone 'UTC' < coalesce($7::timestamptz, 'infinity') at time zone 'UTC'
+       and (a.at at time zone 'UTC', a.audit_no)
+         < (coalesce($8::timestamptz, 'infinity') at time zone 'UTC', coalesce($9::bigint, 0))
+     order by a.at at time zone 'UTC' desc, a.audit_no desc limit $10::integer  -- ordered like the index
+   ) x
+   order by x.at desc, x.audit_no desc limit $10::integer)
+)
 select a.audit_no, a.at, c.name as actor, a.login, a.operation, a.target, a.tenants, a.reason, a.detail, a.request_id
-from ledger.audit a join ledger.actor c on c.actor_no = a.actor_no
-where ($1::text[] is null or a.tenants <@ $1::text[])
-  and ($2::text is null or $2::text = any (a.tenants))
-  and ($3::text is null or c.name = $3::text)
-  and ($4::text is null or a.operation = $4::text)
-  and ($5::text is null or a.target = $5::text)
-  and a.at >= coalesce($6::timestamptz, '-infinity') and a.at < coalesce($7::timestamptz, 'infinity')
-  and (a.at, a.audit_no) < (coalesce($8::timestamptz, 'infinity'), coalesce($9::bigint, 0))
+from chosen n
+join ledger.audit a on a.audit_no = n.audit_no
+join ledger.actor c on c.actor_no = a.actor_no
 order by a.at desc, a.audit_no desc
-limit $10::integer

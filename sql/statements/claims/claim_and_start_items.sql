@@ -16,6 +16,7 @@
 -- $13 isolated_in text
 -- $14 with_token boolean
 -- $15 tenants text[]
+-- $16 bytes_max bigint
 -- index: pending_available_idx, pending_retry_idx, withdrawal_pkey
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
@@ -76,10 +77,16 @@ chosen as materialized (
   select r.batch_max, r.tids from retries r where r.tids is not null
   limit case when $8::boolean then 1 end
 ),
+-- With a bound of bytes, the rows of which there are too many stay pending.
+fitting as materialized (
+  select case when $16::bigint is null then c.tids else ledger.fit_bytes(c.tids, $16::bigint) end as tids
+  from (
+    select array(select unnest(case when $8::boolean then c.tids[1:c.batch_max] else c.tids end) from chosen c) as tids
+  ) c
+),
 removed as (
   delete from ledger.pending p
-  where p.ctid = any (array(
-    select unnest(case when $8::boolean then c.tids[1:c.batch_max] else c.tids end) from chosen c))
+  where p.ctid = any (array(select unnest(f.tids) from fitting f))
   returning p.item_no, p.effective_date, p.attempt, p.starts
 ),
 grouped as materialized (
@@ -118,9 +125,10 @@ batch as materialized (
 claimed as (
   insert into ledger.claim (
     fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
-    started, deadline, closed_at, run_seconds, flow_no)
+    started, deadline, closed_at, run_seconds, flow_no, flow_nos)
   select b.fence, ledger.now(), b.token, $9::bigint, 'direct', -1, b.size, b.item_no, b.effective_date, b.attempt, b.starts,
-    b.batch_max, b.size, ledger.machine_now(), ledger.now(), b.run_seconds, b.flow_no
+    b.batch_max, b.size, ledger.machine_now(), ledger.now(), b.run_seconds, b.flow_no,
+    array(select distinct u.flow_no from unnest(b.flow_nos) u (flow_no))
   from batch b
 ),
 withdrawn as materialized (

@@ -52,9 +52,9 @@ read_items as materialized (
      where r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
   union all
-  -- Items in flight are few, and no index has those of a flow: all are asked for theirs.
+  -- No index has the items in flight of a flow: those of claims with such a flow are asked for theirs.
   (select null::integer, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5
-   from ledger.open_item o
+   from ledger.list_in_flight(array(select s.flow_no from scope s)) o
    cross join lateral (
      select i.flow_no, i.due_at from ledger.due_item i
      where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0

@@ -7,13 +7,14 @@
 with processes as materialized (
   select s.* from ledger.process_status s
 )
-select r.role, r.live, r.silent, r.gone, r.failing, last.name as last_name, last.host as last_host, last.seen_at, mute.name as silent_name,
+select r.role, r.live, r.silent, r.gone, r.failing, r.upkeep, last.name as last_name, last.host as last_host, last.seen_at, mute.name as silent_name,
   mute.host as silent_host, mute.seen_at as silent_since, failed.name as failing_name, failed.failing_since, failed.failure,
   failed.failed_service, coalesce(served.kinds, '{}') as kinds, coalesce(lacked.topics, '{}') as unavailable_topics
 from (
   select s.role, count(*) filter (where s.status = 'live') as live, count(*) filter (where s.status = 'silent') as silent,
     count(*) filter (where s.status = 'gone' and s.seen_at > ledger.machine_now() - interval '1 hour') as gone,
-    count(*) filter (where s.status = 'live' and s.failing_since is not null) as failing
+    count(*) filter (where s.status = 'live' and s.failing_since is not null) as failing,
+    count(*) filter (where s.status = 'live' and s.does_upkeep) as upkeep
   from processes s
   group by s.role
 ) r

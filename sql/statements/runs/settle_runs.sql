@@ -13,6 +13,7 @@
 -- $10 last_started_at timestamptz
 -- $11 first_claimed_at timestamptz
 -- $12 last_claimed_at timestamptz
+-- $13 actor_no bigint
 -- index: run_pkey, claim_pkey
 -- locks: run rows (for update, run_no ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -49,7 +50,7 @@ outcome as materialized (
 ),
 final as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $8::bigint, (select ledger.now()),
+  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $13::bigint, (select ledger.now()),
     o.detail::jsonb
   from outcome o
   where o.event in (5 /* completed */, 11 /* cancelled */)
@@ -65,7 +66,7 @@ recorded as materialized (
     from (select o.*, o.detail::jsonb as evidence from outcome o
       where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)) o
   ) u
-  cross join lateral ledger.record_outcomes(u.outcomes, $8::bigint) r
+  cross join lateral ledger.record_outcomes(u.outcomes, $13::bigint) r
 ),
 counted as (
   insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
@@ -93,7 +94,7 @@ refused as materialized (
 stale as (
   insert into ledger.rejected_write (
     rejected_at, actor_no, verb, reason, fence, run_no, from_position, to_position, detail)
-  select ledger.now(), $8::bigint, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
+  select ledger.now(), $13::bigint, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
     jsonb_build_object('mask', x.mask::text,
       'events', ($5::smallint[])[x.first:x.first + length(x.mask) - 1])
   from refused x

@@ -6,18 +6,40 @@
 -- $3 tenants text[]
 -- $4 before_no bigint
 -- $5 tenant text
--- index: operation_pkey
+-- index: operation_pkey, operation_tenant_idx
 -- locks: none
+with scope as materialized (
+  select distinct t.tenant
+  from unnest(case
+    when $5::text is null then $3::text[]
+    when $3::text[] is null or $5::text = any ($3::text[]) then array[$5::text] end) t (tenant)
+),
+chosen as materialized (
+  (select o.operation_no from ledger.operation o
+   where o.operation_no = $1::bigint and ($3::text[] is null or o.tenant = any ($3::text[])))
+  union all
+  (select o.operation_no from ledger.operation o
+   where $1::bigint is null and $3::text[] is null and $5::text is null
+     and o.operation_no < coalesce($4::bigint, 9223372036854775807)
+   order by o.operation_no desc limit $2::integer)
+  union all
+  (select x.operation_no
+   from scope s
+   cross join lateral (
+     select o.operation_no from ledger.operation o
+     where $1::bigint is null and o.tenant = s.tenant and -o.operation_no > -coalesce($4::bigint, 9223372036854775807)
+     order by -o.operation_no limit $2::integer  -- ordered like the index
+   ) x
+   order by x.operation_no desc limit $2::integer)
+)
 select o.operation_no, o.verb,
   case when o.aborted_by is not null then 'aborted' when o.ended_at is not null then 'done'
     when o.advanced_at is not null then 'running' else 'waiting' end as status,
   o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of, o.item_no_max, o.matched, o.matched_capped,
   o.done, o.requested, o.reached_item_no, a.name as requested_by, o.reason, o.advanced_at, o.ended_at, b.name as aborted_by,
   o.abort_reason
-from ledger.operation o
+from chosen c
+join ledger.operation o on o.operation_no = c.operation_no
 join ledger.actor a on a.actor_no = o.actor_no
 left join ledger.actor b on b.actor_no = o.aborted_by
-where ($1::bigint is null or o.operation_no = $1::bigint) and ($3::text[] is null or o.tenant = any ($3::text[]))
-  and ($4::bigint is null or o.operation_no < $4::bigint) and ($5::text is null or o.tenant = $5::text)
 order by o.operation_no desc
-limit $2::integer

@@ -19,7 +19,7 @@ matched as materialized (
   from ledger.match_items(
     row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, ledger.now(),
       9223372036854775807)::ledger.item_filter,
-    0, $9::integer, $10::integer) m
+    null, $9::integer, $10::integer) m
 )
 select u.tenant, u.kind, u.lane, s.name as state, count(u.item_no) as items, min(u.entered_at) as oldest_at,
   max(u.entered_at) as newest_at,

@@ -28,7 +28,7 @@ matched as materialized (
   cross join lateral ledger.match_items(
     row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, b.as_of,
       b.item_no_max)::ledger.item_filter,
-    0, $9::integer, $10::integer) m
+    null, $9::integer, $10::integer) m
 )
 insert into ledger.operation (
   verb, tenant, kind, lane, parked_reason, error, since, in_flight, as_of, item_no_max, matched, matched_capped, reason, actor_no)
