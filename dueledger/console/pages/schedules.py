@@ -31,7 +31,7 @@ from dueledger.preview.clock_changes import clock_changes
 from dueledger.preview.occurrences import preview_definition
 from dueledger.preview.wording import change_rows, decision_words, skip_words
 from dueledger.service.calls import CurrentCall
-from dueledger.service.pages import CurrentPage
+from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definitions import (
     VERSIONS_MAX,
     NamePath,
@@ -110,6 +110,7 @@ async def show_schedule(
         limit=page.limit,
         after=page.place(ItemPlace, date, int),
         examined_max=EXECUTIONS_EXAMINED_MAX,
+        bytes_max=PAGE_BYTES_MAX,
     )
     pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=_PAUSES_MAX)
     return view.page(
