@@ -13,9 +13,9 @@ from dueledger.console.clock import iso
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.items import Filter
+from dueledger.console.pages.schedules import definition_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.named_calendars import add_ledger_calendars
-from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store.api_keys import Scope
@@ -92,8 +92,7 @@ async def _definitions(
         if each.document.get("ended"):
             continue
         try:
-            parsed = parse_definition(each.document, source=each.name, calendars=None)
-            (definition,) = await add_ledger_calendars(call.connection, [parsed])
+            (definition,) = await add_ledger_calendars(call.connection, [definition_of(each)])
         except DueledgerError:
             continue  # its page says why
         until = each.superseded_at or DUE_END

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
+import orjson
 from fastapi import Depends, Response
 from pydantic import BaseModel
 
@@ -33,6 +35,7 @@ from dueledger.preview.wording import change_rows, decision_words, skip_words
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definitions import (
+    DAYS_AHEAD,
     VERSIONS_MAX,
     NamePath,
     flow_scope_of,
@@ -87,7 +90,7 @@ async def list_schedules(
         listing=Listing(
             caption="Schedules",
             columns=_columns(view),
-            rows=[await _row(call.connection, each) for each in shown],
+            rows=await _rows(call.connection, shown),
             empty="There is no definition yet. Write one, or import a crontab.",
             next_cursor=page.cursor_after(
                 None if last is None else (last.tenant, last.name, last.version)
@@ -219,28 +222,34 @@ class Coming:
         return [f"{each.nominal:%a %Y-%m-%d}: {skip_words(each)}" for each in self.window.skipped]
 
 
-async def coming_of(
-    connection: Connection, version: DefinitionVersion, count: int = OCCURRENCES
-) -> Coming:
+async def coming_of(connection: Connection, version: DefinitionVersion) -> Coming:
     """Return what a version owes next; for an event rule or an ended one nothing."""
     since = max(version.now, version.effective_from)
     try:
-        definition = parse_definition(version.document, source=version.name, calendars=None)
-        return await coming_from(connection, definition, since, count)
+        return await coming_from(connection, definition_of(version), since)
     except DueledgerError as error:
         return Coming(ScheduleWindow((), ()), problem=error.message)
 
 
-async def coming_from(
-    connection: Connection, definition: Definition, since: datetime, count: int = OCCURRENCES
-) -> Coming:
+def definition_of(version: DefinitionVersion) -> Definition:
+    """Return the definition of a version, without its calendar. Raises InvalidDefinition."""
+    return _parsed(orjson.dumps(version.document))
+
+
+@lru_cache(maxsize=1_024)
+def _parsed(document: bytes) -> Definition:
+    """Return a definition: a version never changes, and most are shown again and again."""
+    return parse_definition(orjson.loads(document), calendars=None)
+
+
+async def coming_from(connection: Connection, definition: Definition, since: datetime) -> Coming:
     """Return what a definition owes from an instant on. Raises what its calendar does."""
     (observing,) = await add_ledger_calendars(connection, [definition])
     if not observing.is_schedule or observing.ended:
         return Coming(ScheduleWindow((), ()))
-    window = await next_occurrences(observing, since, count)
+    window = await next_occurrences(observing, since, OCCURRENCES)
     zone: str = getattr(observing.when, "timezone", "UTC")
-    if count == 1 or not isinstance(observing.when, RECURRING):
+    if not isinstance(observing.when, RECURRING):
         return Coming(window, zone)
     return Coming(window, zone, await asyncio.to_thread(_clock_changes, observing, zone, since))
 
@@ -268,20 +277,46 @@ def when_text(document: Row) -> str:
 _PLACES: Final = {"timezone", "gap", "fold"}
 
 
-async def _row(connection: Connection, version: DefinitionVersion) -> Row:
-    coming = await coming_of(connection, version, 1)
-    found = coming.window.occurrences
-    return {
-        "definition": version.name,
-        "tenant": version.tenant,
-        "kind": version.kind,
-        "lane": "",
-        "state": version.state.value,
-        "version": version.version,
-        "when": when_text(version.document),
-        "next_due_at": found[0].due_at if found else None,
-        "effective_from": version.effective_from,
-    }
+async def _rows(connection: Connection, versions: Sequence[DefinitionVersion]) -> list[Row]:
+    """Return versions with the time at which each is due next, all computed in one thread."""
+    schedules: list[tuple[Definition, datetime] | None] = []
+    for each in versions:
+        try:
+            (definition,) = await add_ledger_calendars(connection, [definition_of(each)])
+        except DueledgerError:
+            schedules.append(None)  # its page says why
+        else:
+            schedules.append((definition, max(each.now, each.effective_from)))
+    next_due = await asyncio.to_thread(lambda: [_next_due(each) for each in schedules])
+    return [
+        {
+            "definition": version.name,
+            "tenant": version.tenant,
+            "kind": version.kind,
+            "lane": "",
+            "state": version.state.value,
+            "version": version.version,
+            "when": when_text(version.document),
+            "next_due_at": due_at,
+            "effective_from": version.effective_from,
+        }
+        for version, due_at in zip(versions, next_due, strict=True)
+    ]
+
+
+def _next_due(schedule: tuple[Definition, datetime] | None) -> datetime | None:
+    if schedule is None:
+        return None
+    definition, since = schedule
+    if not definition.is_schedule or definition.ended:
+        return None
+    try:
+        window = preview_definition(
+            definition, since=since, until=since + DAYS_AHEAD, effective_date=None, count=1
+        )
+    except DueledgerError:
+        return None
+    return window.occurrences[0].due_at if window.occurrences else None
 
 
 def _columns(view: View) -> list[Column]:

@@ -58,7 +58,7 @@ VERSIONS_MAX = 1_000
 OCCURRENCES_MAX = 100
 _EXAMINED_MAX = 5_000
 _PATH = "/v1/definitions/{tenant}/{name}"
-_DAYS_AHEAD = timedelta(days=3_660)
+DAYS_AHEAD = timedelta(days=3_660)
 _VERSION_KEYS = {"tenant": str, "definition": str, "version": int}
 """The keys of a row by which a page goes on."""
 
@@ -161,7 +161,7 @@ async def next_occurrences(definition: Definition, since: datetime, count: int) 
         preview_definition,
         definition,
         since=since,
-        until=since + _DAYS_AHEAD,
+        until=since + DAYS_AHEAD,
         effective_date=None,
         count=count,
     )
