@@ -140,7 +140,14 @@ async def _figures(
         is_capped = any(row["findings_capped"] for row in rows)
         tone = "bad" if findings else "good"
         figures.append(
-            Figure("Findings open", findings, None, is_capped, tone, "of the reconciler")
+            Figure(
+                "Findings open",
+                findings,
+                view.url("/reconciliation/findings"),
+                is_capped,
+                tone,
+                "of the reconciler",
+            )
         )
     return [*figures, await _completeness(call, view)]
 
@@ -157,14 +164,15 @@ async def _strip(call: ApiCall, view: View) -> HeatStrip | None:
 async def _completeness(call: ApiCall, view: View) -> Figure:
     """Return up to when everything is complete: of the least complete kind, and what blocks it."""
     label = "Complete before"
+    href = view.url("/reconciliation") if view.may(Scope.AUDIT) else None
     rows = await list_watermarks(call.connection, tenants=call.tenants, limit=1)
     if not rows:
-        return Figure(label, None, None, note="not reconciled yet")
+        return Figure(label, None, href, note="not reconciled yet")
     [row] = rows
     note = f"{row['tenant']} {row['kind']}: {row['blocked_by'] or 'up to date'}"
     complete_before = row["complete_before"]
     shown = None if complete_before is None else view.clock.brief(complete_before)
-    return Figure(label, None, None, note=note, shown=shown)
+    return Figure(label, None, href, note=note, shown=shown)
 
 
 def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
