@@ -1,6 +1,7 @@
 """Flows: what each owes and what limits it; pauses and limits, and who changed them."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final, Literal
 
@@ -157,12 +158,14 @@ async def show_flow(
     changes: Listing | None = None
     if view.may(Scope.AUDIT):
         changes = await _changes(call, FlowScope(tenant, kind, lane))
+    hindrance, oldest_due_at = await _hindrance(call, tenant, kind, lane)
     return view.page(
         "flow.html",
         title=" ".join(filter(None, (tenant, kind, lane))),
         flow=flow,
         status=status_of(flow),
-        hindrance=await _hindrance(call, tenant, kind, lane),
+        hindrance=hindrance,
+        oldest_due_at=oldest_due_at,
         pauses=pauses,
         limits=[
             (name, words, flow[name], FLOW_BOUNDS[name], name in CLEARABLE_LIMITS)
@@ -236,14 +239,20 @@ def status_of(flow: Mapping[str, Any]) -> str:
             return "ready"
 
 
-async def _hindrance(call: ApiCall, tenant: str, kind: str, lane: str) -> str | None:
-    """Return what hinders the items of a flow, in a sentence; None: it has none that are open."""
+async def _hindrance(
+    call: ApiCall, tenant: str, kind: str, lane: str
+) -> tuple[str | None, datetime | None]:
+    """Return what hinders the items of a flow, in a sentence, and when the oldest one was due.
+
+    None: it has none that are open, or due.
+    """
     rows = await read_status(
         call.connection, tenant=tenant, kind=kind, lane=lane, limit=1, count_max=COUNTED_MAX
     )
     if not rows:
-        return None
-    return TEXTS[code_of(rows[0], await read_roles(call.connection))].of_flow
+        return None, None
+    code = code_of(rows[0], await read_roles(call.connection))
+    return TEXTS[code].of_flow, rows[0]["oldest_due_at"]
 
 
 async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
