@@ -24,7 +24,7 @@ from dueledger.ledger.sleep import (
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import list_due_flows, reap_claims, release_claims
-from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.items import emit_items, skip_items
 from dueledger.ledger.store.partitions import recover_items
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.store.reviews import redrive_items
@@ -189,6 +189,7 @@ async def test_only_items_available_within_the_sleep_wake_and_one_statement_wake
 ) -> None:
     await sleeper.fall_asleep()
     await emit_items(connection, make_drafts(due_at=LATER), actor_no=actor_no)
+    await skip_items(connection, make_drafts(prefix="skipped"), ["gap"], actor_no=actor_no)
     later = await sleeper.heard()
     await emit_items(connection, make_drafts(20, prefix="due"), actor_no=actor_no)
     assert (later, await sleeper.heard()) == (0, 1)
@@ -286,7 +287,8 @@ async def test_a_direct_worker_is_woken_by_its_own_kinds_only(
 ) -> None:
     async with open_sleeper(database, kind) as worker:
         await worker.fall_asleep()
-        await emit_items(connection, make_drafts(kind="Other"), actor_no=actor_no)
+        own_later = make_drafts(due_at=LATER, prefix="later")
+        await emit_items(connection, [*make_drafts(kind="Other"), *own_later], actor_no=actor_no)
         others = await worker.heard()
         await emit_items(connection, make_drafts(), actor_no=actor_no)
         assert (others, await worker.heard()) == (0, 1)

@@ -116,8 +116,7 @@ begin
     from (
       select f.flow_no, greatest(min(n.due_at), ledger.now()) as available_at
       from unnest(flow_of, due_ats, skip_reasons) n (flow_of, due_at, skip_reason)
-      join unnest(flow_tenants, flow_kinds, flow_lanes) with ordinality u (tenant, kind, lane, ord) on u.ord = n.flow_of
-      join ledger.flow f on f.tenant = u.tenant and f.kind = u.kind and f.lane = u.lane
+      join ledger.ensure_flows(flow_tenants, flow_kinds, flow_lanes) f on f.ord = n.flow_of
       where n.skip_reason is null
       group by f.flow_no
     ) w;
