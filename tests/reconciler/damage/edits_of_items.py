@@ -139,8 +139,8 @@ EDITS_OF_ITEMS: Final = (
         "flow_no of another kind",
         PREMIUMS,
         set_item(
-            "flow_no = (select min(flow_no) from ledger.flow join ledger.kind using (kind_no)"
-            " where name = 'Notice' and tenant = 'acme')"
+            "flow_no = (select min(flow_no) from ledger.flow"
+            " where kind = 'Notice' and tenant = 'acme')"
         ),
         TAMPERED,
     ),
