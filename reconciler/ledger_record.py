@@ -24,7 +24,7 @@ from dueledger.reconciler.report_period import ReportPeriod
 class LedgerRecord(PassRecord):
     """Records passes in the ledger, in the name of an actor.
 
-    Before it begins one, its pass is the one of that number; 0: of any pass.
+    Before it begins one, its pass is the one of that number; 0 means all of them.
     """
 
     def __init__(self, actor_no: int, reconciliation_no: int = 0) -> None:

@@ -1384,7 +1384,7 @@ CREATE FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resol
     LANGUAGE sql IMMUTABLE
     RETURN ((closed_at IS NOT NULL) AND ((resolution = 'repaired'::text) OR (reason = 'cleared'::text) OR ((found_as = 'open'::text) AND (NOT (is_by_person AND is_same)))));
 
-COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text, is_same boolean) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that no person resolved, and those whose evidence is another.';
+COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text, is_same boolean) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that no person resolved, and those that are another difference.';
 
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1558,6 +1558,12 @@ begin
 end $$;
 
 COMMENT ON FUNCTION ledger.grant_role(role text, login text, tenants text[]) IS 'Grant a role to a login, with the caller''s rights; an emitter or relay may then emit for `tenants` only, where they are given.';
+
+CREATE FUNCTION ledger.is_same_difference(type text, expected jsonb, actual jsonb, found_expected jsonb, found_actual jsonb) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN (type = ANY (ARRAY['DISAGREES'::text, 'EVENT_UNMATCHED'::text])) THEN true WHEN (actual ? 'difference'::text) THEN (NOT ((actual -> 'difference'::text) IS DISTINCT FROM (found_actual -> 'difference'::text))) ELSE ((NOT (expected IS DISTINCT FROM found_expected)) AND (NOT (actual IS DISTINCT FROM found_actual))) END;
+
+COMMENT ON FUNCTION ledger.is_same_difference(type text, expected jsonb, actual jsonb, found_expected jsonb, found_actual jsonb) IS 'Whether a finding that a pass found again is the difference that it was, though time went on: by type, and its evidence then and now.';
 
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -2673,7 +2679,7 @@ CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], typ
         select ledger.finding_reopens(
           f.closed_at, f.resolution, f.reason,
           exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
-          excluded.resolution, f.expected is not distinct from excluded.expected and f.actual is not distinct from excluded.actual)
+          excluded.resolution, ledger.is_same_difference(f.type, f.expected, f.actual, excluded.expected, excluded.actual))
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;

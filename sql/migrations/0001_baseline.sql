@@ -84,6 +84,7 @@
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql
 \ir ../schema/functions/finding_reopens.sql
+\ir ../schema/functions/is_same_difference.sql
 \ir ../schema/functions/record_findings.sql
 \ir ../schema/functions/accept_disagreements.sql
 

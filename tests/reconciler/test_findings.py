@@ -436,6 +436,17 @@ async def test_g11_an_accepted_difference_is_always_listed_and_another_of_its_it
     assert (opened["id"], opened["opened_count"], opened["resolution"]) == (found["id"], 2, "open")
 
 
+async def test_g11_what_goes_on_with_time_is_the_same_difference(frozen: Connection) -> None:
+    same = "select ledger.is_same_difference($1, '{}', $2::text::jsonb, '{}', $3::text::jsonb)"
+    for type_, before, now, is_same in (
+        (FindingType.EVENT_UNMATCHED, '{"count": 1}', '{"count": 2}', True),
+        (FindingType.UNBALANCED, '{"difference": 1, "items": 5}', '{"difference": 1}', True),
+        (FindingType.UNBALANCED, '{"difference": 1}', '{"difference": 2}', False),
+        (FindingType.EFFECT_REPEATED, '{"effects": 2}', '{"effects": 3}', False),
+    ):
+        assert await frozen.fetchval(same, type_, before, now) is is_same, (type_, before, now)
+
+
 async def test_g11_refused_writes_are_counted_as_information_and_never_open(
     frozen: Connection, make_reconciler: Make, actor_no: int
 ) -> None:

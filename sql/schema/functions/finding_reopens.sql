@@ -5,4 +5,4 @@ create function ledger.finding_reopens(
 return closed_at is not null and (resolution = 'repaired' or reason = 'cleared' or found_as = 'open' and not (is_by_person and is_same));
 
 comment on function ledger.finding_reopens is
-  'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that no person resolved, and those whose evidence is another.';
+  'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that no person resolved, and those that are another difference.';

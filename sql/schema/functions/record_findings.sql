@@ -38,7 +38,7 @@ as $$
         select ledger.finding_reopens(
           f.closed_at, f.resolution, f.reason,
           exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
-          excluded.resolution, f.expected is not distinct from excluded.expected and f.actual is not distinct from excluded.actual)
+          excluded.resolution, ledger.is_same_difference(f.type, f.expected, f.actual, excluded.expected, excluded.actual))
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
