@@ -17,7 +17,7 @@ from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import STATEMENT_REFUSED, Connection, is_lost
 from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
-from dueledger.ledger.store.operations import list_operations
+from dueledger.ledger.store.operations import list_open_operations
 from dueledger.ledger.store.partitions import read_default_partition
 from dueledger.ledger.store.processes import ProcessStatus, list_processes, read_roles
 from dueledger.ledger.store.schema_version import require_usable_schema
@@ -234,12 +234,13 @@ async def _failures(connection: Connection) -> DoctorCheck:
 
 
 async def _operations(connection: Connection) -> DoctorCheck:
-    newest = await list_operations(connection, _OPERATIONS_MAX)
-    opened = [row for row in newest if row["status"] in {"waiting", "running"}]
+    opened = await list_open_operations(connection, _OPERATIONS_MAX + 1)
     if not opened:
         return DoctorCheck("operations", Health.OK, "none is open")
-    named = ", ".join(f"{row['operation_no']} ({row['verb']})" for row in opened[:_SHOWN_MAX])
-    shown = f"{len(opened)} open: {named}" + (", …" if len(opened) > _SHOWN_MAX else "")
+    named = ", ".join(f"{operation_no} ({verb})" for operation_no, verb in opened[:_SHOWN_MAX])
+    more = ", …" if len(opened) > _SHOWN_MAX else ""
+    count = f"{_OPERATIONS_MAX}+" if len(opened) > _OPERATIONS_MAX else f"{len(opened)}"
+    shown = f"{count} open: {named}{more}"
     if has_upkeep(await read_roles(connection)):
         return DoctorCheck("operations", Health.OK, shown)
     return DoctorCheck(

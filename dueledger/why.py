@@ -137,7 +137,7 @@ def _of_operation(operation: OperationProgress, roles: Roles) -> _Found:
         "operation": operation.operation_no,
         "verb": operation.verb,
         "done": f"{operation.done:,}",
-        "matched": f"{operation.matched:,}",
+        "matched": f"{operation.matched:,}{'+' if operation.matched_capped else ''}",
         "last": _last_of_upkeep(roles),
     }
     return Hindrance.OPERATION_RUNS if has_upkeep(roles) else Hindrance.OPERATION_WAITS, facts

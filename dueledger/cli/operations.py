@@ -7,7 +7,14 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.output import (
+    mark_capped,
+    print_document,
+    print_fields,
+    print_lines,
+    print_rows,
+    say,
+)
 from dueledger.cli.session import ledger_connection, persons_change, run
 
 if TYPE_CHECKING:
@@ -35,7 +42,9 @@ def list_(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = 
     if json_:
         print_lines(shown)
     else:
-        print_rows(shown, _COLUMNS, empty="There was no operation yet.")
+        print_rows(
+            [mark_capped(row) for row in shown], _COLUMNS, empty="There was no operation yet."
+        )
     if len(rows) > limit:
         say(f"Only the newest {limit:,} are shown; --limit shows more.")
 
@@ -47,7 +56,7 @@ def show(operation_no: OperationArgument, json_: JsonOption = False, dsn: DsnOpt
     if json_:
         print_document(found)
     else:
-        print_fields({name: value for name, value in found.items() if value is not None})
+        _print_operation(found)
 
 
 @operation.command()
@@ -62,10 +71,14 @@ def abort(
     if json_:
         print_document(found)
     else:
-        print_fields({name: value for name, value in found.items() if value is not None})
+        _print_operation(found)
     if not is_aborted:
         say("It had ended before; nothing was changed.")
         options.exit_with(ExitCode.FAILED)
+
+
+def _print_operation(found: dict[str, Any]) -> None:
+    print_fields({name: each for name, each in mark_capped(found).items() if each is not None})
 
 
 async def _list(limit: int, dsn: str | None) -> list[dict[str, Any]]:

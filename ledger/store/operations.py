@@ -88,11 +88,15 @@ class OperationPreview:
 
 @dataclass(frozen=True, slots=True)
 class OperationProgress:
-    """How far an operation has got after a slice: items moved and requested, of `matched`."""
+    """How far an operation has got after a slice: items moved and requested, of `matched`.
+
+    `matched_capped`: counting stopped, there may be more.
+    """
 
     operation_no: int
     verb: OperationVerb
     matched: int
+    matched_capped: bool
     done: int
     requested: int
     is_ended: bool
@@ -154,6 +158,14 @@ async def list_operations(
         statement("list_operations"), None, limit, tenants, before_no, tenant
     )
     return [dict(row) for row in rows]
+
+
+async def list_open_operations(
+    connection: Connection, limit: int
+) -> list[tuple[int, OperationVerb]]:
+    """List the numbers and verbs of operations that have not ended, the first one first."""
+    rows = await connection.fetch(statement("list_open_operations"), limit)
+    return [(row["operation_no"], OperationVerb(row["verb"])) for row in rows]
 
 
 async def show_operation(

@@ -1,11 +1,13 @@
 """Lists: late items first, counts before findings, and where a list or a count stopped."""
 
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 import pytest
 
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.item_lists import ItemListFilter, list_open_items
 from tests.logins import with_login
 
 from .conftest import Command
@@ -74,6 +76,26 @@ async def test_late_items_are_those_past_their_sla_the_first_due_first(
     assert dueledger_on("items", "--late", "--key", "NOW", "--json").lines == []
     refused = dueledger_on("items", "--late", "--state", "Completed", "--json")
     assert (refused.code, "no open item has it" in refused.out) == (2, True)
+
+
+@pytest.mark.parametrize("serial", [None, 1])
+async def test_a_list_says_so_where_late_items_in_their_backoff_were_not_all_read(
+    connection: Connection, serial: int | None
+) -> None:
+    await emit(connection, 5)
+    await connection.execute(
+        "update ledger.pending set state = 4, attempt = 1,"
+        " available_at = now() + interval '1 hour', serial = $1::bigint,"
+        " serial_due_at = case when $1::bigint is not null then now() end,"
+        " overlap = case when $1::bigint is not null then 1 end",
+        serial,
+    )
+    for wanted in (ItemListFilter(due_before=datetime(2199, 1, 1, tzinfo=UTC)), ItemListFilter()):
+        for read_max in (3, 6):
+            found = await list_open_items(
+                connection, wanted, past_sla=wanted.due_before is None, read_max=read_max
+            )
+            assert (len(found.items), found.is_cut) == (min(read_max, 5), read_max == 3)
 
 
 async def test_parked_and_claimed_items_are_late_too(

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from dueledger.ledger.store import open_pool
+from dueledger.ledger.presence import open_presence
+from dueledger.ledger.store import Connection, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
 from tests.logins import with_login
 
@@ -14,6 +16,12 @@ Command = Callable[..., Any]
 
 OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
 REASON = ("--reason", "the product is withdrawn")
+COPY = """
+insert into ledger.operation (
+  verb, as_of, item_no_max, matched, matched_capped, in_flight, reason, actor_no, ended_at)
+select verb, as_of, item_no_max, matched, {capped}, in_flight, reason, actor_no, {ended_at}
+from ledger.operation cross join generate_series(1, $1)
+"""
 FILTER = ("--tenant", "acme", "--kind", "ReminderDue")
 
 
@@ -92,6 +100,32 @@ def test_a_list_of_operations_that_is_cut_says_so(dueledger_on: Command) -> None
     whole = dueledger_on("operation", "list", "--limit", "2", "--json")
     assert [each["operation_no"] for each in whole.lines] == [2, 1]
     assert whole.err == ""
+
+
+async def test_a_count_that_stopped_is_marked_where_an_operation_is_shown(
+    dueledger_on: Command, database: str, connection: Connection
+) -> None:
+    [item] = _emit(dueledger_on, "INV-1")
+    dueledger_on("cancel", *FILTER, *REASON, "--execute")
+    await connection.execute(COPY.format(capped=True, ended_at="null"), 1)
+    dueledger_on("operation", "abort", "1", *REASON)
+    for shown in (("operation", "list"), ("operation", "show", "2")):
+        assert "1+" in dueledger_on(*shown).out
+    assert dueledger_on("operation", "list", "--json").lines[0]["matched_capped"]
+    allocator = with_login(database, "allocator")
+    async with open_presence(allocator, "allocator:host:1:abcd", ProcessRole.ALLOCATOR):
+        assert "0 of 1+ items" in dueledger_on("why", item, "--json").document["sentence"]
+
+
+async def test_the_doctor_names_an_open_operation_however_many_newer_ones_have_ended(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    _emit(dueledger_on, "INV-1")
+    dueledger_on("cancel", *FILTER, *REASON, "--execute")
+    await connection.execute(COPY.format(capped=False, ended_at="now()"), 101)
+    checks = dueledger_on("doctor", "--json").document["checks"]
+    [text] = [each["text"] for each in checks if each["name"] == "operations"]
+    assert text.startswith("1 open: 1 (cancel);")
 
 
 def test_a_business_key_names_its_items_at_once(dueledger_on: Command) -> None:

@@ -89,10 +89,11 @@ found as (
 select f.id, f.tenant, f.kind, f.lane, f.business_key, f.cycle, f.effective_date, f.due_at, f.state, f.attempt, f.available_at,
   f.ended_at, f.item_no, f.start_by, f.complete_by, f.labels, c.is_cut
 from (
-  -- Of items read in the order in which they may be claimed, those not read are due later than the last one.
+  -- First attempts are read in the order in which they are due, those not read are due later than the last one. Retries, and
+  -- items that wait for their key, may have been due long before they are available.
   select exists (
     select from read_items r
-    where r.available_at is null or r.available_at = 'infinity'
+    where r.source <> 1 or r.available_at = 'infinity'
       or r.available_at <= greatest(
         ledger.now(), coalesce($10::timestamptz, case when not $13::boolean then 'infinity'::timestamptz end))
     group by r.flow_no, r.source having count(*) >= case when r.flow_no is null then $14::integer else (select m.items from flow_max m) end)
