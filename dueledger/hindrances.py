@@ -55,6 +55,7 @@ class Hindrance(StrEnum):
     NO_WORKER = "NO_WORKER"
     WORKER_SILENT = "WORKER_SILENT"
     NO_HANDLER = "NO_HANDLER"
+    JOINING = "JOINING"
     NO_CREDIT = "NO_CREDIT"
     NOT_CLAIMED = "NOT_CLAIMED"
     # It is handed out.
@@ -173,8 +174,8 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "No allocator runs: `dueledger allocate`.",
     ),
     Hindrance.ALLOCATOR_SILENT: HindranceText(
-        "It is due since {due}, and the only allocator, {name} on {host}, has been silent since "
-        "{seen}: it is stopped, or hangs.",
+        "It is due since {due}, and no allocator responds: {name} on {host} has been silent since "
+        "{seen}; it is stopped, or hangs.",
         "End it, and start another one: `dueledger allocate`.",
         "Their allocator is stopped, or hangs: `dueledger doctor` names it.",
     ),
@@ -184,8 +185,8 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "No direct worker runs: `dueledger work --direct module:handlers`.",
     ),
     Hindrance.DIRECT_WORKER_SILENT: HindranceText(
-        "It is due since {due}, and the only direct worker, {name} on {host}, has been silent "
-        "since {seen}: it is stopped, or hangs.",
+        "It is due since {due}, and no direct worker responds: {name} on {host} has been silent "
+        "since {seen}; it is stopped, or hangs.",
         "End it, and start another one: `{work}`.",
         "Their direct worker is stopped, or hangs: `dueledger doctor` names it.",
     ),
@@ -253,7 +254,8 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "No live worker takes them: `dueledger work module:handlers`.",
     ),
     Hindrance.WORKER_SILENT: HindranceText(
-        "The only worker, {name} on {host}, has been silent since {seen}: it is stopped, or hangs.",
+        "No worker responds: {name} on {host} has been silent since {seen}; it is stopped, or "
+        "hangs.",
         "End it, and start another one: `{work}`.",
         "Their worker is stopped, or hangs: `dueledger doctor` names it.",
     ),
@@ -261,6 +263,13 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "It is due since {due}, and no live worker reads {topic}; they have handlers for {kinds}.",
         "Start one that has a handler for {kind}: `{work}`.",
         "No live worker reads their topic.",
+    ),
+    Hindrance.JOINING: HindranceText(
+        "It is due since {due}, and a worker that has a handler for {kind} has asked for no items "
+        "of {topic} yet: it joins its consumer group.",
+        "That takes seconds. If it lasts, see whether the worker reaches the brokers: `dueledger "
+        "doctor` in its environment.",
+        "Their worker joins its consumer group.",
     ),
     Hindrance.NO_CREDIT: HindranceText(
         "The workers of {topic} want {granted} items waiting for them, and {outstanding} are.",
@@ -307,7 +316,8 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "deadline passes the item is handed out again.",
     ),
     Hindrance.SUSPECT: HindranceText(
-        "Its worker died while it ran; it waits to run in a process of its own."
+        "Its worker died while it ran; it waits to run in a process of its own.",
+        "Check that the workers for {kind} keep up; one more: `{work}`.",
     ),
     Hindrance.NOT_STARTED: HindranceText(
         "It lies in partition {partition} of {topic} at offset {offset} since {at}, and {before} "
@@ -421,15 +431,15 @@ def _hindrance_of_topic(flow: Mapping[str, Any], roles: Roles) -> Hindrance | No
         return None
     if flow["grants"]:
         return Hindrance.NO_CREDIT if flow["outstanding"] >= flow["granted"] else None
-    return hindrance_of_workers(roles[ProcessRole.WORKER])
+    return hindrance_of_workers(roles[ProcessRole.WORKER], flow["kind"])
 
 
-def hindrance_of_workers(workers: RoleStatus) -> Hindrance:
-    """Return why none of the workers reads a topic."""
+def hindrance_of_workers(workers: RoleStatus, kind: str) -> Hindrance:
+    """Return why none of the workers reads the topic of a kind."""
     if workers.fails and workers.failed_service == KAFKA:
         return Hindrance.KAFKA_DOWN
     if workers.live:
-        return Hindrance.NO_HANDLER
+        return Hindrance.JOINING if kind in workers.kinds else Hindrance.NO_HANDLER
     return Hindrance.WORKER_SILENT if workers.silent else Hindrance.NO_WORKER
 
 

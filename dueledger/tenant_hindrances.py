@@ -22,18 +22,17 @@ TENANT_SENTENCES: Final[Mapping[Hindrance, str]] = {
     "operations out.",
     Hindrance.READ_ONLY: "The database accepts no writes: {reason}.",
     Hindrance.NO_ALLOCATOR: "It is due since {due}, and no allocator runs.",
-    Hindrance.ALLOCATOR_SILENT: "It is due since {due}, and the only allocator has been silent "
-    "since {seen}: it is stopped, or hangs.",
+    Hindrance.ALLOCATOR_SILENT: "It is due since {due}, and no allocator responds since "
+    "{seen}: it is stopped, or hangs.",
     Hindrance.NO_DIRECT_WORKER: "It is due since {due}, and no direct worker runs.",
-    Hindrance.DIRECT_WORKER_SILENT: "It is due since {due}, and the only direct worker has been "
-    "silent since {seen}: it is stopped, or hangs.",
+    Hindrance.DIRECT_WORKER_SILENT: "It is due since {due}, and no direct worker responds "
+    "since {seen}: it is stopped, or hangs.",
     Hindrance.NO_DIRECT_HANDLER: "It is due since {due}, and no live direct worker has a handler "
     "for {kind}.",
     Hindrance.KAFKA_DOWN: "Kafka has not responded since {at}.",
     Hindrance.CLAIMS_FAIL: "No process can claim it; the attempts fail since {at}.",
     Hindrance.NO_WORKER: "It is due since {due}, and no worker runs that could take it.",
-    Hindrance.WORKER_SILENT: "The only worker has been silent since {seen}: it is stopped, or "
-    "hangs.",
+    Hindrance.WORKER_SILENT: "No worker responds since {seen}: it is stopped, or hangs.",
     Hindrance.NO_HANDLER: "It is due since {due}, and no live worker reads {topic}.",
     Hindrance.NO_CREDIT: "The workers of {topic} have as many items as they want.",
     Hindrance.NO_UPKEEP: "{what}, and no process runs upkeep, which would release it.",

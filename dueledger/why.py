@@ -288,12 +288,14 @@ def _handed_out(
         return _running(item, claim, roles, place)
     if claim["is_past_deadline"]:
         return _lapsed(f"The deadline of its claim passed at {_at(claim['deadline'])}", roles)
-    return _claimed(claim, roles, place)
+    return _claimed(item, claim, roles, place)
 
 
-def _claimed(claim: Mapping[str, Any], roles: Roles, place: _Facts) -> _Found:
-    if claim["is_suspect"]:
-        return Hindrance.SUSPECT, place
+def _claimed(
+    item: Mapping[str, Any], claim: Mapping[str, Any], roles: Roles, place: _Facts
+) -> _Found:
+    if claim["is_suspect"] and claim["partition"] < 0:
+        return _suspect_without_kafka(roles[ProcessRole.DIRECT_WORKER], place)
     if claim["published_at"] is None:
         name, status = claim["claimer"] or "a process", claim["claimer_status"] or "unknown"
         return Hindrance.NOT_PUBLISHED, place | {"name": name, "status": status}
@@ -304,17 +306,30 @@ def _claimed(claim: Mapping[str, Any], roles: Roles, place: _Facts) -> _Found:
         code = Hindrance.HANDLERS_STALLED if waits else Hindrance.PARTITION_STALLED
         return code, place | {"at": _at(claim["stalled_at"]), "next": next_}
     if claim["readers"]:
-        return Hindrance.NOT_STARTED, place
-    return _unread(roles[ProcessRole.WORKER], place)
+        return Hindrance.SUSPECT if claim["is_suspect"] else Hindrance.NOT_STARTED, place
+    return _unread(item["kind"], roles[ProcessRole.WORKER], place)
 
 
-def _unread(workers: RoleStatus, place: _Facts) -> _Found:
-    code = hindrance_of_workers(workers)
+def _suspect_without_kafka(workers: RoleStatus, place: _Facts) -> _Found:
+    if workers.live:
+        return Hindrance.SUSPECT, place
+    if workers.silent:
+        return Hindrance.DIRECT_WORKER_SILENT, _silent(workers)
+    return Hindrance.NO_DIRECT_WORKER, {"last": _last(workers)}
+
+
+def _unread(kind: str, workers: RoleStatus, place: _Facts) -> _Found:
+    code = hindrance_of_workers(workers, kind)
     match code:
         case Hindrance.KAFKA_DOWN:
             return code, _failing(workers)
         case Hindrance.WORKER_SILENT:
             return code, _silent(workers)
+        case Hindrance.JOINING:
+            return code, place
+        case Hindrance.NO_HANDLER:
+            others = f"those that live have handlers for {_kinds(workers)}"
+            return Hindrance.UNREAD, place | {"last": others}
         case _:
             return Hindrance.UNREAD, place | {"last": _last(workers)}
 

@@ -18,6 +18,7 @@ FREED_SECONDS: Final = 10.0
 """From the remedy, or the start of the process that it starts, by the ledger's clock."""
 MADE_ELSEWHERE: Final = {
     Hindrance.MOVED,  # below
+    Hindrance.JOINING,  # in tests/ledger/test_why_processes.py
     Hindrance.PARTITION_STALLED,  # by the worker in tests/workers/test_stalled_partitions.py
     Hindrance.HANDLERS_STALLED,  # and there
 }

@@ -13,7 +13,11 @@ select c.topic, c.partition, c.base_offset + $3::integer - 1 as "offset", c.clai
   c.topic_actor_no is not null as is_settled_by_topic,
   claimer.name as claimer, claimer.host as claimer_host, claimer.status as claimer_status, claimer.seen_at as claimer_seen_at,
   r.started_at, r.lease_until, r.lease_until <= ledger.machine_now() as is_past_lease,
-  runner.name as worker, runner.host as worker_host, runner.status as worker_status, runner.seen_at as worker_seen_at,
+  runner.name as worker, runner.host as worker_host,
+  case
+    when runner.status = 'gone' and runner.seen_at > ledger.machine_now() - interval '5 seconds' then 'live'  -- it may come back
+    else runner.status
+  end as worker_status, runner.seen_at as worker_seen_at,
   stalled.stalled_at, stalled.next_offset, stalled.waits_for_handlers,
   (select count(*) from ledger.credit g where g.topic = c.topic and g.granted_until > ledger.machine_now()) as readers,
   -- Claims are published in the order of their fences, but for those of several allocators.
