@@ -160,6 +160,17 @@ class EvidenceSource(_OutsideSource):
         description="all its rows are effects of the kind's items; others are EFFECT_UNRECORDED",
     )
 
+    @model_validator(mode="after")
+    def _judged_if_read(self) -> Self:
+        judged = {"change_max"} if self.csv else {"rows_min", "change_max", "skipped_max"}
+        if not self.complete and (unread := sorted(judged & self.model_fields_set)):
+            names = " and ".join(unread)
+            raise ValueError(
+                f"{names} judges all rows: of evidence without `complete: true` only the rows of "
+                "the items in question are read"
+            )
+        return self
+
     def reader(self, folder: Path) -> EvidenceReader:
         """Return what reads it. Raises InvalidSetting if it has no address."""
         if self.csv is not None:

@@ -96,6 +96,7 @@ class WindowComparer:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
         judged.result.unowned_endings = candidates.unowned_endings
         judged.result.unproven = compared.unproven
+        judged.result.unrecorded = compared.unrecorded
         for chunk in candidates.chunks():
             outcomes = await read_outcomes(
                 connection, chunk, says_payloads=expectation.says_payloads

@@ -366,6 +366,20 @@ async def _unfit_pages(
         reached = page[0]["reached"]
 
 
+async def list_unrecorded_endings(
+    connection: Connection,
+    from_date: date,
+    to_date: date,
+    held: Sequence[tuple[int, int]],
+    limit: int,
+) -> list[Record]:
+    """List those of these runs and item numbers of which no transition says how the item ended."""
+    places = map(list, zip(*held, strict=True))
+    return await connection.fetch(
+        statement("list_unrecorded_endings"), from_date, to_date, *places, limit
+    )
+
+
 async def list_contradicted_endings(
     connection: Connection, from_date: date, to_date: date, item_nos: Sequence[int], row_max: int
 ) -> list[Record]:

@@ -17,6 +17,7 @@ from dueledger.ledger.store.statements import SQL_ROOT
 from dueledger.reconciler.columns.fixed_width import Column, Columns
 
 MEMORY_MAX: Final = "768MB"
+NO_RUN: Final = -1
 
 
 @cache
@@ -49,12 +50,14 @@ class Compared:
     """What one window's comparison leaves: the tallies by flow, and the candidates' columns.
 
     Candidates have high, low, day, item_no (-1: there is no item), is_owed and differences.
-    `unproven` are the numbers of items with a transition that is not simply as its run has it.
+    `unproven` are the numbers of items with a transition that is not simply as its run has it;
+    `unrecorded` runs that are over, with an item of which no transition says how it ended there.
     """
 
     tallies: dict[int, FlowTally]
     candidates: Columns
     unproven: list[int]
+    unrecorded: list[tuple[int, int]]
 
 
 @final
@@ -87,8 +90,10 @@ class ComparisonEngine:
         found: dict[str, Column] = run(
             "select high, low, day, item_no, is_owed, differences from candidate"
         ).fetchnumpy()
-        unproven = [item_no for (item_no,) in run(comparison_statement("unproven")).fetchall()]
-        return Compared(tallies, found, unproven)
+        pairs = run(comparison_statement("unproven")).fetchall()
+        unproven = [item_no for item_no, run_no in pairs if run_no == NO_RUN]
+        unrecorded = [(run_no, item_no) for item_no, run_no in pairs if run_no != NO_RUN]
+        return Compared(tallies, found, unproven, unrecorded)
 
 
 @cache

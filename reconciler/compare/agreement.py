@@ -79,15 +79,17 @@ def find_excuse(
 ) -> Excuse:
     """Return the excuse of an item that ended without being completed; `row` is what is expected.
 
-    A person may end it, and a repair that is on record. A process may by an event of the inbox
-    that withdraws its subject and occurred after the one that owes it, by a newer version that was
-    in force when it was due, by a rule of overlap, where the schedule or catch-up skips its
-    occurrence, and where a population says that it ended. Of an item that no source names, its
-    handler may say that it is not due.
+    A person may end it for a reason, outside of any run, but skip only what the rule skips; and so
+    may a repair that is on record. A process may by an event of the inbox that withdraws its
+    subject and occurred after the one that owes it, by a newer version that was in force when it
+    was due, by a rule of overlap, where the schedule or catch-up skips its occurrence, and where a
+    population says that it ended. Of an item that no source names, its handler may say that it is
+    not due.
     """
-    if item.ended_by == ActorKind.PERSON or item.is_repair:
+    if item.is_repair or _is_decided(item):
         return Excuse.GIVEN
-    if item.event == WRITTEN_OFF or item.ended_by not in PROCESSES:
+    is_skipped = item.event == SKIPPED and item.ended_by == ActorKind.PERSON
+    if item.event == WRITTEN_OFF or not (is_skipped or item.ended_by in PROCESSES):
         return Excuse.NONE
     ending = (item.event, item.ended_for)
     if item.ended_for == OVERLAP and item.overlap in OVERLAPS.get(item.event or 0, ()):
@@ -114,23 +116,30 @@ def _is_replaced(item: ActualItem, grounds: EndingGrounds) -> bool:
     return replaced_at is not None and item.due_at >= replaced_at and not item.has_run
 
 
+def _is_decided(item: ActualItem) -> bool:
+    is_reasoned = bool(item.ended_for) and not item.has_run and item.event != SKIPPED
+    return item.ended_by == ActorKind.PERSON and is_reasoned
+
+
 def _is_skipped_by_rule(
     item: ActualItem, row: tuple[Any, ...] | None, grounds: EndingGrounds
 ) -> bool:
     """Return whether the rule that made an item has its occurrence skipped, for its reason."""
     if row is None:
         return item.definition_no is not None and item.ended_for in SKIPPED_FOR
+    is_missed = item.ended_for == MISSED_REASON
+    by_rule = item.definition_no is not None and item.ended_for in SKIPPED_FOR and not is_missed
+    if by_rule and item.tzdata not in (None, grounds.tzdata):
+        return True
     named = map(ExpectedItem._make, (row, *row[LATER]))
     own = next((each for each in named if each.definition_no == item.definition_no), None)
     if own is None or own.definition_no is None or item.ended_at is None:
         return False
-    if item.ended_for == MISSED_REASON:
+    if is_missed:
         after = grounds.missed_after.get(own.definition_no)
         if own.reference is not None:
             return own.is_missed or not own.is_live
         return after is not None and item.ended_at - item.due_at >= after
-    if item.ended_for in SKIPPED_FOR and item.tzdata not in (None, grounds.tzdata):
-        return True
     return item.ended_for is not None and item.ended_for == own.skipped_for
 
 

@@ -114,7 +114,9 @@ class WindowResult:
     `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
     after the pass began, as their rows say. `unowned_endings` counts what ended no item,
     `unproven` are the numbers of items with a transition that has no run, or is not as its run has
-    it, and `conflicts` counts those of them that no repair explains, once these were asked for.
+    it, and `unrecorded` the runs and numbers of those that a run held and of which no transition
+    says how they ended there; `conflicts` counts those of both that are findings, once repairs and
+    rows were asked for.
     `changes_at` is the first instant at which an open item becomes due or overdue.
     """
 
@@ -134,6 +136,7 @@ class WindowResult:
     evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
     unowned_endings: int = 0
     unproven: list[int] = field(default_factory=list[int])
+    unrecorded: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     conflicts: int = 0
     deferred: int = 0
     changes_at: datetime | None = None

@@ -303,6 +303,7 @@ async def _put_population(
     if read.failure:
         spool.roll_back(savepoint)
     else:
+        kinds |= population.named_kinds or set()  # of one without a row it names all: none
         expectation.says_payloads |= says_payloads
         expectation.single |= kinds
         if population.complete:

@@ -141,13 +141,15 @@ _CONTRADICTIONS: Final = {
     "attempt": "but at an attempt that its run did not have, or that no run had",
     "time": "but the run began later, or was over",
     "emission": "but it was emitted later",
+    "unrecorded": "and that run is over, but no transition says how the item ended there",
 }
 
 
 def contradicted(row: Record, flow: FlowRules) -> Finding:
     """Return the finding that a transition of an item is not as its run has it."""
     identity = UUID(bytes=row["id"])
-    event = TransitionEvent(row["event"]).label.replace("_", " ")
+    was = "had by a worker" if row["event"] is None else TransitionEvent(row["event"]).label
+    event = was.replace("_", " ")
     by = row["actor"] or "nobody"
     in_run = f" in run {row['run_no']}" if row["run_no"] is not None else ""
     return Finding(

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
-from dueledger.ledger.store import Connection, items, reconciled_rows
+from dueledger.ledger.store import Connection, Record, items, reconciled_rows
 from dueledger.ledger.store.clock import read_now
 from dueledger.reconciler.compare.comparison import WindowResult
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
@@ -235,20 +235,29 @@ class WindowFindings:
         self._recorder.add(
             item_findings.unexcused(item, flows[item.flow_no]) for item in window.unexcused
         )
-        premature = {item.id for item in window.premature}
-        if not window.unproven:
-            return
-        span = dates.from_date, dates.to_date
-        conflicts = await reconciled_rows.list_contradicted_endings(
-            connection, *span, window.unproven, self._recorder.row_max
-        )
-        self._recorder.note_list(conflicts, FindingType.OUTCOME_CONFLICT)
-        window.conflicts = len(conflicts)
-        flows = await self._flows.meet(connection, (row["flow_no"] for row in conflicts))
+        span, row_max = (dates.from_date, dates.to_date), self._recorder.row_max
+        conflicts = unrecorded = list[Record]()
+        if window.unproven:
+            conflicts = await reconciled_rows.list_contradicted_endings(
+                connection, *span, window.unproven, row_max
+            )
+        if window.unrecorded:
+            unrecorded = await reconciled_rows.list_unrecorded_endings(
+                connection, *span, window.unrecorded, row_max
+            )
+        for rows in (conflicts, unrecorded):
+            self._recorder.note_list(rows, FindingType.OUTCOME_CONFLICT)
+        window.conflicts = len(conflicts) + len(unrecorded)
+        numbers = (row["flow_no"] for row in (*conflicts, *unrecorded))
+        flows = await self._flows.meet(connection, numbers)
+        shown = {item.id for item in window.premature}
+        # One without its ending has no state: that is its finding.
+        stateless = {item.id for item in window.misplaced}
+        rows = [*conflicts, *(row for row in unrecorded if row["id"] not in stateless)]
         self._recorder.add(
             item_findings.contradicted(row, flows[row["flow_no"]])
-            for row in conflicts
-            if row["id"] not in premature
+            for row in {row["id"]: row for row in reversed(rows)}.values()
+            if row["id"] not in shown
         )
 
     async def _find_overdue(self, connection: Connection, overdue: Sequence[ActualItem]) -> None:

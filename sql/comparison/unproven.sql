@@ -1,10 +1,15 @@
--- The items of which a transition has no run, or is not as its run has it: these are held against runs and repairs one by one.
+-- The items of which a transition has no run, or is not as its run has it, and those that a run held and no transition says how
+-- they ended there: these are held against runs and repairs one by one. `run` is -1, or of an item without transition its run.
 -- Plain SQL, as `differences`. All columns are bigint; instants are microseconds since 2000-01-01 UTC.
 --
+-- item:    item_no
 -- journal: day, item_no, event, attempt, run (-1: none), actor, ended_at
 -- held:    run, item_no, attempt, worker, started, closed (of a run that is open, later than all). One row for each item of a run.
-select distinct j.item_no
+select distinct coalesce(j.item_no, h.item_no) as item_no, case when j.item_no is null then h.run else -1 end as run
 from journal j
-left join held h on h.run = j.run and h.item_no = j.item_no
-where h.run is null or j.ended_at < h.started or j.ended_at > h.closed or j.attempt <> h.attempt
-  or (j.event = 5 and j.actor <> h.worker)
+full outer join held h on h.run = j.run and h.item_no = j.item_no
+where case
+  when j.item_no is null then h.closed < 9223372036854775807 and h.item_no in (select i.item_no from item i)
+  else h.run is null or j.ended_at < h.started or j.ended_at > h.closed or j.attempt <> h.attempt
+    or (j.event = 5 and j.actor <> h.worker)
+  end

@@ -162,10 +162,12 @@ def of_runs(edited: dict[str, int]) -> dict[str, list[dict[str, int]]]:
         )
         for row in held
     ]
+    held.append(held[2] | {"run": 3, "closed": 2**63 - 1})
+    held.append(held[2] | {"run": 2, "item_no": 5})  # in another window
     journal[1] |= {"event": 6, "actor": 3}
     journal[2] |= {"ended_at": 200}
     journal[2] |= edited
-    return {"journal": journal, "held": held}
+    return {"journal": journal, "held": held, "item": [{"item_no": 1}, {"item_no": 2}]}
 
 
 @pytest.mark.parametrize("edit", ["none", *OF_RUNS])
@@ -180,10 +182,15 @@ def test_g11_two_engines_find_the_items_of_which_a_transition_is_not_as_its_run_
         engine.table(name).write_parquet(str(tmp_path / f"{name}.parquet"))
         other.register_parquet(name, str(tmp_path / f"{name}.parquet"))
     query = comparison_statement("unproven")
-    found = engine.execute(query).fetchall()
-    assert found == [(edited.get("item_no", 2),)] * bool(edited)
+    found = sorted(engine.execute(query).fetchall())
+    assert [pair for pair in found if pair[1] == -1] == [(edited.get("item_no", 2), -1)] * bool(
+        edited
+    )
+    # What run 2 had of item 2 is not recorded any more; run 3 is open, and has yet to record it.
+    is_lost = bool(edited.keys() & {"run", "item_no"})
+    assert [pair for pair in found if pair[1] != -1] == [(2, 2)] * is_lost
     again = [row for batch in other.sql(query).collect() for row in batch.to_pylist()]
-    assert [tuple(row.values()) for row in again] == found
+    assert sorted(tuple(row.values()) for row in again) == found
 
 
 def test_g11_of_an_array_with_a_null_no_element_is_read() -> None:

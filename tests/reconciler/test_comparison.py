@@ -68,8 +68,8 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
         None if event is None else int(event),
         None if event is None else AS_OF,
         None if event in (None, TransitionEvent.COMPLETED) else "person",
-        None,
-        False,  # noqa: FBT003 - in the order of the columns
+        None if event in (None, TransitionEvent.COMPLETED) else "asked for",
+        event == TransitionEvent.SKIPPED,  # excused, as a person alone skips none
         False,  # noqa: FBT003 - in the order of the columns
         None,
         None,
@@ -288,6 +288,14 @@ def test_a_file_of_sources_is_read_with_its_secrets_elsewhere(
         ),
         ("sources: [{evidence: e, query: q, dsn: hunter2}]", "kind"),
         ("sources: {", "malformed"),
+        (
+            "sources: [{evidence: e, tenant: a, kind: K, query: q, dsn: hunter2, rows_min: 3}]",
+            "rows_min judges all rows",
+        ),
+        (
+            "sources: [{evidence: e, tenant: a, kind: K, csv: e.csv, change_max: 0.1}]",
+            "change_max judges all rows",
+        ),
     ],
 )
 def test_a_file_of_sources_that_is_wrong_is_refused_by_field_without_its_secret(

@@ -227,7 +227,8 @@ async def test_g11_endings_of_a_date_without_any_item_are_found(
 REWRITE: Final = """
 update ledger.transition t
 set event = $2, detail = jsonb_build_object('reason', $3::text),
-  actor_no = (select actor_no from ledger.actor where name = $4)
+  actor_no = (select actor_no from ledger.actor where name = $4),
+  run_no = case when $5 then t.run_no end
 from ledger.due_item i
 where i.item_no = t.item_no and i.effective_date = t.effective_date and i.business_key = $1
 """
@@ -237,6 +238,8 @@ ENDINGS: Final = (
     (TransitionEvent.CANCELLED, "overlap", "worker", False),
     (TransitionEvent.CANCELLED, "repair", "reconciler", False),
     (TransitionEvent.CANCELLED, None, "worker", False),
+    (TransitionEvent.CANCELLED, None, "person", False),
+    (TransitionEvent.SKIPPED, "sold", "person", False),
     (TransitionEvent.CANCELLED, "PolicyCancelled", "intake", False),
     (TransitionEvent.CANCELLED, "overlap", "service", False),
     (TransitionEvent.SKIPPED, "overlap", "allocator", False),
@@ -273,20 +276,20 @@ async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or
     # One of their keys each, so that no other item of it can have been open.
     await frozen.execute("update ledger.due_item set serial = item_no, overlap = 2")
     await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
-    for draft, (event, reason, by, _) in zip(drafts, ENDINGS, strict=False):
-        assert (
-            await frozen.execute(REWRITE, draft.business_key, event, reason, f"{by}:edits")
-            == "UPDATE 1"
-        )
+    for in_run in (True, False):
+        for draft, (event, reason, by, _) in zip(drafts, ENDINGS, strict=False):
+            named = draft.business_key, event, reason, f"{by}:edits"
+            assert await frozen.execute(REWRITE, *named, in_run) == "UPDATE 1"
 
-    await reconciler.run_pass()
+        await reconciler.run_pass()
 
-    rows = await findings.list_findings(frozen)
-    assert {(row["type"], row["item_id"]) for row in rows} == {
-        (FindingType.UNEXCUSED, draft.id)
-        for draft, (*_, is_excused) in zip(drafts, ENDINGS, strict=False)
-        if not is_excused
-    }
+        # All were completed in a run: one that has none any more contradicts it.
+        rows = await findings.list_findings(frozen)
+        assert {(row["type"], row["item_id"]) for row in rows} == {
+            (FindingType.UNEXCUSED, draft.id)
+            for draft, (*_, is_excused) in zip(drafts, ENDINGS, strict=False)
+            if in_run or not is_excused
+        } | {(CONFLICT, draft.id) for draft, _ in zip(drafts, ENDINGS, strict=False) if not in_run}
 
 
 QUARTERS: Final = (date(2026, 9, 1), date(2026, 12, 1), date(2027, 3, 1))

@@ -124,6 +124,30 @@ async def test_g11_an_item_that_no_definition_of_its_kind_can_have_made_is_unexp
     assert {row["business_key"] for row in rows} == {key for *_, key in named}
 
 
+@pytest.mark.parametrize("named", [0, 2])
+async def test_g11_a_complete_population_without_a_row_of_a_kind_names_none_of_it(
+    before_noon: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    domain: object,
+    policies: SqlPopulation,
+    kind: str,
+    actor_no: int,
+    named: int,
+) -> None:
+    assert domain is not None
+    others = make_drafts(named, due_at=NOON + timedelta(hours=1), kind=f"{kind}Other")
+    await owe(others)
+    own = make_drafts(3, due_at=NOON + timedelta(hours=1))
+    await emit_items(before_noon, [*others, *own], actor_no=actor_no)
+    both = replace(policies, tenant="acme", kinds=frozenset({kind, f"{kind}Other"}))
+
+    result = await make_reconciler(ReconcilerSources((both,))).run_pass()
+
+    assert result.found == {FindingType.UNEXPECTED: 3}
+
+
 async def test_g11_a_duplicate_needs_a_source_that_names_one_item_of_the_key(
     before_noon: Connection,
     make_reconciler: Make,

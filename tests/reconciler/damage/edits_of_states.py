@@ -62,9 +62,10 @@ select effective_date + 1, event, attempt, item_no, run_no, actor_no, at, detail
 from ledger.transition where item_no = $1 and event = 5
 """
 END_WAITING: Final = """
-insert into ledger.transition (effective_date, event, attempt, item_no, actor_no, at)
+insert into ledger.transition (effective_date, event, attempt, item_no, actor_no, at, detail)
 select effective_date, 11, 0, item_no,
-  (select actor_no from ledger.actor where kind = 'person' limit 1), ledger.now()
+  (select actor_no from ledger.actor where kind = 'person' limit 1), ledger.now(),
+  '{"reason":"sold"}'
 from ledger.due_item where item_no = $1
 """
 REOPEN_IN_RUN: Final = """
@@ -194,6 +195,18 @@ EDITS_OF_STATES: Final = (
         RENEWALS,
         _rewritten(11, "sold", "worker"),
         UNEXCUSED,
+    ),
+    edit(
+        "completed to cancelled, in the name of a person, in its run",
+        RENEWALS,
+        _rewritten(11, "sold", "person"),
+        UNEXCUSED,
+    ),
+    edit(
+        "completed to written off, in the name of a person, outside of its run",
+        RENEWALS,
+        set_ending(REWRITTEN.format(event=14, reason="sold", by="person") + ", run_no = null"),
+        CONFLICT,
     ),
     edit(
         "completed to cancelled, by a service",
