@@ -110,6 +110,22 @@ UNBOUND = {
         ("list_sequences", "list_stalled_partitions", "read_default_partition"),
         "not run for a caller for some tenants",
     ),
+    **dict.fromkeys(
+        (
+            "add_kind",
+            "define",
+            "find_calendar_version",
+            "list_kind_policies",
+            "list_shared_keys",
+            "lock_definition",
+            "lock_versions",
+            "put_kind_policy",
+        ),
+        "of definitions of a form, each of a tenant of the caller (require_tenants)",
+    ),
+    "list_firing_alerts": "only those whose labels name a tenant of the caller are shown",
+    "list_open_operations": "not run for a caller for some tenants",
+    "read_overview_place": "a time of the whole ledger",
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""
