@@ -48,6 +48,7 @@ READS_ALL = {
     "count_items_on_days": "a person who imports a calendar; limited",
     "count_pending_load": "a person who plans; all of `pending`, limited",
     "list_contradicted_endings": "the reconciler, of items in a window of dates",
+    "list_unrecorded_endings": "the reconciler, of items in a window of dates",
     "list_run_items": "the reconciler, of the runs of a window of dates",
     "list_handed_out_orphans": "a repair of missing items: a page of claims, however old",
     "list_worked_orphans": "a repair of missing items: the journal of dates of a month",
