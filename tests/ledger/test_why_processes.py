@@ -105,6 +105,9 @@ async def test_a_process_that_lost_its_connection_a_moment_ago_lives(
         "update ledger.run set worker_no = (select process_no from ledger.process)"
     )
     await ledger.connection.fetchval(KILL, name)
+    await ledger.connection.execute(  # as where it was about to renew its row
+        "update ledger.process set seen_at = seen_at - interval '5 seconds'"
+    )
     found = [(await _explain(ledger, item)).code]
     await ledger.connection.execute(
         "update ledger.process set seen_at = seen_at - interval '5 seconds'"

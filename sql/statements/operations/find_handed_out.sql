@@ -15,7 +15,7 @@ select c.topic, c.partition, c.base_offset + $3::integer - 1 as "offset", c.clai
   r.started_at, r.lease_until, r.lease_until <= ledger.machine_now() as is_past_lease,
   runner.name as worker, runner.host as worker_host,
   case
-    when runner.status = 'gone' and runner.seen_at > ledger.machine_now() - interval '5 seconds' then 'live'  -- it may come back
+    when runner.status = 'gone' and runner.seen_at > ledger.machine_now() - interval '8 seconds' then 'live'  -- it may come back
     else runner.status
   end as worker_status, runner.seen_at as worker_seen_at,
   stalled.stalled_at, stalled.next_offset, stalled.waits_for_handlers,

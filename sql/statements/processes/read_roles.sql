@@ -4,10 +4,12 @@
 -- index: none
 -- locks: none
 -- A role fails if each of its live processes does; then the one that has failed longest is named. A process that lost its
--- connection takes its lock again within a second or two: until then it counts as live.
+-- connection takes its lock again within a second or two, and its row may be 6 s
+-- old: until then it counts as live.
 with processes as materialized (
-  select s.process_no, s.name, s.role, s.host, s.seen_at, s.kinds, s.failing_since, s.failure, s.failed_service, s.unavailable_topics,
-    case when s.status = 'gone' and s.seen_at > ledger.machine_now() - interval '5 seconds' then 'live' else s.status end as status
+  select s.process_no, s.name, s.role, s.host, s.seen_at, s.kinds, s.does_upkeep, s.failing_since, s.failure, s.failed_service,
+    s.unavailable_topics,
+    case when s.status = 'gone' and s.seen_at > ledger.machine_now() - interval '8 seconds' then 'live' else s.status end as status
   from ledger.process_status s
 )
 select r.role, r.live, r.silent, r.gone, r.failing, r.upkeep, last.name as last_name, last.host as last_host, last.seen_at, mute.name as silent_name,
