@@ -170,11 +170,14 @@ async def test_findings_begin_with_counts_by_type_and_severity(
     assert lines[5].split()[0] == "id"
     assert len(lines) == 10
     counted = dueledger_on("findings", "--summary", "--json").lines
+    ages = [*counted[1]][-6:]
     assert counted[1] == {
         "type": "MISSING",
         "severity": "error",
         "findings": 2,
         "findings_capped": False,
+        **dict.fromkeys(ages, 0),
+        "under_an_hour": 2,
     }
     assert len(dueledger_on("findings", "--json").lines) == 4
     only = dueledger_on("findings", "--summary", "--type", "LATE").out

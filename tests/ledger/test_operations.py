@@ -239,7 +239,9 @@ async def test_a_count_that_was_cut_says_so(
     assert (group.state, len(group.business_keys)) == ("ManualReview", 3)
     monkeypatch.setattr("dueledger.ledger.store.operations.COUNT_EXAMINED_MAX", examined)
     monkeypatch.setattr("dueledger.ledger.store.operations.COUNTED_MAX", counted)
-    cut = await preview_operation(ledger.connection, REDRIVE, items)
+    cut = await preview_operation(
+        ledger.connection, REDRIVE, items, examined_max=examined, counted_max=counted
+    )
     assert (cut.items, cut.capped) == (3, True)
     number = await ask(ledger, REDRIVE, person_no)
     shown = await show_operation(ledger.connection, number)
