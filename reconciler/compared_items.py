@@ -124,8 +124,9 @@ class ActualItem(NamedTuple):
 
     `ended_by` is the kind of actor that ended it without completing it, `ended_for` its reason; no
     person is one whose name is not a person's. `is_repair`: an executed repair did so. `has_run`:
-    its ending names a run. `places`: in how many of `pending` and `review` it is. `outside_terms`:
-    what a population may say of it; its payload is NOT_SAID where none of the pass says payloads.
+    it ended in a run, after its start. `places`: in how many of `pending` and `review` it is.
+    `outside_terms`: what a population may say of it; its payload is NOT_SAID where none of the pass
+    says payloads.
     """
 
     effective_date: date

@@ -11,8 +11,10 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, findings, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.items import emit_items, withdraw_items
+from dueledger.ledger.store.runs import start_runs
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources, SqlPopulation
+from tests.claim_ids import claim_ids
 
 from .conftest import NOON
 
@@ -267,6 +269,7 @@ async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or
     await emit_items(frozen, drafts, actor_no=actor_no)
     await frozen.execute("update ledger.due_item set emitted_at = due_at - interval '1 hour'")
     await complete_all(TransitionEvent.COMPLETED)
+    await frozen.execute("update ledger.run set started_at = started_at - interval '1 second'")
     for kind in ActorKind:
         await register_actor(frozen, f"{kind}:edits", kind)
     await register_actor(frozen, "clerk:edits", ActorKind.PERSON)
@@ -290,6 +293,37 @@ async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or
             for draft, (*_, is_excused) in zip(drafts, ENDINGS, strict=False)
             if in_run or not is_excused
         } | {(CONFLICT, draft.id) for draft, _ in zip(drafts, ENDINGS, strict=False) if not in_run}
+
+
+@pytest.mark.parametrize("event", [TransitionEvent.CANCELLED, TransitionEvent.SUPERSEDED])
+async def test_g11_an_item_that_was_withdrawn_while_it_was_handed_out_is_no_finding(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    claim_all: Callable[..., Awaitable[list[int]]],
+    actor_no: int,
+    event: TransitionEvent,
+) -> None:
+    """It ends when its run starts, in the name of the person who asked."""
+    drafts = make_drafts(2, due_at=NOON - timedelta(minutes=5))
+    await owe(drafts)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await frozen.execute("update ledger.due_item set emitted_at = due_at - interval '1 hour'")
+    (fence,) = await claim_all()
+    person_no = await register_actor(frozen, "person:test", ActorKind.PERSON)
+    ids = [draft.id for draft in drafts]
+    asked = await withdraw_items(frozen, ids, event=event, reason="sold", actor_no=person_no)
+    assert [each.result for each in asked] == ["requested", "requested"]
+    await start_runs(
+        frozen, await claim_ids(frozen, [fence]), [1], [2], worker_no=actor_no, lease_seconds=60
+    )
+    ended = await frozen.fetch("select event, actor_no, run_no from ledger.transition")
+    assert {(row["event"], row["actor_no"]) for row in ended} == {(event, person_no)}
+    assert None not in {row["run_no"] for row in ended}
+
+    assert (await make_reconciler(ReconcilerSources((policies,))).run_pass()).found == {}
 
 
 QUARTERS: Final = (date(2026, 9, 1), date(2026, 12, 1), date(2027, 3, 1))

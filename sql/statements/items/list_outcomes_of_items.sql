@@ -3,7 +3,7 @@
 -- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
--- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey, finding_item_idx, repair_finding_idx
+-- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey, finding_item_idx, repair_finding_idx, run_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
@@ -23,7 +23,9 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     select from (select f.id from ledger.finding f where f.item_id = i.id offset 0) f
     join ledger.repair p on p.finding_id = f.id
     where p.action = 'cancel' and p.status = 'executed' and p.executed_by = t.actor_no) as is_repair,
-  t.run_no is not null as has_run, i.overlap, i.tzdata,
+  -- What was withdrawn while it was handed out ends when its run starts: in the statement that starts it.
+  t.run_no is not null and not exists (select from ledger.run r where r.run_no = t.run_no and r.started_at = t.at) as has_run,
+  i.overlap, i.tzdata,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places
 from unnest($1::date[], $2::bigint[]) u (effective_date, item_no)
