@@ -269,7 +269,6 @@ async def test_g11_what_is_owed_and_ends_without_being_completed_needs_a_rule_or
     await emit_items(frozen, drafts, actor_no=actor_no)
     await frozen.execute("update ledger.due_item set emitted_at = due_at - interval '1 hour'")
     await complete_all(TransitionEvent.COMPLETED)
-    await frozen.execute("update ledger.run set started_at = started_at - interval '1 second'")
     for kind in ActorKind:
         await register_actor(frozen, f"{kind}:edits", kind)
     await register_actor(frozen, "clerk:edits", ActorKind.PERSON)
