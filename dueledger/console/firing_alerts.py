@@ -1,18 +1,19 @@
 """Alerts that stand: the sentence of their rule, and the list behind each."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from dueledger.alerts.rules import RULES, AlertRule, AlertSeverity
+from dueledger.alerts.open_alerts import list_open_alerts
+from dueledger.alerts.rules import RULES, AlertSeverity
 from dueledger.ledger.metrics import Metric
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.alerts import FiringAlert, list_firing_alerts
+from dueledger.ledger.store.clock import read_machine_now
 from dueledger.time_spans import brief_span
 
-_READ_MAX: Final = 200
-_RULES: Final = {rule.name: rule for rule in RULES}
+_METRICS: Final = {rule.name: rule.metric for rule in RULES}
 _LISTS: Final[dict[Metric, dict[str, Any]]] = {
     Metric.LATE_SECONDS: {"late": True},
     Metric.OLDEST_DUE_SECONDS: {"open": True},
@@ -35,34 +36,21 @@ class ShownAlert(NamedTuple):
 async def firing_alerts(
     connection: Connection, tenants: Sequence[str] | None, *, limit: int
 ) -> list[ShownAlert]:
-    """Return alerts that stand; for some tenants only those that name one of them."""
-    rows = await list_firing_alerts(connection, limit=_READ_MAX)
-    shown = [(row, _RULES[row.name]) for row in rows if _is_known(row)]
-    return [
-        _show(row, rule)
-        for row, rule in shown
-        if tenants is None or _labels(row, rule).get("tenant") in tenants
-    ][:limit]
+    """Return the alerts that stand longest; for some tenants of those that name one of them."""
+    found = sorted(await list_open_alerts(connection, tenants), key=itemgetter("since"))
+    now = await read_machine_now(connection)
+    return [_show(each, now) for each in found[:limit]]
 
 
-def _is_known(row: FiringAlert) -> bool:
-    rule = _RULES.get(row.name)
-    return rule is not None and len(rule.labels) == len(row.labels)
-
-
-def _labels(row: FiringAlert, rule: AlertRule) -> dict[str, str]:
-    return dict(zip(rule.labels, row.labels, strict=True))
-
-
-def _show(row: FiringAlert, rule: AlertRule) -> ShownAlert:
-    labels = _labels(row, rule)
+def _show(alert: dict[str, Any], now: datetime) -> ShownAlert:
+    labels = alert["labels"]
     named = {name: labels[name] for name in ("tenant", "kind") if name in labels}
-    filters = _LISTS.get(rule.metric) if "other" not in named.values() else None
-    summary = rule.summary.format(**labels)
+    filters = _LISTS.get(_METRICS[alert["alert"]]) if "other" not in named.values() else None
+    summary = alert["summary"]
     return ShownAlert(
-        row.name,
+        alert["alert"],
         summary[:1].upper() + summary[1:],
-        rule.severity is AlertSeverity.PAGE,
-        brief_span(timedelta(seconds=row.age_seconds)),
+        alert["severity"] == AlertSeverity.PAGE,
+        brief_span(now - alert["since"]),
         None if filters is None else {**named, **filters},
     )

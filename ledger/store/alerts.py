@@ -39,20 +39,6 @@ class AlertRow(NamedTuple):
         return self.ended_at is not None and self.sent_to <= self.end_sent_to
 
 
-class FiringAlert(NamedTuple):
-    """An alert that has not ended, and for how long it has stood."""
-
-    name: str
-    labels: tuple[str, ...]
-    age_seconds: float
-
-
-async def list_firing_alerts(connection: Connection, *, limit: int) -> list[FiringAlert]:
-    """Return the alerts that stand, those that stand longest first."""
-    rows = await connection.fetch(statement("list_firing_alerts"), limit)
-    return [FiringAlert(name, tuple(labels), age) for name, labels, age in rows]
-
-
 async def list_alerts(connection: Connection) -> list[AlertRow]:
     """Return the alerts that were found, and of those that ended the ones still to be sent."""
     rows = await connection.fetch(statement("list_alerts"))

@@ -98,7 +98,6 @@ UNBOUND = {
     "find_items_of_tenant": "of the tenant of an item that show_item found for the tenants",
     **dict.fromkeys(
         (
-            "list_alerts",
             "list_processes",
             "list_topics",
             "list_applied_migrations",
@@ -123,7 +122,7 @@ UNBOUND = {
         ),
         "of definitions of a form, each of a tenant of the caller (require_tenants)",
     ),
-    "list_firing_alerts": "only those whose labels name a tenant of the caller are shown",
+    "list_alerts": "only those whose labels name a tenant of the caller are shown",
     "list_open_operations": "not run for a caller for some tenants",
     "read_overview_place": "a time of the whole ledger",
     "read_roles": "counts processes, which work for all tenants",

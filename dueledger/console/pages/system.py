@@ -6,13 +6,12 @@ from typing import Any, Final
 from fastapi import Request, Response
 from pydantic import SecretStr
 
-from dueledger.alerts.notices import describe_alert, is_known
+from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView
 from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.runtime.kafka_settings import variable_of
-from dueledger.ledger.store.alerts import list_alerts
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.processes import list_processes
 from dueledger.ledger.store.topic_partitions import list_topics
@@ -33,11 +32,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         raise NotPermitted("The page is of the whole ledger. Sign in by a key for all tenants.")
     settings: ServiceSettings = request.app.state.settings
     checks = [*check_machine(), *[each async for each in check_ledger(call.connection)]]
-    alerts = [
-        describe_alert(row)
-        for row in await list_alerts(call.connection)
-        if row.ended_at is None and is_known(row)
-    ]
+    alerts = await list_open_alerts(call.connection, None)
     topics = await list_topics(call.connection, TOPICS_MAX + 1)
     processes = await list_processes(call.connection, PROCESSES_MAX + 1)
     return view.page(

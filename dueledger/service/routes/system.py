@@ -7,8 +7,7 @@ from typing import Annotated
 from fastapi import Query, Response
 from pydantic import BaseModel, Field
 
-from dueledger.alerts.notices import describe_alert, is_known
-from dueledger.ledger.store.alerts import list_alerts
+from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.processes import ProcessRole, ProcessStatus, list_processes
 from dueledger.ledger.store.topic_partitions import list_topics
@@ -100,6 +99,5 @@ async def list_of_kinds(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response
 @read.add("GET", "/v1/alerts", "listAlerts", AlertList)
 async def list_open(call: CurrentCall) -> Response:
     """List the alerts that stand, if `dueledger alert` runs."""
-    found = await list_alerts(call.connection) if call.tenants is None else []
-    open_ = [describe_alert(row) for row in found if row.ended_at is None and is_known(row)]
-    return answer({"items": [members_of(AlertDocument, each) for each in open_]})
+    found = await list_open_alerts(call.connection, None) if call.tenants is None else []
+    return answer({"items": [members_of(AlertDocument, each) for each in found]})
