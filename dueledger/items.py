@@ -24,7 +24,6 @@ from dueledger.ledger.store.item_lists import (
 from dueledger.ledger.store.items import show_item
 
 EXECUTIONS_AT_ONCE: Final = 32
-EVIDENCE_BYTES_MAX: Final = 8 * 1024 * 1024
 _OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]
 
 
@@ -108,7 +107,7 @@ async def page_executions(
     limit: int,
     after: ItemPlace | None = None,
     examined_max: int = READ_MAX,
-    bytes_max: int = EVIDENCE_BYTES_MAX,
+    bytes_max: int,
 ) -> ListedItems:
     """List a page of a definition's items as executions, as `page_items` does.
 

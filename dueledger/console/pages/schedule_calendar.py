@@ -10,9 +10,9 @@ from fastapi import Query, Response
 from markupsafe import Markup, escape
 
 from dueledger.console.clock import iso
+from dueledger.console.forms import Filter
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.items import Filter
 from dueledger.console.pages.schedules import definition_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.named_calendars import add_ledger_calendars

@@ -12,10 +12,9 @@ import orjson
 from fastapi import Depends, Response
 from pydantic import BaseModel
 
-from dueledger.console.forms import form_of
+from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.items import Filter
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.named_calendars import add_ledger_calendars
 from dueledger.definitions.trigger import trigger_definition
@@ -27,19 +26,21 @@ from dueledger.ledger.schedule import RECURRING, Occurrence, ScheduleWindow
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
-from dueledger.ledger.store.flows import list_pauses, pause_flows, resume_flows
+from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemPlace
 from dueledger.preview.clock_changes import clock_changes
 from dueledger.preview.occurrences import preview_definition
 from dueledger.preview.wording import change_rows, decision_words, skip_words
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
+from dueledger.service.routes.definition_documents import PauseRequest
 from dueledger.service.routes.definitions import (
     DAYS_AHEAD,
     VERSIONS_MAX,
     NamePath,
-    flow_scope_of,
     next_occurrences,
+    pause_definition,
+    resume_definition,
     versions_of,
 )
 from dueledger.service.routes.fields import Reason, TenantPath
@@ -56,7 +57,7 @@ _BESIDE: Final = timedelta(hours=26)
 
 
 class ReasonForm(BaseModel):
-    """Why somebody pauses or triggers a schedule."""
+    """Why somebody triggers a schedule."""
 
     reason: Reason
 
@@ -143,15 +144,11 @@ async def pause(
     view: CurrentView,
     tenant: TenantPath,
     name: NamePath,
-    form: Annotated[ReasonForm, Depends(form_of(ReasonForm))],
+    form: Annotated[PauseRequest, Depends(form_of(PauseRequest))],
 ) -> Response:
     """Stop handing out items of the definition's kind."""
-    scope = await flow_scope_of(call.connection, tenant, name)
-    paused = await pause_flows(
-        call.connection, scope, reason=form.reason, actor_no=call.caller.actor_no
-    )
-    call.note_change(is_changed=bool(paused.pauses or paused.flows))
-    return view.done(f"Paused {tenant} {scope.kind}.", schedule_path(tenant, name))
+    await pause_definition(call, tenant, name, form)
+    return view.done(f"Paused the kind of {tenant} {name}.", schedule_path(tenant, name))
 
 
 @operate.action("/schedules/{tenant}/{name}/resume", "resumeDefinition")
@@ -159,10 +156,8 @@ async def resume(
     call: CurrentCall, view: CurrentView, tenant: TenantPath, name: NamePath
 ) -> Response:
     """End the pause of the definition's kind."""
-    scope = await flow_scope_of(call.connection, tenant, name)
-    resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
-    call.note_change(is_changed=bool(resumed.pauses or resumed.flows))
-    return view.done(f"Resumed {tenant} {scope.kind}.", schedule_path(tenant, name))
+    await resume_definition(call, tenant, name)
+    return view.done(f"Resumed the kind of {tenant} {name}.", schedule_path(tenant, name))
 
 
 @operate.action("/schedules/{tenant}/{name}/trigger", "triggerDefinition")
