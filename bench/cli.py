@@ -45,27 +45,37 @@ def every(
         float,
         typer.Option("--scale", min=0.0001, max=10, help="Shrinks counts and times; 0.01 checks."),
     ] = 1.0,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Smaller sizes: one round within half an hour.")
+    ] = False,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, max=100, help="Rounds of each; the soak runs once.")
+    ] = 1,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this benchmark; may be repeated.")
     ] = None,
     into: Annotated[
         Path | None,
-        typer.Option("--into", help="Folder for each benchmark's document, as NAME.json."),
+        typer.Option(
+            "--into",
+            help="Folder for the documents of each benchmark, as NAME.json; goes on from those.",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Run all benchmarks and print which goals are reached. Takes more than an hour."""
-    from bench.every import PLAN, bench_all, write_documents
+    from bench.every import PLAN, BenchmarkRun
     from dueledger.cli.service_session import run_process
 
     _require_known(only, [planned.name for planned in PLAN])
-    document = run_process(bench_all(scale, only or (), say=_say))
-    if into is not None:
-        write_documents(document, into)
+    planned = BenchmarkRun(
+        only or (), scale=scale, quick=quick, rounds=rounds, folder=into, say=_say
+    )
+    document = run_process(planned.run())
     if json:
         print_document(document)
     else:
-        columns = ("benchmark", "goal", "figure", "reached", "bound_by", "error")
+        columns = ("benchmark", "goal", "figure", "least", "most", "rounds", "reached", "error")
         print_rows(document["rows"], columns, empty="nothing was measured")
     exit_with(ExitCode.FINDINGS if document["errors"] else ExitCode.DONE)
 

@@ -1,6 +1,7 @@
-"""All benchmarks, one after another, each in a process of its own; one table of goals.
+"""All benchmarks, round after round, each in a process of its own; one table of goals.
 
-A benchmark that fails is an entry with its error.
+A benchmark that fails is an entry with its error. With a folder, the documents of each round are
+kept there, a file a benchmark, and another run of the same sizes goes on from them.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 from bench.processes import Process, stop
 
@@ -20,146 +21,231 @@ TIMEOUT_SECONDS: Final = 3 * 3600.0
 ERROR_LINES: Final = 12
 DOCUMENT_BYTES_MAX: Final = 64 << 20
 
+Document: TypeAlias = dict[str, Any]
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class Size:
-    """An option that is multiplied by the scale, at least `least`."""
+    """An option of a benchmark: its value in a whole run, in a quick one, and at least.
+
+    A scale multiplies the first two.
+    """
 
     option: str
     whole: float
+    quick: float
     least: float
 
-    def at(self, scale: float) -> str:
+    def at(self, scale: float, *, quick: bool = False) -> float:
         """Return the option's value; whole numbers stay whole."""
-        value = max(self.whole * scale, self.least)
-        return str(round(value)) if isinstance(self.whole, int) else f"{value:.3f}"
+        value = max((self.quick if quick else self.whole) * scale, self.least)
+        return round(value) if isinstance(self.whole, int) else round(value, 3)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One benchmark and its sizes."""
+    """One benchmark, its sizes, and how many rounds of it are worth their time at most."""
 
     name: str
-    sizes: tuple[Size, ...]
+    sizes: tuple[Size, ...] = ()
+    rounds_max: int = 1_000
 
-    def arguments(self, scale: float) -> list[str]:
-        """Return the command line of ``dueledger`` at a scale."""
-        shrunk = [part for size in self.sizes for part in (size.option, size.at(scale))]
-        return ["bench", self.name, *shrunk, "--json"]
+    def values(self, scale: float, *, quick: bool = False) -> dict[str, float]:
+        """Return the value of each option."""
+        return {size.option: size.at(scale, quick=quick) for size in self.sizes}
+
+    def arguments(self, scale: float, *, quick: bool = False) -> list[str]:
+        """Return the command line of ``dueledger``."""
+        values = self.values(scale, quick=quick).items()
+        sizes = [part for option, value in values for part in (option, str(value))]
+        return ["bench", self.name, *sizes, "--json"]
+
+    def is_of(self, document: Document, scale: float, *, quick: bool) -> bool:
+        """Return whether a document is of these sizes."""
+        options = document["options"]
+        values = self.values(scale, quick=quick).items()
+        return all(
+            options.get(option.removeprefix("--").replace("-", "_")) == value
+            for option, value in values
+        )
 
 
 PLAN: Final = (
-    Planned("pipeline", (Size("--items", 600_000, 5_000),)),
-    Planned("direct", (Size("--items", 500_000, 5_000),)),
-    Planned("emit", (Size("--items", 200_000, 8_000),)),
-    Planned("lag", (Size("--seconds", 30.0, 2.0), Size("--warm-seconds", 30.0, 0.0))),
+    Planned("pipeline", (Size("--items", 600_000, 300_000, 5_000),)),
+    Planned("direct", (Size("--items", 500_000, 300_000, 5_000),)),
+    Planned("emit", (Size("--items", 200_000, 100_000, 8_000),)),
+    Planned("lag", (Size("--seconds", 30.0, 10.0, 2.0), Size("--warm-seconds", 30.0, 10.0, 0.0))),
     Planned(
         "backlog",
         (
-            Size("--pending-max", 10_000_000, 20_000),
-            Size("--items", 200_000, 16_000),
-            Size("--hold-seconds", 300.0, 2.0),
-            Size("--hold-items", 2_000_000, 16_000),
+            Size("--pending-max", 10_000_000, 1_000_000, 20_000),
+            Size("--items", 200_000, 100_000, 16_000),
+            Size("--hold-seconds", 300.0, 30.0, 2.0),
+            Size("--hold-items", 2_000_000, 200_000, 16_000),
         ),
     ),
     Planned(
         "flood",
         (
-            Size("--items", 1_000_000, 5_000),
-            Size("--seconds", 45.0, 5.0),
-            Size("--pipeline-items", 300_000, 5_000),
+            Size("--items", 1_000_000, 300_000, 5_000),
+            Size("--seconds", 45.0, 15.0, 5.0),
+            Size("--pipeline-items", 300_000, 200_000, 5_000),
         ),
     ),
     Planned(
         "flows",
         (
-            Size("--flows", 5_000, 50),
-            Size("--blocked-flows", 5_000, 50),
-            Size("--items", 300_000, 5_000),
-            Size("--blocked-items", 1_000_000, 5_000),
+            Size("--flows", 5_000, 5_000, 50),
+            Size("--blocked-flows", 5_000, 5_000, 50),
+            Size("--items", 300_000, 200_000, 5_000),
+            Size("--blocked-items", 1_000_000, 300_000, 5_000),
         ),
     ),
-    Planned("reconcile", (Size("--items", 1_000_000, 20_000),)),
+    Planned("reconcile", (Size("--items", 1_000_000, 300_000, 20_000),)),
     Planned(
         "materialise",
         (
-            Size("--definitions", 10_000, 200),
-            Size("--many", 1_000_000, 2_000),
-            Size("--seconds", 1.0, 0.05),
+            Size("--definitions", 10_000, 10_000, 200),
+            Size("--many", 1_000_000, 100_000, 2_000),
+            Size("--seconds", 1.0, 0.5, 0.05),
         ),
     ),
     Planned(
         "service",
         (
-            Size("--items", 10_000_000, 30_000),
-            Size("--flood-items", 1_000_000, 10_000),
-            Size("--requests", 200, 5),
-            Size("--seconds", 30.0, 1.0),
+            Size("--items", 10_000_000, 300_000, 30_000),
+            Size("--flood-items", 1_000_000, 200_000, 10_000),
+            Size("--requests", 200, 50, 5),
+            Size("--seconds", 30.0, 10.0, 1.0),
         ),
     ),
-    Planned("workers", (Size("--seconds", 10.0, 1.0),)),
-    Planned("idle", (Size("--items", 1_000_000, 10_000), Size("--seconds", 60.0, 5.0))),
-    Planned("soak", (Size("--minutes", 20.0, 0.2), Size("--peak-items", 300_000, 5_000))),
-    Planned("compare", (Size("--items", 100_000, 5_000), Size("--rounds", 3, 1))),
+    Planned("workers", (Size("--seconds", 10.0, 5.0, 1.0),)),
+    Planned(
+        "idle", (Size("--items", 1_000_000, 100_000, 10_000), Size("--seconds", 60.0, 20.0, 5.0))
+    ),
+    Planned(
+        "soak",
+        (Size("--minutes", 20.0, 2.0, 0.2), Size("--peak-items", 300_000, 200_000, 5_000)),
+        rounds_max=1,
+    ),
+    Planned("compare", (Size("--items", 300_000, 100_000, 5_000), Size("--rounds", 3, 1, 1))),
 )
 
 
-async def bench_all(
-    scale: float, names: Sequence[str], *, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Run the named benchmarks, or all; return one document."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None  # noqa: S101 - a coroutine runs in a task
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    documents: dict[str, dict[str, Any]] = {}
-    errors: dict[str, str] = {}
-    try:
-        for planned in PLAN:
-            if names and planned.name not in names:
-                continue
-            arguments = planned.arguments(scale)
-            say(f"dueledger {' '.join(arguments)}")
-            outcome = await _run(arguments, say)
-            if isinstance(outcome, str):
-                errors[planned.name] = outcome
-            else:
-                documents[planned.name] = outcome
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-    return {
-        "benchmark": "all",
-        "scale": scale,
-        "rows": [row for planned in PLAN for row in _rows(planned.name, documents, errors)],
-        "errors": errors,
-        "documents": documents,
+@final
+class BenchmarkRun:
+    """Rounds of benchmarks, each kept in the folder as soon as it has ended."""
+
+    def __init__(
+        self,
+        names: Sequence[str] = (),
+        *,
+        scale: float = 1.0,
+        quick: bool = False,
+        rounds: int = 1,
+        folder: Path | None = None,
+        say: Callable[[str], None],
+    ) -> None:
+        """`names`: which benchmarks; all without any. Rounds in the folder count as run."""
+        self._scale, self._quick, self._rounds = scale, quick, rounds
+        self._folder = folder
+        self._say = say
+        self._planned = [planned for planned in PLAN if not names or planned.name in names]
+        self._documents = {planned.name: self._stored(planned) for planned in self._planned}
+        self._errors: dict[str, str] = {}
+
+    async def run(self) -> Document:
+        """Run what is missing of each round, round after round; return the table of goals."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine runs in a task
+        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        try:
+            for number in range(1, self._rounds + 1):
+                for planned in self._planned:
+                    if len(self._documents[planned.name]) < min(number, planned.rounds_max):
+                        await self._measure(planned)
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+        document = {
+            "benchmark": "all",
+            "scale": self._scale,
+            "quick": self._quick,
+            "rows": [row for planned in self._planned for row in self._rows(planned.name)],
+            "errors": self._errors,
+        }
+        if self._folder is not None:
+            _write(self._folder / "all.json", document)
+        return document | {"documents": self._documents}
+
+    async def _measure(self, planned: Planned) -> None:
+        if planned.name in self._errors:
+            return
+        arguments = planned.arguments(self._scale, quick=self._quick)
+        self._say(f"dueledger {' '.join(arguments)}")
+        outcome = await _run(arguments, self._say)
+        if isinstance(outcome, str):
+            self._errors[planned.name] = outcome
+            return
+        rounds = self._documents[planned.name]
+        rounds.append(outcome)
+        if self._folder is not None:
+            _write(
+                self._folder / f"{planned.name}.json", {"benchmark": planned.name, "rounds": rounds}
+            )
+
+    def _stored(self, planned: Planned) -> list[Document]:
+        """Return the rounds of these sizes in the folder, at most as many as are wanted."""
+        if self._folder is None or not (file := self._folder / f"{planned.name}.json").exists():
+            return []
+        rounds = json.loads(file.read_text(encoding="utf-8"))["rounds"]
+        return [one for one in rounds if planned.is_of(one, self._scale, quick=self._quick)]
+
+    def _rows(self, name: str) -> list[Document]:
+        """Return one row for each goal over all rounds, and one with the error."""
+        documents = self._documents[name]
+        goals: dict[str, list[Document]] = {}
+        for goal in (goal for document in documents for goal in document["goals"]):
+            goals.setdefault(goal["goal"], []).append(goal)
+        rows = [
+            {"benchmark": name, **spread(ones), "bound_by": documents[-1]["bound_by"]}
+            for ones in goals.values()
+        ]
+        if name in self._errors:
+            error = self._errors[name].splitlines()[0]
+            rows.append(
+                {"benchmark": name, "goal": None, "figure": None, "reached": False, "error": error}
+            )
+        return rows
+
+
+def spread(goals: Sequence[Document]) -> Document:
+    """Return one goal over its rounds: the median figure, and the least and most.
+
+    It is reached where the median reaches it, and no figure is missing. Of an even number of
+    rounds the worse of the middle two is the median.
+    """
+    known = sorted(
+        (goal for goal in goals if goal["figure"] is not None), key=lambda goal: goal["figure"]
+    )
+    middle = known[(len(known) - 1) // 2 : len(known) // 2 + 1] or goals
+    median = min(middle, key=lambda goal: goal["reached"])
+    return median | {
+        "reached": median["reached"] and len(known) == len(goals),
+        "least": known[0]["figure"] if known else None,
+        "most": known[-1]["figure"] if known else None,
+        "rounds": len(goals),
     }
 
 
-def write_documents(document: dict[str, Any], folder: Path) -> None:
-    """Write each benchmark's document to a file, and the table beside them."""
-    folder.mkdir(parents=True, exist_ok=True)
-    table = {key: value for key, value in document.items() if key != "documents"}
-    for name, one in {**document["documents"], "all": table}.items():
-        text = json.dumps(one, indent=2, ensure_ascii=False) + "\n"
-        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+def _write(file: Path, document: Document) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    file.write_text(text, encoding="utf-8")
 
 
-def _rows(
-    name: str, documents: dict[str, dict[str, Any]], errors: dict[str, str]
-) -> list[dict[str, Any]]:
-    """Return one row for each goal, or one with the error."""
-    if name in errors:
-        error = errors[name].splitlines()[0]
-        return [{"benchmark": name, "goal": None, "figure": None, "reached": False, "error": error}]
-    document = documents.get(name, {"goals": []})
-    return [
-        {"benchmark": name, **goal, "bound_by": document["bound_by"]} for goal in document["goals"]
-    ]
-
-
-async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str, Any] | str:
+async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> Document | str:
     """Run one benchmark; return its document, or the end of its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -182,7 +268,7 @@ async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str
     finally:
         await stop(process)
     with suppress(ValueError):
-        output: dict[str, Any] = json.loads(document)
+        output: Document = json.loads(document)
         return output if "goals" in output else output["error"]["detail"]
     if not error_lines:
         return f"it ended with {process.returncode} without output"

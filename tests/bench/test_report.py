@@ -1,6 +1,7 @@
 """The sentence about a benchmark's figures follows from the figures alone."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -77,28 +78,83 @@ def test_backlog_levels_end_at_what_may_wait_at_most() -> None:
 def test_a_scale_shrinks_sizes_to_their_least_and_keeps_whole_what_counts_whole_things() -> None:
     soak = next(planned for planned in every.PLAN if planned.name == "soak")
     assert soak.arguments(1.0) == [
-        *("bench", "soak", "--minutes", "20.000", "--peak-items", "300000", "--json")
+        *("bench", "soak", "--minutes", "20.0", "--peak-items", "300000", "--json")
     ]
     assert soak.arguments(0.0001) == [
-        *("bench", "soak", "--minutes", "0.200", "--peak-items", "5000", "--json")
+        *("bench", "soak", "--minutes", "0.2", "--peak-items", "5000", "--json")
     ]
+    assert soak.values(0.5, quick=True) == {"--minutes": 1.0, "--peak-items": 100_000}
+
+
+@pytest.mark.parametrize(
+    ("figures", "middle", "is_reached"),
+    [
+        ([3, 1, 2], 2, True),
+        ([1, 1, 3], 1, False),
+        ([3, 1], 1, False),
+        ([3, None, 2], 2, False),
+        ([None], None, False),
+    ],
+)
+def test_a_goal_over_rounds_is_its_median_with_least_and_most(
+    figures: list[float | None], middle: float | None, *, is_reached: bool
+) -> None:
+    goals = [Goal("two", figure, 2).document() for figure in figures]
+    known = [figure for figure in figures if figure is not None]
+    assert every.spread(goals) == {
+        "goal": "two",
+        "figure": middle,
+        "reached": is_reached,
+        "least": min(known, default=None),
+        "most": max(known, default=None),
+        "rounds": len(figures),
+    }
 
 
 async def test_a_benchmark_that_fails_is_a_row_with_its_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(every, "PLAN", (every.Planned("nonesuch", ()),))
-    document = await every.bench_all(1.0, (), say=lambda _line: None)
+    monkeypatch.setattr(every, "PLAN", (every.Planned("nonesuch"),))
+    run = every.BenchmarkRun(rounds=2, folder=tmp_path, say=lambda _line: None)
+    document = await run.run()
     assert "nonesuch" in document["errors"]["nonesuch"]
     assert [row["reached"] for row in document["rows"]] == [False]
-    every.write_documents(document, tmp_path)
     assert json.loads((tmp_path / "all.json").read_text())["rows"] == document["rows"]
+
+
+async def test_rounds_go_on_from_those_of_the_same_sizes_and_some_run_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    async def measured(arguments: Sequence[str], _say: object) -> every.Document:
+        asked.append(arguments[1])
+        goals = [Goal("fast", len(asked), 2).document()]
+        return {"options": {"items": int(arguments[3])}, "goals": goals, "bound_by": "the CPU"}
+
+    sizes = (every.Size("--items", 10, 5, 1),)
+    plan = (every.Planned("one", sizes), every.Planned("once", sizes, rounds_max=1))
+    monkeypatch.setattr(every, "PLAN", plan)
+    monkeypatch.setattr(every, "_run", measured)
+
+    async def rows(rounds: int, *, quick: bool = False) -> list[tuple[str, float, int]]:
+        run = every.BenchmarkRun(
+            quick=quick, rounds=rounds, folder=tmp_path, say=lambda _line: None
+        )
+        found = (await run.run())["rows"]
+        return [(row["benchmark"], row["figure"], row["rounds"]) for row in found]
+
+    assert await rows(1) == [("one", 1, 1), ("once", 2, 1)]
+    assert await rows(3) == [("one", 3, 3), ("once", 2, 1)]
+    assert asked == ["one", "once", "one", "one"]
+    assert await rows(1, quick=True) == [("one", 5, 1), ("once", 6, 1)]
 
 
 @pytest.mark.full
 async def test_all_gives_a_row_a_goal_and_the_documents_they_come_from() -> None:
-    document = await every.bench_all(0.0001, ("emit",), say=lambda _line: None)
+    run = every.BenchmarkRun(("emit",), scale=0.0001, say=lambda _line: None)
+    document = await run.run()
     assert document["errors"] == {}
     assert [row["benchmark"] for row in document["rows"]] == ["emit", "emit"]
     assert all(row["bound_by"] for row in document["rows"])
-    assert document["documents"]["emit"]["fsync"] == "on"
+    assert document["documents"]["emit"][0]["fsync"] == "on"
