@@ -7,15 +7,29 @@ from itertools import count
 
 import pytest
 
+from dueledger.console import open_console
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from tests.console.conftest import Browser, open_browser
-from tests.service.conftest import Api
+from tests.databases import MakeDatabase
+from tests.service.conftest import Api, open_api
 
 _CELL = re.compile(
     r'<td><a class="(\w+) n\d" tabindex="-1" href="([^"]+)" title="([^"]+)"></a></td>'
 )
+
+
+@pytest.fixture
+async def api(make_database: MakeDatabase) -> AsyncGenerator[Api]:
+    """A service whose ledger has the flows of one test alone."""
+    async with open_api(make_database, open_console) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def key(api: Api) -> NewApiKey:
+    return await api.make_key("person", *Scope)
 
 
 @pytest.fixture
@@ -31,7 +45,6 @@ async def activity(api: Api) -> AsyncGenerator[LedgerActivity]:
 async def test_each_cell_of_the_strip_is_a_link_to_its_items(
     api: Api, browser: Browser, key: NewApiKey, activity: LedgerActivity
 ) -> None:
-    await api.owner.execute("delete from ledger.overview_flow")
     empty = await browser.open("/console/")
     assert "counted while this page is open" in empty.text
     due = "2000-01-01T09:00:00Z"

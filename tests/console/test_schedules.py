@@ -49,12 +49,14 @@ async def nightly(api: Api) -> str:
 
 
 async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
-    browser: Browser, nightly: str
+    api: Api, browser: Browser
 ) -> None:
+    await api.define("acme", "shown", NIGHTLY | {"kind": "ShownDue"})
+    path = "/console/schedules/acme/shown"
     listed = await browser.open("/console/schedules")
-    assert nightly in listed.text
+    assert path in listed.text
     assert "cron 30 2 * * *, Europe/Berlin" in listed.text
-    page = await browser.open(nightly)
+    page = await browser.open(path)
     assert page.text.count('<th scope="row">') == 10
     assert "does not exist on this day" in page.text
     assert "exists twice on this day" in page.text
