@@ -5,6 +5,9 @@ rows, sequences, schema, settings, and the planner's statistics. Additions of ma
 first: table partitions, tables in `public`, and the clock's settings. The server counts which
 tables were written; only where a catalog is among them, or statistics were made, the schema is
 compared. A test that stops counting sets the counts back: then everything is looked at.
+
+The session that cleans a database stays until the next test ends: what it has learned of the tables
+costs most of a cleaning.
 """
 
 import re
@@ -70,6 +73,9 @@ _COUNTED_SINCE: Final = """
 select pg_stat_get_db_stat_reset_time(oid) from pg_database where datname = current_database()
 """
 
+_FLUSH_COUNTS: Final = "select pg_stat_force_next_flush()"
+_RESET_COUNTS: Final = "select pg_stat_reset()"
+
 _TABLES: Final = """
 select c.oid, c.oid::regclass::text as name,
   c.relispartition or n.nspname = 'public' as is_removable,
@@ -90,9 +96,11 @@ do $$ begin
 end $$
 """
 
+# `alter database` refuses where the session that cleans is connected.
+_RENAME: Final = "update pg_database set datname = $2 where datname = $1"
 _END_SESSIONS: Final = """
 select pg_terminate_backend(pid, 10000) from pg_stat_activity
-where datname = $1 and backend_type = 'client backend'
+where datname = $1 and backend_type = 'client backend' and pid is distinct from $2
 """
 
 # The tables are those that have rows: a new session takes 30 ms to learn of all partitions, and
@@ -180,6 +188,16 @@ async def _read_settings(connection: asyncpg.Connection) -> Print:
 MakeDatabase = Callable[..., AbstractAsyncContextManager[str]]
 
 
+@dataclass(slots=True)
+class _Database:
+    """A database of tests, and the session that has cleaned it last."""
+
+    name: str
+    counted_since: "datetime | None" = None
+    """Since when its writes are counted."""
+    cleaner: asyncpg.Connection | None = None
+
+
 class DatabasePool:
     """Leases migrated, empty databases, and uses them again where that cannot be noticed."""
 
@@ -187,8 +205,8 @@ class DatabasePool:
         self._admin = admin
         self._dsn = dsn
         self._template = template
-        self._clean: dict[str, datetime | None] = {}
-        """Databases that wait for another test, and since when their writes are counted."""
+        self._clean: list[_Database] = []
+        """Databases that wait for another test."""
         self.made = 0
 
     @asynccontextmanager
@@ -198,31 +216,37 @@ class DatabasePool:
         Each lease has a name of its own, so that a late connection of a test reaches no other
         test's database.
         """
-        name, counted_since = self._clean.popitem() if self._clean else (await self._create(), None)
-        yield named_database(self._dsn, name)
-        await self._admin.execute(_END_SESSIONS, name)
-        next_name = _new_name()
-        await self._admin.execute(f"alter database {name} rename to {next_name}")
+        leased = self._clean.pop() if self._clean else await self._create()
+        yield named_database(self._dsn, leased.name)
+        cleaner = await self._withdraw(leased)
         reusable = False
         try:
-            connection = await asyncpg.connect(named_database(self._dsn, next_name))
-            try:
-                written = None  # where the test has set the counts back
-                if await connection.fetchval(_COUNTED_SINCE) == counted_since:
-                    written = await connection.fetch(_WRITTEN)
-                if written != [] and not damaged:
-                    tables = written if written is not None else await connection.fetch(_TABLES)
-                    names = [table["name"] for table in tables]
-                    await _check_places(connection, self._template, names)
-                reusable = await self._restore(connection, written)
-                counted_since = await connection.fetchval(_COUNTED_SINCE)
-            finally:
-                await connection.close()
+            written = None  # where the test has set the counts back
+            if await cleaner.fetchval(_COUNTED_SINCE) == leased.counted_since:
+                written = await cleaner.fetch(_WRITTEN)
+            if written != [] and not damaged:
+                tables = written if written is not None else await cleaner.fetch(_TABLES)
+                names = [table["name"] for table in tables]
+                await _check_places(cleaner, self._template, names)
+            reusable = await self._restore(cleaner, written)
+            leased.counted_since = await cleaner.fetchval(_COUNTED_SINCE)
         finally:
             if reusable:
-                self._clean[next_name] = counted_since
+                self._clean.append(leased)
             else:
-                await self._admin.execute(f"drop database {next_name} with (force)")
+                await self._drop(leased)
+
+    async def _withdraw(self, leased: _Database) -> asyncpg.Connection:
+        """Take a database from its test and its processes; return the session that cleans it."""
+        name, leased.name = leased.name, _new_name()
+        await self._admin.execute(_RENAME, name, leased.name)
+        cleaner = leased.cleaner
+        pid = cleaner.get_server_pid() if cleaner is not None else None
+        await self._admin.execute(_END_SESSIONS, leased.name, pid)
+        if cleaner is None or cleaner.is_closed():
+            cleaner = await asyncpg.connect(named_database(self._dsn, leased.name))
+            leased.cleaner = cleaner
+        return cleaner
 
     async def alter(self, command: str) -> None:
         """Run a command in the template, and drop the databases copied from it before."""
@@ -240,16 +264,20 @@ class DatabasePool:
     async def close(self) -> None:
         """Drop the databases that wait for another test."""
         while self._clean:
-            name, _ = self._clean.popitem()
-            await self._admin.execute(f"drop database {name} with (force)")
+            await self._drop(self._clean.pop())
 
-    async def _create(self) -> str:
+    async def _create(self) -> _Database:
         self.made += 1
         name = _new_name()
         await self._admin.execute(
             f"create database {name} template {self._template.name} strategy file_copy"
         )
-        return name
+        return _Database(name)
+
+    async def _drop(self, database: _Database) -> None:
+        if database.cleaner is not None:
+            await database.cleaner.close()
+        await self._admin.execute(f"drop database {database.name} with (force)")
 
     async def _restore(
         self, connection: asyncpg.Connection, written: Sequence[asyncpg.Record] | None
@@ -262,7 +290,10 @@ class DatabasePool:
         added = [table for table in tables if altered and table["oid"] not in self._template.tables]
         if not all(table["is_removable"] for table in added):
             return False
-        commands = ["set local session_replication_role = replica"]  # no triggers, any order
+        commands = [
+            "begin",
+            "set local session_replication_role = replica",
+        ]  # no triggers, any order
         if added:
             commands.append(f"drop table {', '.join(table['name'] for table in added)}")
         for table in tables:
@@ -271,16 +302,13 @@ class DatabasePool:
                 if table["name"] in self._template.rows:
                     delete += f" where xmin::text::bigint >= {self._template.next_xid}"
                 commands.append(delete)
-        commands.append(_RESTART_SEQUENCES)
-        async with connection.transaction():
-            await connection.execute(";".join(commands))
-        await connection.execute(_RESET_SETTINGS)
+        commands += [_RESTART_SEQUENCES, _RESET_SETTINGS, "commit", _FLUSH_COUNTS]
+        await connection.execute(";".join(commands))
         for name in self._template.rows.keys() & {table["name"] for table in tables}:
             rows = await connection.fetchval(f"select count(*) from {name}")  # noqa: S608 - of the catalog
             if rows != self._template.rows[name]:
                 return False
-        await connection.execute("select pg_stat_force_next_flush()")
-        await connection.execute("select pg_stat_reset()")
+        await connection.execute(_RESET_COUNTS)
         if altered:
             return await _read_print(connection, self._template.catalogs) == self._template.print
         return await _read_settings(connection) == self._template.settings
