@@ -23,6 +23,7 @@ from contextlib import suppress
 from importlib import import_module, reload
 from pathlib import Path
 from pkgutil import walk_packages
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 import tzdata
@@ -59,23 +60,6 @@ def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
     while len(text) < length:
         text += connection.recv(length - len(text))
     return json.loads(text), descriptors
-
-
-def watch(connection: socket.socket) -> Callable[[], None]:
-    """Fork the requested program and respond; in the fork, return the function that runs it."""
-    request, descriptors = receive(connection)
-    watcher = os.getpid()
-    program = os.fork()
-    if program:
-        for descriptor in descriptors:
-            os.close(descriptor)
-        connection.sendall(f"{program}\n".encode())
-        _, status = os.waitpid(program, 0)
-        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        os._exit(0)
-    connection.close()
-    die_with_parent(watcher)
-    return lambda: run(request, descriptors)
 
 
 def run(request: Mapping[str, Any], descriptors: list[int]) -> None:
@@ -147,18 +131,54 @@ def read_tzdata(search_path: str) -> None:
 def serve(listener: socket.socket) -> Callable[[], None] | None:
     """Fork programs until the standard input ends; in each of them, return what runs it."""
     server = os.getpid()
+    waiting: dict[int, socket.socket] = {}
+    woken, waker = socket.socketpair()
+    waker.settimeout(0)  # as set_wakeup_fd needs it
+    signal.signal(signal.SIGCHLD, wake)
+    signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
     while True:
-        ready, _, _ = select.select([listener, sys.stdin], [], [])
-        if listener not in ready:
+        ready, _, _ = select.select([listener, woken, sys.stdin], [], [])
+        if woken in ready:
+            woken.recv(4096)
+            answer_ended(waiting)
+        elif listener in ready:
+            connection, _ = listener.accept()
+            request, descriptors = receive(connection)
+            program = os.fork()
+            if program == 0:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                for each in (listener, woken, waker, connection, *waiting.values()):
+                    each.close()
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+                die_with_parent(server)
+                return lambda: run(request, descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            waiting[program] = connection
+            answer(connection, program)
+        else:
             return None
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            listener.close()
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            die_with_parent(server)
-            return watch(connection)
-        connection.close()
+
+
+def wake(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: a signal without a handler does not write to the wakeup descriptor."""
+
+
+def answer_ended(waiting: dict[int, socket.socket]) -> None:
+    """Answer with the exit code of each program that has ended."""
+    while waiting:
+        program, status = os.waitpid(-1, os.WNOHANG)
+        if program == 0:
+            return
+        with waiting.pop(program) as connection:
+            answer(connection, os.waitstatus_to_exitcode(status))
+
+
+def answer(connection: socket.socket, number: int) -> None:
+    """Send a line, unless nobody waits for it any more."""
+    with suppress(OSError):
+        connection.sendall(f"{number}\n".encode())
 
 
 def main() -> None:
@@ -166,7 +186,6 @@ def main() -> None:
     die_with_parent(os.getppid())
     import_all()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for those that watch
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     end_after(program or (lambda: None))
 
