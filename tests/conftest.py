@@ -89,19 +89,23 @@ MARCH = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 @asynccontextmanager
 async def open_database_pool(
-    stack: Endpoints, prepare: Callable[[Connection], Awaitable[object]]
+    stack: Endpoints,
+    prepare: Callable[[Connection], Awaitable[object]],
+    *,
+    migrated: str | None = None,
 ) -> AsyncGenerator[DatabasePool]:
-    """Copies of a migrated and prepared database that no session changes."""
+    """Copies of a prepared database that no session changes, itself a copy of `migrated`.
+
+    Without `migrated`, it is migrated itself.
+    """
     name = f"template_{secrets.token_hex(4)}"
     admin = await asyncpg.connect(stack.dsn)
-    await admin.execute(f"create database {name}")
+    if migrated is None:
+        await _make_migrated(admin, stack, name)
+    else:
+        await admin.execute(f"create database {name} template {migrated} strategy file_copy")
     connection = await connect(named_database(stack.dsn, name), application_name="test")
-    await migrate(connection, ahead=timedelta(0))  # fewer files to copy
     await prepare(connection)
-    await make_logins(connection)
-    await connection.execute(
-        "alter default privileges in schema public grant all on tables to public"
-    )  # handlers of tests leave rows there
     template = await Template.read(connection, name)
     await connection.close()
     await admin.execute(f"alter database {name} allow_connections false")
@@ -112,33 +116,55 @@ async def open_database_pool(
     await admin.close()
 
 
+async def _make_migrated(admin: asyncpg.Connection, stack: Endpoints, name: str) -> None:
+    await admin.execute(f"create database {name}")
+    connection = await connect(named_database(stack.dsn, name), application_name="test")
+    await migrate(connection, ahead=timedelta(0))  # fewer files to copy
+    await make_logins(connection)
+    await connection.execute(
+        "alter default privileges in schema public grant all on tables to public"
+    )  # handlers of tests leave rows there
+    await connection.close()
+
+
 @pytest.fixture(scope="session")
-async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+async def migrated(stack: Endpoints) -> AsyncGenerator[str]:
+    """The name of a migrated database of the server, to be copied."""
+    name = f"migrated_{secrets.token_hex(4)}"
+    admin = await asyncpg.connect(stack.dsn)
+    await _make_migrated(admin, stack, name)
+    yield name
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+@pytest.fixture(scope="session")
+async def database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
     """Databases that have the month in which `make_drafts` lets items be effective."""
 
     async def prepare(connection: Connection) -> None:
         await make_item_months(connection, [MARCH.date()])
 
-    async with open_database_pool(stack, prepare) as pool:
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-async def served_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+async def served_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
     """Databases with the table partitions that a process makes when it starts."""
-    async with open_database_pool(stack, make_partitions) as pool:
+    async with open_database_pool(stack, make_partitions, migrated=migrated) as pool:
         yield pool
 
 
 @pytest.fixture(scope="session")
-async def march_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+async def march_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
     """Databases with the table partitions of March 2027 and around it, for tests at that time."""
 
     async def prepare(connection: Connection) -> None:
         await set_clock(connection, MARCH, 0)
         await make_partitions(connection, ahead=timedelta(days=62))
 
-    async with open_database_pool(stack, prepare) as pool:
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
         yield pool
 
 
