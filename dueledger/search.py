@@ -20,8 +20,8 @@ from dueledger.ledger.store.search import (
 
 ITEMS_MAX: Final = 100
 """Items listed of one claim or event."""
-CLAIMS_MAX: Final = 20_000
-"""Latest claims among which a Kafka record is looked for: no index has their offsets."""
+CLAIMS_MAX: Final = 1_000
+"""Claims read at each step of the search for a Kafka record: no index has their offsets."""
 SOURCES_MAX: Final = 200
 _EVENTS_MAX: Final = 10
 _EXAMINED_MAX: Final = 1_000
@@ -74,6 +74,11 @@ async def search(connection: Connection, text: str, tenants: Sequence[str] | Non
     ):
         results.append(await _of_event(connection, event, tenants))
     return results
+
+
+def is_record(text: str) -> bool:
+    """Return whether a text may name a Kafka record."""
+    return _RECORD.fullmatch(text) is not None
 
 
 async def _of_record(

@@ -29,7 +29,11 @@ async def find_record(
     tenants: Tenants,
     claims_max: int,
 ) -> Mapping[str, Any] | None:
-    """Return the item of a Kafka record, if it is of the latest `claims_max` claims."""
+    """Return the item of a Kafka record.
+
+    Each step of the search reads `claims_max` claims at most. So an older record of a topic that
+    has less than one in so many of them may not be found.
+    """
     row = await connection.fetchrow(
         statement("find_record"), topic, partition, offset, tenants, claims_max
     )

@@ -8,7 +8,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.search import CLAIMS_MAX, ITEMS_MAX, Found, Named, search
+from dueledger.search import CLAIMS_MAX, ITEMS_MAX, Found, Named, is_record, search
 from dueledger.service.calls import CurrentCall
 from dueledger.service.routes.fields import Text
 
@@ -31,6 +31,7 @@ async def find(call: CurrentCall, view: CurrentView, q: Annotated[str, Text] = "
         title=f"Search: {text}" if text else "Search",
         text=text,
         claims_max=CLAIMS_MAX,
+        is_record=is_record(text),
         results=[(_words(each), _listing(view, each)) for each in found],
     )
 
