@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dueledger.definitions.defaults import defaults_of, without_defaults
 from dueledger.ledger.definitions.parsing import (
     Definition,
     definition_schema,
@@ -83,6 +84,25 @@ def test_a_normalised_document_says_every_default_and_reads_back_as_equal() -> N
     again = parse_definition(definition.normalised())
     assert again == definition
     assert again.digest == definition.digest
+
+
+@pytest.mark.parametrize("text", [RENEWAL, NIGHTLY, LETTERS])
+def test_without_its_defaults_a_document_means_the_same_and_nothing_more_can_go(text: str) -> None:
+    (definition,) = load_definitions(text, source="test")
+    short = without_defaults(parse_definition(definition.normalised()))
+    again = parse_definition(short)
+    assert again.digest == definition.digest
+    given = defaults_of(definition)
+    assert given.keys() >= {"overlap", "ended"}
+    assert defaults_of(again).keys() >= given.keys()
+    assert defaults_of(parse_definition(definition.normalised())) == {}
+    for name in short:
+        rest = {each: value for each, value in short.items() if each != name}
+        try:
+            shorter = parse_definition(rest).digest
+        except InvalidDefinition:
+            continue
+        assert shorter != definition.digest, name
 
 
 def test_defaults_stay_what_they_were_when_the_document_was_accepted() -> None:

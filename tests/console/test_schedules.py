@@ -17,9 +17,9 @@ NIGHTLY = {
 EVERY_HOUR = {"cron": "5 * * * *", "timezone": "UTC"}
 TEXT = """\
 tenant: acme
-definition: nightly
+definition: edited
 kind: NightlyDue
-business_key: nightly
+business_key: edited
 when: {cron: "45 3 * * *", timezone: Europe/Berlin}
 dispatch: {direct: {}}
 """
@@ -44,8 +44,12 @@ spec:
 @pytest.fixture(scope="module")
 async def nightly(api: Api) -> str:
     """The path of a definition that a clock change concerns."""
-    await api.define("acme", "nightly", NIGHTLY)
-    return "/console/schedules/acme/nightly"
+    return await define(api, "nightly")
+
+
+async def define(api: Api, name: str, **changes: object) -> str:
+    await api.define("acme", name, {**NIGHTLY, "business_key": name, **changes})
+    return f"/console/schedules/acme/{name}"
 
 
 async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
@@ -66,8 +70,9 @@ async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
 
 
 async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
-    api: Api, browser: Browser, nightly: str
+    api: Api, browser: Browser
 ) -> None:
+    nightly = await define(api, "triggered", kind="TriggeredDue")
     await browser.open(nightly)
     assert (await browser.send(f"{nightly}/pause", {})).status == 422
     assert (await browser.send(f"{nightly}/pause", {"reason": "INC-5"})).location == nightly
@@ -78,7 +83,7 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     assert "INC-5" not in (await browser.open(nightly)).text
     made = await browser.send(f"{nightly}/trigger", {"reason": "the file came late"})
     assert made.location.startswith("/console/items/")
-    assert "Triggered nightly" in (await browser.open(made.location)).text
+    assert "Triggered triggered" in (await browser.open(made.location)).text
     assert made.location in (await browser.open(nightly)).text
     audited = await api.owner.fetch(
         "select operation, reason from ledger.audit where operation in"
@@ -92,11 +97,16 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
 
 
 async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_version_it_had(
-    api: Api, browser: Browser, nightly: str
+    api: Api, browser: Browser
 ) -> None:
+    nightly = await define(api, "edited")
     page = await browser.open(f"{nightly}/edit")
-    assert "30 2 * * *" in page.text
-    assert "Nothing changes" in page.text
+    text, _, preview = page.text.partition("</textarea>")
+    assert "30 2 * * *" in text
+    assert "Nothing changes" in preview
+    assert "timezone: Europe/Berlin" in text
+    for name in ("reinstate", "deadlines", "shift_forward"):
+        assert (name in text, name in preview) == (False, True), name
     wrong = await browser.send(
         "/console/schedules/preview", {"text": TEXT.replace("45 3", "45 99")}
     )

@@ -13,11 +13,13 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedules import (
     Coming,
     coming_from,
+    definition_of,
     definition_text,
     schedule_path,
 )
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import PlannedChanges, doubts
+from dueledger.definitions.defaults import defaults_of, without_defaults
 from dueledger.importers.definition_yaml import document_text
 from dueledger.ledger.definitions.parsing import Definition, load_definitions
 from dueledger.ledger.errors import (
@@ -29,6 +31,7 @@ from dueledger.ledger.errors import (
 )
 from dueledger.ledger.schedule import ScheduleWindow
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.definitions import DefinitionVersion
 from dueledger.planning.load_plan import LoadPlan, make_plan
 from dueledger.planning.schedule_load import DefinitionInForce, expand_schedules
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -78,6 +81,7 @@ class Preview:
     change: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list["str"])
     doubts: list[str] = field(default_factory=list["str"])
+    defaults: str = ""
     coming: Coming = field(default_factory=lambda: Coming(ScheduleWindow((), ())))
     load: WeekLoad = _NO_LOAD
 
@@ -96,7 +100,7 @@ async def edit_schedule(
 ) -> Response:
     """Show the editor with the newest version."""
     newest = (await versions_of(call.connection, tenant, name, 1))[0]
-    form = EditorForm(text=definition_text(newest), base_version=newest.version)
+    form = EditorForm(text=_written_text(newest), base_version=newest.version)
     return await _editor(call, view, form, (tenant, name))
 
 
@@ -131,6 +135,14 @@ async def put_schedule(
     )
     said = f"Version {defined.version} is defined." if defined.changed else "Nothing changed."
     return view.done(said, schedule_path(definition.tenant, definition.definition))
+
+
+def _written_text(version: DefinitionVersion) -> str:
+    """Return a version without its defaults; all of it if it would not be accepted any more."""
+    try:
+        return document_text(without_defaults(definition_of(version)))
+    except InvalidDefinition:
+        return definition_text(version)
 
 
 async def _editor(
@@ -169,6 +181,7 @@ async def _describe(call: ApiCall, planned: PlannedChanges) -> Preview:
         change=change.document(),
         notes=await planned.describe(call.connection),
         doubts=doubts(await planned.ask_witness()),
+        defaults=document_text(defaults_of(change.definition)),
         coming=coming,
         load=await asyncio.to_thread(_load, change.definition, since),
     )
