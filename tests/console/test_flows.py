@@ -49,9 +49,23 @@ async def test_only_the_lane_that_is_named_is_paused(
     await browser.send("/console/flows/acme/pause", form)
     flows = await list_flows(api.owner, kind="OneLane")
     assert [row["paused_at"] is not None for row in flows] == [True, False]
+    for query, is_said in (
+        ("kind=OneLane", True),
+        ("kind=OneLane&default_lane=true&open=true", True),
+        ("tenant=acme&kind=OneLane&state=Scheduled", True),
+        ("late=true", True),
+        ("kind=OneLane&lane=n", False),
+        ("kind=OneLane&state=Completed", False),
+        ("kind=Other", False),
+        ("", False),
+    ):
+        text = (await browser.open(f"/console/items?{query}")).text
+        words = ["OneLane (default lane)</a> since", "by key:person: INC-4"]
+        assert [each in text for each in words] == [is_said] * 2, query
     resume = {"kind": "OneLane", "of_kind": "OneLane", "of_default_lane": "true", "reason": "done"}
     await browser.send("/console/flows/acme/resume", resume)
     assert [row["paused_at"] for row in await list_flows(api.owner, kind="OneLane")] == [None] * 2
+    assert "INC-4" not in (await browser.open("/console/items?kind=OneLane")).text
 
 
 async def test_only_limits_that_were_typed_change(

@@ -17,10 +17,11 @@ from dueledger.items import explain_item, read_item
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.items import RequestResult, item_timeline
 from dueledger.ledger.store.operations import OperationVerb
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Reason
 from dueledger.service.routes.items import find_page
@@ -51,6 +52,10 @@ _RESULTS: Final = {
 }
 _STATES: Final = tuple(state.label for state in State)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
+"""States of items that a pause concerns, as a filter has them."""
+_PAUSES_READ: Final = 500
+_PAUSES_SHOWN: Final = 3
 _MINUTES: Final = 16
 """Characters of a time to the minute."""
 
@@ -115,6 +120,8 @@ async def list_items(
         filters=filters,
         is_filtered=any(filters.values()),
         states=_STATES,
+        pauses=await _pauses(call, wanted, is_waiting=late or is_open),
+        pauses_shown=_PAUSES_SHOWN,
         listing=Listing(
             caption="Items",
             columns=_columns(view),
@@ -166,6 +173,24 @@ async def decide(
         raise Conflict(_RESULTS[decided.result], item=str(item))
     said = "Requested" if decided.result is RequestResult.REQUESTED else "Done"
     return view.done(f"{said}: {_VERB_TEXTS[form.verb][0].lower()}.", f"/items/{item}")
+
+
+async def _pauses(
+    call: ApiCall, wanted: ItemListFilter, *, is_waiting: bool
+) -> list[dict[str, Any]]:
+    """Return the pauses of what a filter lists, if it lists what waits of something."""
+    given = {"tenant": wanted.tenant, "kind": wanted.kind, "lane": wanted.lane}
+    is_narrow = is_waiting or any(value is not None for value in given.values())
+    if wanted.state not in _PAUSED or not is_narrow:
+        return []
+    found = await list_pauses(
+        call.connection, wanted.tenant, tenants=call.tenants, limit=_PAUSES_READ
+    )
+    return [
+        pause
+        for pause in found
+        if all(value is None or pause[name] in {None, value} for name, value in given.items())
+    ]
 
 
 def _columns(view: View) -> list[Column]:
