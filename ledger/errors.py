@@ -280,9 +280,14 @@ class KeyMissing(RequestRefused):
 
 
 class TokenInvalid(RequestRefused):
-    """A request has a token that is not valid here; the message says why, and shows none of it."""
+    """A token is not valid here; the `reason` shows none of it."""
 
     code = "TOKEN_INVALID"
+
+    def __init__(self, reason: str) -> None:
+        remedy = "Send another token as `Authorization: Bearer TOKEN`, or an API key."
+        super().__init__(f"The token is {reason}. {remedy}")
+        self.reason = reason
 
 
 class TooManyAttempts(RequestRefused):

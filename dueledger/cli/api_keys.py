@@ -176,6 +176,33 @@ async def _rotate(
     return made
 
 
+@keys.command("sign-out")
+def sign_out(
+    actor: Annotated[
+        str,
+        typer.Argument(help="Whose sessions, as the journal has it.", metavar="oidc:SUBJECT"),
+    ],
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """End the sessions of the console that somebody has, at once."""
+    ended = run(_sign_out(dsn, actor))
+    if json_:
+        print_document({"actor": actor, "sessions_ended": ended})
+    else:
+        say(f"sessions ended: {ended}")
+
+
+async def _sign_out(dsn: str | None, actor: str) -> int:
+    from dueledger.ledger.store.console_sessions import end_sessions_of_actor
+
+    async with persons_change(dsn) as change:
+        ended = await end_sessions_of_actor(change.connection, actor)
+        if ended:
+            await change.audit("endSessions", f"actors/{actor}", None, sessions=ended)
+    return ended
+
+
 def _show(made: "NewApiKey", *, as_json: bool) -> None:
     document = {"key": made.text, "prefix": made.prefix}
     if as_json:

@@ -19,6 +19,7 @@ from dueledger.console.page_routes import PATH
 from dueledger.console.pages import (
     findings,
     flows,
+    issuer_sign_in,
     items,
     live,
     now,
@@ -88,6 +89,7 @@ async def open_console(
     activity = LedgerActivity(host.lend)
     console.state.activity = activity
     console.include_router(sign_in.routes)
+    console.include_router(issuer_sign_in.routes)
     console.include_router(preferences.routes)
     console.add_route("/assets/{name}", serve_asset, methods=["GET"])
     console.add_middleware(SecurityHeaders)

@@ -12,6 +12,7 @@ from dueledger.service.attempts import FailedAttempts
 from dueledger.service.rates import CallRates
 
 if TYPE_CHECKING:
+    from dueledger.service.issuer_login import IssuerLogin, LoginAttempt
     from dueledger.service.tokens import TokenVerifier
 
 _BEARER: Final = "bearer "
@@ -25,14 +26,19 @@ def require_trusted(request: Request) -> None:
 
 
 class Callers:
-    """Finds the caller of each request. Without a verifier, by API keys alone."""
+    """Finds the caller of each request. Without a verifier, by API keys alone.
+
+    `login` signs people in at the issuer; None: it is not set up.
+    """
 
     def __init__(
         self,
         connections: ConnectionShares,
         rates: CallRates,
         tokens: "TokenVerifier | None" = None,
+        login: "IssuerLogin | None" = None,
     ) -> None:
+        self.login = login
         self._connections = connections
         self._tokens = tokens
         self._rates = rates
@@ -59,6 +65,23 @@ class Callers:
             if given:
                 self._attempts.count(_address_of(request))
             raise
+
+    async def identify_login(
+        self, request: Request, login: "IssuerLogin", attempt: "LoginAttempt", code: str, back: str
+    ) -> ApiCaller:
+        """Return who signed in at an issuer; codes that it refuses are counted as wrong keys are.
+
+        Raises TokenInvalid, Unavailable, or TooManyAttempts.
+        """
+        address = _address_of(request)
+        async with self._attempts.turn(address):
+            try:
+                claims = await login.redeem(code, attempt, back)
+                async with self._connections.lend() as connection:
+                    return await login.find_caller(connection, claims, attempt)
+            except TokenInvalid:
+                self._attempts.count(address)
+                raise
 
     def permit(self, caller: ApiCaller, scope: Scope) -> ApiCaller:
         """Return a caller that has a scope, and count its request.

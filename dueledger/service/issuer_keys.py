@@ -2,7 +2,7 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import Annotated, Any, Final, TypeVar
@@ -36,9 +36,14 @@ log = get_logger("service")
 _Document = TypeVar("_Document", bound=BaseModel)
 
 
-class _Discovery(BaseModel):
+class Discovery(BaseModel):
+    """What is read of an issuer's discovery document (OpenID Connect Discovery 1.0, section 3)."""
+
     issuer: str
     jwks_uri: str
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    token_endpoint_auth_methods_supported: Sequence[str] = ("client_secret_basic",)
 
 
 class _Keys(BaseModel):
@@ -58,10 +63,11 @@ class IssuerKeys:
     def __init__(
         self, client: HttpClient, issuer: str, clock: Callable[[], float] = monotonic
     ) -> None:
-        self._client = client
+        self.client = client
         self._issuer = issuer
         self._clock = clock
         self._keys: KeySet | None = None
+        self._discovery: Discovery | None = None
         self._fetched_at = self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
 
@@ -79,6 +85,13 @@ class IssuerKeys:
             message = "The issuer of tokens gives no keys. Try again, or use an API key."
             raise Unavailable(message, service="OpenID Connect issuer")
         return self._keys
+
+    async def discover(self) -> Discovery:
+        """Return the document that named the keys. Raises Unavailable as `read` does."""
+        await self.read()
+        if self._discovery is None:
+            raise RuntimeError("there are keys that no document named")
+        return self._discovery
 
     async def close(self) -> None:
         """End a fetch."""
@@ -106,19 +119,20 @@ class IssuerKeys:
             self._fetching = None
 
     async def _fetch(self) -> KeySet:
-        discovery = await self._get(self._issuer.rstrip("/") + _DISCOVERY, _Discovery)
+        discovery = await self._get(self._issuer.rstrip("/") + _DISCOVERY, Discovery)
         if discovery.issuer != self._issuer:
             raise _IssuerFailed("its discovery document names another issuer")
         given = (await self._get(discovery.jwks_uri, _Keys)).keys
         usable = [key for key in map(_read_key, given) if key is not None]
         if not usable:
             raise _IssuerFailed("it has no public key that can be used")
+        self._discovery = discovery
         return KeySet(usable)
 
     async def _get(self, address: str, model: type[_Document]) -> _Document:
         try:
             request = HttpRequest("GET", read_url(address), {}, None, FETCH_SECONDS)
-            response = await self._client.send(request)
+            response = await self.client.send(request)
             if response.status != _OK or not response.is_whole:
                 raise _IssuerFailed(f"{request.url.shown} answered {response.status}")
             return model.model_validate_json(response.body)

@@ -40,6 +40,7 @@ from dueledger.service.readiness import Readiness
 from dueledger.service.settings import ServiceSettings
 
 if TYPE_CHECKING:
+    from dueledger.service.issuer_login import IssuerLogin
     from dueledger.service.tokens import TokenVerifier
 
 UPKEEP_SECONDS: Final = 1.0
@@ -118,10 +119,10 @@ async def open_service(
             presence = await background.enter_async_context(
                 open_presence(dsn, name, ProcessRole.SERVICE, does_upkeep=does_upkeep)
             )
-            tokens = await background.enter_async_context(_token_verifier(settings))
+            tokens, login = await background.enter_async_context(_issuer_of_tokens(settings))
             rate = CallRate(settings.service_rate_per_second, settings.service_rate_burst)
             connections = ConnectionShares(pool, settings.service_connections_max)
-            callers = Callers(connections, CallRates(rate), tokens)
+            callers = Callers(connections, CallRates(rate), tokens, login)
             calls = CallHost(
                 connections,
                 callers,
@@ -161,16 +162,20 @@ async def open_service(
 
 
 @asynccontextmanager
-async def _token_verifier(settings: ServiceSettings) -> AsyncGenerator["TokenVerifier | None"]:
+async def _issuer_of_tokens(
+    settings: ServiceSettings,
+) -> AsyncGenerator[tuple["TokenVerifier | None", "IssuerLogin | None"]]:
     if settings.service_oidc_issuer is None:
-        yield None
+        yield None, None
         return
     # They load a client of HTTP and cryptography.
     from dueledger.service.issuer_keys import open_issuer_keys  # noqa: PLC0415
+    from dueledger.service.issuer_login import IssuerLogin  # noqa: PLC0415
     from dueledger.service.tokens import TokenVerifier  # noqa: PLC0415
 
     async with open_issuer_keys(settings, settings.service_oidc_issuer) as keys:
-        yield TokenVerifier(settings, keys)
+        tokens, client = TokenVerifier(settings, keys), settings.service_oidc_client_id
+        yield tokens, None if client is None else IssuerLogin(settings, client, keys, tokens)
 
 
 async def run_service_process(

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.definitions.http_url import InvalidUrl, read_url
@@ -106,6 +106,23 @@ class ServiceSettings(Settings):
     service_oidc_every_tenant: str = Field(
         default="*", min_length=1, description="value in that claim that means every tenant"
     )
+    service_oidc_client_id: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1_000,
+        description="client that the console is at the issuer: people sign in there",
+    )
+    service_oidc_client_secret: SecretStr | None = Field(
+        default=None,
+        min_length=1,
+        description="secret of that client; none: a public client, by PKCE alone",
+    )
+    service_oidc_login_scopes: str = Field(
+        default="openid",
+        pattern=r"^openid( [!#-\[\]-~]+)*$",
+        max_length=1_000,
+        description="scopes that a sign-in asks the issuer for, so that its tokens have the claims",
+    )
     service_oidc_networks: tuple[IPv4Network | IPv6Network, ...] = Field(
         default=(),
         description="non-public networks in which the issuer may be, as a JSON list",
@@ -132,6 +149,10 @@ class ServiceSettings(Settings):
                 "issuer and audience, or neither",
             )
         if issuer is None:
+            if self.service_oidc_client_id is not None:
+                raise _contradiction(
+                    "DUELEDGER_SERVICE_OIDC_CLIENT_ID", "a client is one of an issuer", "an issuer"
+                )
             return self
         variable, accepted = "DUELEDGER_SERVICE_OIDC_ISSUER", "an address with https"
         try:

@@ -38,7 +38,6 @@ ALGORITHMS: Final = (
 _REGISTRY: Final = JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False)
 _SUBJECT: Final = re.compile(r"[!-~]{1,255}")
 _KNOWN: Final = frozenset(Scope)
-_REMEDY: Final = "Send another token as `Authorization: Bearer TOKEN`, or an API key."
 
 
 class TokenVerifier:
@@ -47,7 +46,7 @@ class TokenVerifier:
     def __init__(self, settings: ServiceSettings, keys: IssuerKeys) -> None:
         self._keys = keys
         self._issuer = settings.service_oidc_issuer or ""
-        self._audience = settings.service_oidc_audience or ""
+        self._needed = {"aud": required(settings.service_oidc_audience or "")}
         self._scopes_claim = settings.service_oidc_scopes_claim
         self._tenants_claim = settings.service_oidc_tenants_claim
         self._every_tenant = settings.service_oidc_every_tenant
@@ -55,7 +54,7 @@ class TokenVerifier:
     async def read(self, text: str) -> Mapping[str, Any]:
         """Return the claims of a token that the issuer signed. Raises TokenInvalid, Unavailable."""
         if len(text) > TOKEN_CHARS_MAX:
-            raise _refused(f"longer than {TOKEN_CHARS_MAX:,} characters")
+            raise TokenInvalid(f"longer than {TOKEN_CHARS_MAX:,} characters")
         try:
             return _claims(text, await self._keys.read())
         except InvalidKeyIdError:
@@ -63,35 +62,40 @@ class TokenVerifier:
         try:
             return _claims(text, keys)
         except InvalidKeyIdError:
-            raise _refused("signed by a key that the issuer has not published") from None
+            raise TokenInvalid("signed by a key that the issuer has not published") from None
 
-    async def find_caller(self, connection: Connection, claims: Mapping[str, Any]) -> ApiCaller:
-        """Return for whom and for what a token is, at the ledger's time. Raises TokenInvalid."""
+    async def find_caller(
+        self,
+        connection: Connection,
+        claims: Mapping[str, Any],
+        needed: Mapping[str, jwt.ClaimsOption] | None = None,
+    ) -> ApiCaller:
+        """Return for whom and for what a token is, at the ledger's time.
+
+        `needed` are claims of tokens that are not for requests. Raises TokenInvalid.
+        """
         subject = claims.get("sub")
         if not isinstance(subject, str) or not _SUBJECT.fullmatch(subject):
-            raise _refused("without a subject (`sub`) of 1 to 255 visible characters of ASCII")
+            raise TokenInvalid("without a subject (`sub`) of 1 to 255 visible characters of ASCII")
         name = f"{PREFIX}{subject}"
         actor_no, now = await find_actor(connection, name)
-        self._check(claims, int(now.timestamp()))
+        self._check(claims, int(now.timestamp()), needed or self._needed)
         scopes, tenants = self._scopes(claims), self._tenants(claims)
         if actor_no is None:
             actor_no = await register_actor(connection, name, ActorKind.OIDC)
         return ApiCaller(name, actor_no, tenants, scopes, is_token=True)
 
-    def _check(self, claims: Mapping[str, Any], now: int) -> None:
-        needed = jwt.JWTClaimsRegistry(
-            now,
-            LEEWAY_SECONDS,
-            iss={"essential": True, "value": self._issuer},
-            aud={"essential": True, "value": self._audience},
-            exp={"essential": True},
-        )
+    def _check(
+        self, claims: Mapping[str, Any], now: int, needed: Mapping[str, jwt.ClaimsOption]
+    ) -> None:
+        issued = {"iss": required(self._issuer), "exp": required()}
+        registry = jwt.JWTClaimsRegistry(now, LEEWAY_SECONDS, **issued, **needed)
         try:
-            needed.validate(dict(claims))
+            registry.validate(dict(claims))
         except ExpiredTokenError:
-            raise _refused("expired") from None
+            raise TokenInvalid("expired") from None
         except ClaimError as error:
-            raise _refused(f"not for this service: see its claim `{error.claim}`") from None
+            raise TokenInvalid(f"not for this service: see its claim `{error.claim}`") from None
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[Scope]:
         """Return the scopes of a token; those of other services are passed over."""
@@ -102,8 +106,13 @@ class TokenVerifier:
         if self._every_tenant in named:
             return None
         if not named or len(named) > TENANTS_MAX or not all(map(TENANT_SHAPE.fullmatch, named)):
-            raise _refused(f"without a tenant in its claim `{self._tenants_claim}`")
+            raise TokenInvalid(f"without a tenant in its claim `{self._tenants_claim}`")
         return sorted(set(named))
+
+
+def required(value: str | None = None) -> jwt.ClaimsOption:
+    """Return that a claim is needed; with a value, that one, or a list that has it."""
+    return {"essential": True} if value is None else {"essential": True, "value": value}
 
 
 def _claims(text: str, keys: KeySet) -> Mapping[str, Any]:
@@ -116,11 +125,11 @@ def _claims(text: str, keys: KeySet) -> Mapping[str, Any]:
     except InvalidKeyIdError:
         raise
     except BadSignatureError:
-        raise _refused("not signed by the issuer, or changed since") from None
+        raise TokenInvalid("not signed by the issuer, or changed since") from None
     except UnsupportedAlgorithmError:
-        raise _refused("signed by an algorithm that is not accepted") from None
+        raise TokenInvalid("signed by an algorithm that is not accepted") from None
     except (JoseError, ValueError, TypeError, RecursionError):
-        raise _refused("no signed JSON Web Token (RFC 7519)") from None
+        raise TokenInvalid("no signed JSON Web Token (RFC 7519)") from None
 
 
 def _texts(value: object) -> list[str]:
@@ -130,7 +139,3 @@ def _texts(value: object) -> list[str]:
     if isinstance(value, list):
         return [each for each in cast("list[object]", value) if isinstance(each, str)]
     return []
-
-
-def _refused(what: str) -> TokenInvalid:
-    return TokenInvalid(f"The token is {what}. {_REMEDY}")

@@ -47,6 +47,11 @@ async def end_session(connection: Connection, session_id: str) -> None:
     await connection.execute(statement("end_session"), _digest(session_id))
 
 
+async def end_sessions_of_actor(connection: Connection, name: str) -> int:
+    """End the open sessions of an actor; return how many."""
+    return await connection.fetchval(statement("end_sessions_of_actor"), name)
+
+
 async def forget_sessions(connection: Connection, limit: int) -> int:
     """Delete sessions that ended a day ago; return how many."""
     return await connection.fetchval(statement("forget_sessions"), limit)

@@ -7,7 +7,7 @@ import secrets
 from base64 import b64encode
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import aiohttp
 import pytest
@@ -18,7 +18,7 @@ from dueledger.ledger.store.api_keys import Scope, create_key
 from tests.logins import LOGINS
 from tests.service.commands import address_of, start
 from tests.service.conftest import SCHEDULE
-from tests.service.issuer import Issuer, oidc
+from tests.service.issuer import CLIENT, Issuer, login_at
 
 PARAMETER = re.compile(r"\{(\w+)\}")
 NAMED = {"item": "0051a6f5-4d2a-8c11-9d3e-7b0a86f0f6d1", "prefix": "0" * 16, "operation": "1"}
@@ -29,6 +29,17 @@ select string_agg(x.text, ' ') from (
   union all select p::text from ledger.process p union all select c::text from ledger.actor c
   union all select n::text from ledger.api_answer n) x (text)
 """
+
+
+async def _sign_in_with(url: str, session: aiohttp.ClientSession, code: str) -> str:
+    """Begin to sign in at the issuer and come back with a code; return what the page says."""
+    async with session.get(f"{url}/issuer", allow_redirects=False) as begun:
+        [state] = parse_qs(urlsplit(begun.headers["Location"]).query)["state"]
+        kept = begun.headers["Set-Cookie"].partition(";")[0]
+    back = f"{url}/callback?{urlencode({'code': code, 'state': state})}"
+    async with session.get(back, headers={"Cookie": kept, "Accept": "text/html"}) as reply:
+        assert reply.status in {403, 503}
+        return await reply.text()
 
 
 async def _ask_each_route(
@@ -104,10 +115,11 @@ async def test_no_secret_is_in_a_log_an_error_or_a_row(
     keys = [text.split("_", 2)[2] for text in (made.text, unknown)]
     basic = b64encode(f"jane:{login.password}".encode()).decode()
     known = [*keys, *(text.rpartition(".")[2] for text in (token, forged))]
-    known += [login.password, signing[6:], basic]
+    code = secrets.token_hex(16)
+    known += [login.password, signing[6:], basic, CLIENT["secret"], code]
     variables = {
         f"DUELEDGER_{name}".upper(): value if isinstance(value, str) else json.dumps(value)
-        for name, value in oidc(issuer.url).items()
+        for name, value in login_at(issuer.url).items()
     } | {
         "DUELEDGER_HTTP_SECRETS": json.dumps({"acme/renewals": signing}),
         "DUELEDGER_ALERT_WEBHOOK_SECRET": signing,
@@ -122,6 +134,10 @@ async def test_no_secret_is_in_a_log_an_error_or_a_row(
         async with aiohttp.ClientSession() as session:
             errors = await _ask_each_route(url, session, sent, [made.text])
             own = {"Authorization": sent[0]}
+            errors.append(await _sign_in_with(f"{url}/console/sign-in", session, code))
+            issuer.is_down = True
+            errors.append(await _sign_in_with(f"{url}/console/sign-in", session, code))
+            issuer.is_down = False
             http = {
                 "url": f"https://jane:{login.password}@example.com/?{signing}",
                 "secret": signing,

@@ -16,6 +16,7 @@ import pytest
 from joserfc.jwk import ECKey, RSAKey
 from pydantic import SecretStr
 
+from dueledger.console import open_console
 from dueledger.ledger.errors import InvalidSetting, Unavailable
 from dueledger.ledger.runtime.setting_problems import read_settings
 from dueledger.ledger.store.api_keys import Scope
@@ -30,9 +31,10 @@ from dueledger.service.issuer_keys import (
 from dueledger.service.tokens import TOKEN_CHARS_MAX
 from dueledger.workers.http.allow_list import AllowList, read_origin
 from dueledger.workers.http.client import HttpClient
+from tests.console.conftest import open_browser
 from tests.databases import MakeDatabase
 from tests.service.conftest import Api, open_api
-from tests.service.issuer import AUDIENCE, LOOPBACK, Issuer, oidc, open_issuer
+from tests.service.issuer import AUDIENCE, LOOPBACK, Issuer, login_at, oidc, open_issuer
 from tests.service.test_requests import NO_ITEM, problem
 
 
@@ -266,9 +268,18 @@ async def test_keys_are_fetched_from_no_network_that_is_not_allowed() -> None:
         ({"service_oidc_issuer": "https://login.example.com?a=b"}, "OIDC_ISSUER"),
         ({"service_oidc_issuer": "login"}, "OIDC_ISSUER"),
         ({"service_oidc_audience": None}, "OIDC_AUDIENCE"),
+        ({"service_oidc_client_id": "due", "service_oidc_login_scopes": "due"}, "LOGIN_SCOPES"),
+        (
+            {
+                "service_oidc_client_id": "due",
+                "service_oidc_issuer": None,
+                "service_oidc_audience": None,
+            },
+            "CLIENT_ID",
+        ),
     ],
 )
-def test_an_issuer_whose_keys_could_be_replaced_is_refused(
+def test_an_issuer_whose_keys_could_be_replaced_or_that_is_half_set_up_is_refused(
     settings: dict[str, object], named: str
 ) -> None:
     given = oidc("https://login.example.com") | settings
@@ -276,7 +287,9 @@ def test_an_issuer_whose_keys_could_be_replaced_is_refused(
         read_settings(ServiceSettings, dsn=SecretStr("postgresql://127.0.0.1/none"), **given)
 
 
-async def test_a_token_of_another_issuer_process_is_accepted(make_database: MakeDatabase) -> None:
+async def test_another_issuer_process_signs_in_and_its_tokens_are_accepted(
+    make_database: MakeDatabase,
+) -> None:
     """Its tokens have no `kid`, for it has one key."""
     claims = json.dumps({"sub": "joe", "scope": "read", "tenants": "acme"})
     process = await asyncio.create_subprocess_exec(
@@ -292,7 +305,17 @@ async def test_a_token_of_another_issuer_process_is_accepted(make_database: Make
             assert line, "the issuer did not start"
             url = re.search(rb"running on (http://127\.0\.0\.1:[0-9]+)", line)
         issuer = url[1].decode()
-        async with open_api(make_database, **oidc(issuer)) as api:
+        async with (
+            open_api(make_database, open_console, **login_at(issuer)) as api,
+            open_browser(api) as browser,
+        ):
+            begun = await browser.open("/console/sign-in/issuer")
+            async with api.session.post(
+                begun.location, data={"sub": "joe"}, allow_redirects=False
+            ) as reply:
+                back = urlsplit(reply.headers["Location"])
+            assert (await browser.open(f"{back.path}?{back.query}")).location == "/console/"
+            assert "oidc:joe" in (await browser.open("/console/")).text
             token = await log_in(api.session, issuer)
             problem(await api.ask("GET", NO_ITEM, key=token), 404, "NOT_FOUND")
             problem(await api.ask("GET", "/v1/keys", key=token), 403, "NOT_PERMITTED")

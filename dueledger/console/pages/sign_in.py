@@ -28,8 +28,8 @@ _WRONG: Final = "That is no valid key: it is unknown, revoked or expired."
 
 @routes.get("/sign-in")
 async def show_form(request: Request, to: str = "") -> Response:
-    """Show the form that asks for a key."""
-    return View.of(request).page("sign_in.html", title="Sign in", to=to, problem=None)
+    """Show the form that asks for a key, and the link to the issuer where there is one."""
+    return sign_in_page(request, to)
 
 
 @routes.post("/sign-in")
@@ -43,19 +43,32 @@ async def sign_in(request: Request) -> Response:
     try:
         caller = await callers.identify(request, f"Bearer {key}")
     except RequestRefused as error:
-        problem = _WRONG if isinstance(error, KeyMissing) else error.message
-        page = View.of(request).page("sign_in.html", title="Sign in", to=to, problem=problem)
-        page.status_code = 403 if isinstance(error, KeyMissing) else KINDS[error.code].status
-        return page
+        if isinstance(error, KeyMissing):
+            return sign_in_page(request, to, _WRONG, 403)
+        return sign_in_page(request, to, error.message, KINDS[error.code].status)
     return await begin_session(request, caller, to)
 
 
+def sign_in_page(
+    request: Request, to: str, problem: str | None = None, status: int = 200
+) -> Response:
+    """Return the page that signs in, with what went wrong before."""
+    callers: Callers = request.app.state.callers
+    issuer = None if callers.login is None else callers.login.host
+    page = View.of(request).page(
+        "sign_in.html", title="Sign in", to=to, problem=problem, issuer=issuer
+    )
+    page.status_code = status
+    return page
+
+
 async def begin_session(request: Request, caller: ApiCaller, to: str) -> Response:
-    """Open a session, give its cookie, and lead to the page that was asked for."""
+    """Open a session in place of another, and lead to the page that was asked for."""
     host: FormHost = request.app.state.calls
     settings: ServiceSettings = request.app.state.settings
     seconds = settings.service_session_hours * 3600
     async with host.lend() as connection:
+        await end_session(connection, cookie_session_id(request))
         session_id = await open_session(connection, caller, seconds=seconds)
     response = redirect(own_address(request, to))
     set_cookie(request, response, "session", session_id, seconds=seconds)
