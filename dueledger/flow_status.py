@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from dueledger.hindrances import TEXTS, Hindrance, Roles, find_hindrance
+from dueledger.hindrance_texts import TEXTS, Hindrance
+from dueledger.hindrances import Roles, find_hindrance
 
 _FLOW_FIELDS: Final = (
     *("tenant", "kind", "lane", "due", "due_capped", "oldest_due_at", "is_past_sla"),

@@ -51,6 +51,7 @@ CONNECTIONS: Final[Mapping[ProcessRole, int]] = {
     ProcessRole.RECONCILER: 4,
     ProcessRole.RELAY: 3,  # one of them to the service's outbox
     ProcessRole.SERVICE: 9,
+    ProcessRole.ALERTER: 2,
 }
 """Most connections of one process to Postgres: its pools', and that of its presence. Transactional
 handlers have up to 32 more."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Final
 
-from dueledger.hindrances import TEXTS, Hindrance
+from dueledger.hindrance_texts import TEXTS, Hindrance
 
 PRIVATE_FACTS: Final = frozenset(
     {

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
-from typing import Final, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.metrics import METRICS, Metric, Sample
@@ -27,6 +27,7 @@ from dueledger.ledger.store import (
 )
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.processes import (
+    KindTenants,
     ProcessFailure,
     ProcessLock,
     ProcessRole,
@@ -62,7 +63,13 @@ _ACTOR_KINDS: Final = {
     ProcessRole.RECONCILER: ActorKind.RECONCILER,
     ProcessRole.RELAY: ActorKind.RELAY,
     ProcessRole.SERVICE: ActorKind.API,
+    ProcessRole.ALERTER: ActorKind.ALERTER,
 }
+
+
+class _Served(NamedTuple):
+    kinds: Sequence[str] | None
+    tenants: KindTenants | None = None
 
 
 @final
@@ -114,7 +121,7 @@ class Presence:
         self.process_no = 0
         self.losses = 0
         self._yields = yields
-        self._kinds = self._recorded_kinds = kinds
+        self._served = self._recorded = _Served(kinds)
         self._does_upkeep = does_upkeep
         self._failure = self._recorded_failure = ProcessFailure()
         self._confirmed_at = float("-inf")
@@ -154,9 +161,9 @@ class Presence:
                 if (failure := self._failure) != self._recorded_failure:
                     await record_process_failure(connection, self.process_no, failure)
                     self._recorded_failure = failure
-                if (kinds := self._kinds) != self._recorded_kinds:
-                    await record_process_kinds(connection, self.process_no, kinds)
-                    self._recorded_kinds = kinds
+                if (served := self._served) != self._recorded:
+                    await record_process_kinds(connection, self.process_no, *served)
+                    self._recorded = served
         self._renewed.set()
         return {}
 
@@ -164,9 +171,12 @@ class Presence:
         """Return the business clock for a metric; no decision may use it."""
         return self._clock.now()
 
-    def serve_kinds(self, kinds: Sequence[str]) -> None:
-        """Let the ledger know soon for which kinds the process has workers."""
-        self._kinds = kinds
+    def serve_kinds(self, kinds: Sequence[str], tenants: KindTenants | None = None) -> None:
+        """Let the ledger know soon for which kinds the process has workers.
+
+        Of kinds in `tenants`, it takes the items of these tenants alone.
+        """
+        self._served = _Served(kinds, tenants)
 
     # Failures.
 
@@ -309,10 +319,11 @@ class Presence:
             host=socket.gethostname(),
             version=version("dueledger"),
             yields=self._yields,
-            kinds=self._kinds,
+            kinds=(served := self._served).kinds,
+            kind_tenants=served.tenants,
             does_upkeep=self._does_upkeep,
         )
-        self._recorded_kinds = self._kinds
+        self._recorded = served
         self._confirmed_at = asked_at
         self.losses += self._lock.has_lapsed
         if self._lock.is_locked:

@@ -21,7 +21,8 @@ CREATE TYPE ledger.item_filter AS (
 	since timestamp with time zone,
 	in_flight boolean,
 	as_of timestamp with time zone,
-	item_no_max bigint
+	item_no_max bigint,
+	snapshot pg_snapshot
 );
 
 COMMENT ON TYPE ledger.item_filter IS 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
@@ -1885,12 +1886,12 @@ begin
       offset 0
     ) e
     cross join lateral (
-      select i.id, i.business_key, i.emitted_at
+      select i.id, i.business_key, i.emitted_at, ledger.was_committed(wanted, i.xmin, i.emitted_at) as is_committed
       from ledger.due_item i where i.effective_date = e.effective_date and i.item_no = e.item_no
       offset 0
     ) i
     cross join lateral (
-      select max(t.at) as last_at,
+      select max(t.at) as last_at, bool_and(ledger.was_committed(wanted, t.xmin, t.at)) as is_committed,
         (array_agg(t.detail ->> 'error' order by t.at desc) filter (where t.detail ? 'error'))[1] as error
       from ledger.transition t
       where t.item_no = e.item_no and t.effective_date = e.effective_date
@@ -1900,7 +1901,8 @@ begin
     where (wanted.error is null or j.error = wanted.error)
       and (wanted.since is null or n.entered_at >= wanted.since)
       -- Where items in flight are meant, each that was open then is, whatever it went through since.
-      and (wanted.in_flight or n.entered_at <= wanted.as_of)
+      and case when wanted.in_flight then i.emitted_at <= wanted.as_of and (i.is_committed or j.last_at is not null)
+        else n.entered_at <= wanted.as_of and coalesce(j.is_committed, i.is_committed) end
     order by e.item_no limit matched_max
   ) m;
   items := coalesce(items, '{}');
@@ -3102,13 +3104,32 @@ end $$;
 
 COMMENT ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) IS 'Notify each process that sleeps beyond the time from which a written item may be claimed; true. Statements that insert into pending call it: as a trigger it made an emission dearer. A transaction that is to be prepared (two-phase commit) may not notify: it sets ledger.wakes to off, and the next poll finds its items.';
 
+CREATE FUNCTION ledger.was_committed(wanted ledger.item_filter, written_by xid, at timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  next bigint;
+begin
+  -- Rows that are moved to a partition of their own are written again; nobody emits for an hour in one transaction.
+  if wanted.snapshot is null or at < wanted.as_of - interval '1 hour' then
+    return true;
+  end if;
+  -- Of the number of a transaction, a row has the last 32 bits.
+  next := pg_snapshot_xmax(wanted.snapshot)::text::bigint;
+  return pg_visible_in_snapshot(
+    (next + ((written_by::text::bigint - next + 2147483648) & 4294967295) - 2147483648)::text::xid8, wanted.snapshot);
+end $$;
+
+COMMENT ON FUNCTION ledger.was_committed(wanted ledger.item_filter, written_by xid, at timestamp with time zone) IS 'Whether a row that was written at a time, by a transaction, was committed when the items of a filter were asked for.';
+
 CREATE TABLE ledger.actor (
     actor_no bigint NOT NULL,
     name text NOT NULL,
     kind text NOT NULL,
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     tenants text[],
-    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'person'::text, 'service'::text, 'api'::text, 'key'::text, 'oidc'::text])))
+    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'relay'::text, 'alerter'::text, 'person'::text, 'service'::text, 'api'::text, 'key'::text, 'oidc'::text])))
 );
 
 COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person, a service, an API key or a subject of tokens by name.';
@@ -3923,6 +3944,7 @@ CREATE TABLE ledger.operation (
     since timestamp with time zone,
     in_flight boolean NOT NULL,
     as_of timestamp with time zone NOT NULL,
+    snapshot pg_snapshot DEFAULT pg_current_snapshot() NOT NULL,
     item_no_max bigint NOT NULL,
     matched bigint NOT NULL,
     matched_capped boolean NOT NULL,
@@ -3953,6 +3975,8 @@ COMMENT ON COLUMN ledger.operation.since IS 'Only items that came into their sta
 COMMENT ON COLUMN ledger.operation.in_flight IS 'Whether items that are handed out are meant, too: each gets a request to end.';
 
 COMMENT ON COLUMN ledger.operation.as_of IS 'When it was asked for. An item that came into its state later is left alone.';
+
+COMMENT ON COLUMN ledger.operation.snapshot IS 'What was committed when it was asked for. Items that were emitted or moved then, and committed later, are left alone.';
 
 COMMENT ON COLUMN ledger.operation.item_no_max IS 'Highest number of an open item then. Items emitted later are left alone.';
 
@@ -4230,13 +4254,14 @@ CREATE TABLE ledger.process (
     unlocked_at timestamp with time zone,
     yields boolean DEFAULT false NOT NULL,
     kinds text[],
+    kind_tenants jsonb,
     sleeps_until timestamp with time zone,
     failing_since timestamp with time zone,
     failure text,
     failed_service text,
     unavailable_topics jsonb,
     does_upkeep boolean,
-    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text])))
+    CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text, 'alerter'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
@@ -4259,6 +4284,8 @@ COMMENT ON COLUMN ledger.process.unlocked_at IS 'Since when upkeep finds its loc
 COMMENT ON COLUMN ledger.process.yields IS 'It stops its handlers within three seconds after it lost its lock: then its runs may be released after four. False of a worker with handlers in threads, which nothing stops: its leases decide.';
 
 COMMENT ON COLUMN ledger.process.kinds IS 'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
+
+COMMENT ON COLUMN ledger.process.kind_tenants IS 'Of kinds of which it takes the items of some tenants alone: these tenants, as an array by kind. Null: of all kinds, those of all.';
 
 COMMENT ON COLUMN ledger.process.sleeps_until IS 'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 
@@ -4289,6 +4316,7 @@ CREATE VIEW ledger.process_status AS
             ELSE 'gone'::text
         END AS status,
     p.kinds,
+    p.kind_tenants,
     p.failing_since,
     p.failure,
     p.failed_service,
@@ -5171,6 +5199,7 @@ GRANT ALL ON FUNCTION ledger.add_overview_flows(flows_max integer) TO ledger_ser
 REVOKE ALL ON FUNCTION ledger.add_overview_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_alerter;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_allocator;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_intake;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_materialiser;
@@ -5353,6 +5382,7 @@ REVOKE ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid
 GRANT ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_alerter;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_allocator;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_approver;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_intake;
@@ -5982,6 +6012,7 @@ GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;
 
+GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_alerter;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_allocator;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_materialiser;
@@ -5993,6 +6024,7 @@ GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.process TO ledger_upkeep;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_materialiser;
@@ -6002,6 +6034,7 @@ GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(seen_at) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_materialiser;
@@ -6011,6 +6044,7 @@ GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(ended_at) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_materialiser;
@@ -6020,6 +6054,7 @@ GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(locked_on) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_materialiser;
@@ -6030,6 +6065,7 @@ GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_upkeep;
 GRANT UPDATE(unlocked_at) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_materialiser;
@@ -6039,6 +6075,7 @@ GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(yields) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_materialiser;
@@ -6048,6 +6085,17 @@ GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(kinds) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(kind_tenants) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_materialiser;
@@ -6057,6 +6105,7 @@ GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(sleeps_until) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_materialiser;
@@ -6066,6 +6115,7 @@ GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(failing_since) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_materialiser;
@@ -6075,6 +6125,7 @@ GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(failure) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_materialiser;
@@ -6084,6 +6135,7 @@ GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(failed_service) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_materialiser;
@@ -6093,6 +6145,7 @@ GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(unavailable_topics) ON TABLE ledger.process TO ledger_worker;
 
+GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_alerter;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_allocator;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_intake;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_materialiser;
@@ -6102,6 +6155,7 @@ GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.process_status TO ledger_alerter;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_intake;

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from dueledger.hindrances import TEXTS, Hindrance
+from dueledger.hindrance_texts import TEXTS, Hindrance
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
@@ -40,6 +40,8 @@ in the code.
 | code | sentence | remedy | text for a flow |
 |---|---|---|---|
 """
+LEFT_OUT: Final = {"next": " from offset NEXT on", "since": ", the last of them since SINCE"}
+"""Parts of sentences that are left out where they are not known."""
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 
@@ -101,8 +103,7 @@ def describe_hindrances() -> str:
         if text is None:
             return "—"
         named = {name: name.upper() for _, name, *_ in Formatter().parse(text) if name}
-        if "next" in named:  # it is left out where it is not known
-            named["next"] = " from offset NEXT on"
+        named |= {name: words for name, words in LEFT_OUT.items() if name in named}
         return re.sub(r"\s+", " ", text.format_map(named)).replace("|", "\\|")
 
     rows = [

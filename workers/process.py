@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from dueledger.ledger.runtime.service import Stop
-    from dueledger.ledger.store.claims import DueFlow
+    from dueledger.workers.direct.flow_selection import FlowSelection
     from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.settings import WorkerSettings
@@ -56,17 +56,17 @@ async def run_direct_worker(
     *,
     once: bool = False,
     may_exit: bool = True,
-    admits: Callable[[DueFlow], bool] | None = None,
+    selection: FlowSelection | None = None,
 ) -> WorkerCounts:
     """Claim and work the handlers' kinds until a stop is requested; return the counts.
 
-    `admits` selects flows, for kinds that several tenants have. It waits for Postgres if that is
-    away. With `once` it raises Unavailable then, and stops as soon as nothing can be claimed.
-    `may_exit` and the errors are those of `run_worker`.
+    `selection` chooses among the flows of kinds that several tenants have. It waits for Postgres if
+    that is away. With `once` it raises Unavailable then, and stops as soon as nothing can be
+    claimed. `may_exit` and the errors are those of `run_worker`.
     """
     if not len(handlers):
         raise InvalidSetting("there is nothing to work: no handler")
-    make_source = partial(DirectSource, settings, admits=admits)
+    make_source = partial(DirectSource, settings, selection=selection)
     run = _Run(settings, handlers, make_source, DIRECT_WORKER_ROLES, may_exit)
     return await run.to_stop(stop, once=once)
 

@@ -1,7 +1,5 @@
 """The process that sends alerts. Any number may run; one of them sends at a time."""
 
-import os
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -22,12 +20,15 @@ from dueledger.alerts.rules import DATABASE_BYTES_MAX, AlertKey, Alerts, evaluat
 from dueledger.alerts.settings import AlertSettings
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.metrics import Metric, Sample
+from dueledger.ledger.presence import open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import STATEMENT_REFUSED, Pool, open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation
 from dueledger.ledger.store.alerts import AlertLead, AlertRow, list_alerts, record_alerts
 from dueledger.ledger.store.clock import read_machine_now
 from dueledger.ledger.store.gauges import measure_gauges, take_lead
+from dueledger.ledger.store.processes import ProcessRole
 
 LEAD_SECONDS: Final = 90.0
 PASS_SECONDS: Final = 60.0
@@ -206,17 +207,26 @@ async def _kept(_: AlertRow) -> bool:
 
 @asynccontextmanager
 async def open_alerter(settings: AlertSettings) -> AsyncGenerator[Alerter]:
-    """Connect, and open the channels. Raises Unavailable if Postgres cannot be reached."""
-    holder = f"alert:{socket.gethostname()}:{os.getpid()}"
+    """Connect, and open the channels. Raises Unavailable if Postgres cannot be reached.
+
+    Once it is open it goes on while Postgres is away.
+    """
+    holder = incarnation(ActorKind.ALERTER)
     dsn = settings.dsn.get_secret_value()
     async with (
         open_channels(settings) as channels,
         open_pool(
             dsn, application_name=holder, size_max=1, roles=("alerter",), command_seconds=20.0
         ) as pool,
+        open_presence(dsn, holder, ProcessRole.ALERTER) as presence,
     ):
         log = get_logger("alert")
-        log.info(LogEvent.PROCESS_STARTED, actor=holder, channels=list(channels))
+        log.info(
+            LogEvent.PROCESS_STARTED,
+            actor=holder,
+            actor_no=presence.process_no,
+            channels=list(channels),
+        )
         yield Alerter(
             pool, channels, holder=holder, database_bytes_max=settings.alert_database_bytes_max
         )

@@ -157,7 +157,7 @@ def _heading(status: "LedgerStatus") -> str:
 
 
 def _sentence(group: "FlowGroup") -> str:
-    from dueledger.hindrances import TEXTS
+    from dueledger.hindrance_texts import TEXTS
 
     return f"{group.code}  {TEXTS[group.code].of_flow}"
 

@@ -923,6 +923,7 @@ ProcessRole = TypeAliasType(
             "reconciler",
             "relay",
             "service",
+            "alerter",
         ],
         Field(description="What a process does."),
     ],

@@ -22,7 +22,7 @@ from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.lost_connections import POSTGRES
-from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription
+from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription, tenants_by_kind
 from dueledger.workers.pull.claims import PulledRun, claim_shares, list_pull_flows, release_runs
 from dueledger.workers.pull.observe import observe_starts
 
@@ -73,6 +73,7 @@ class PullQueue(Pulls):
         self._presence = presence
         self._subscribers: dict[Subscription, _Subscribers] = {}
         self._kinds: frozenset[str] = frozenset()
+        self._is_joined = False
         self._sleep = Sleep(presence, [])
         self._wake = asyncio.Event()
         self._claims = asyncio.Semaphore(CLAIMS_AT_ONCE)
@@ -161,7 +162,7 @@ class PullQueue(Pulls):
         if subscribers is None:
             subscribers = _Subscribers(FlowQueue(lambda _: None, serial_apart=True))
             self._subscribers[pull.subscription] = subscribers
-            self._has_news = True
+            self._has_news = self._is_joined = True
         subscribers.pulls[pull] = None
         self._wake.set()
         self.signals.emit("pulls.changed")
@@ -176,16 +177,19 @@ class PullQueue(Pulls):
         for subscription in left:
             del self._subscribers[subscription]
         if left:
-            self._serve_kinds(self._asked_kinds())
+            self._serve_kinds()
 
     def _asked_kinds(self) -> frozenset[str]:
         return frozenset[str]().union(*(each.kinds for each in self._subscribers))
 
-    def _serve_kinds(self, kinds: frozenset[str]) -> None:
-        """Be woken for items of these kinds, and let the ledger know that workers ask for them."""
-        self._kinds = kinds
-        self._sleep.wake_for(sorted(kinds))
-        self._presence.serve_kinds(sorted(kinds))
+    def _serve_kinds(self) -> None:
+        """Be woken for items that are asked for, and let the ledger know which these are."""
+        kinds = self._asked_kinds()
+        if kinds != self._kinds:
+            self._kinds = kinds
+            self._sleep.wake_for(sorted(kinds))
+        self._presence.serve_kinds(sorted(kinds), tenants_by_kind(self._subscribers))
+        self._is_joined = False
 
     def _on_woken(self) -> None:
         self._sleep.woken()
@@ -209,12 +213,11 @@ class PullQueue(Pulls):
         """List the flows that are due now or soon, of all kinds that are asked for."""
         began = monotonic()
         self._has_news = False
-        kinds = self._asked_kinds()
-        if not kinds <= self._kinds:
-            self._serve_kinds(kinds)
+        if self._is_joined:
+            self._serve_kinds()
         horizon = HORIZON_POLLS * max(IDLE_SECONDS, self._list_pause())
         async with self._list_as() as connection:
-            flows = await list_pull_flows(connection, sorted(kinds), horizon)
+            flows = await list_pull_flows(connection, sorted(self._kinds), horizon)
         for subscription, each in self._subscribers.items():
             each.flows.update(filter(subscription.admits, flows), asked_at=began)
             each.flows.remove_unlisted(asked_at=began)

@@ -1,7 +1,7 @@
 """Polls of pull workers, and what they ask for."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol, final
@@ -10,6 +10,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import DueFlow
 from dueledger.workers.pull.claims import PulledRun
 
+TENANTS_MAX: Final = 100
 IDLE_SECONDS: Final = 1.0
 """Longest time between two lists of due flows; items that are emitted meanwhile wake the loop."""
 
@@ -28,6 +29,26 @@ class Subscription(NamedTuple):
             and (self.tenants is None or flow.tenant in self.tenants)
             and (self.lanes is None or flow.lane in self.lanes)
         )
+
+
+def tenants_by_kind(subscriptions: Iterable[Subscription]) -> dict[str, list[str]]:
+    """Return the tenants for whose items of a kind alone is asked, of kinds where that is so.
+
+    Of a kind with more than TENANTS_MAX it is said that items of all are asked for.
+    """
+    of_all: set[str] = set()
+    of_some: dict[str, set[str]] = {}
+    for each in subscriptions:
+        if each.tenants is None:
+            of_all |= each.kinds
+            continue
+        for kind in each.kinds:
+            of_some.setdefault(kind, set()).update(each.tenants)
+    return {
+        kind: sorted(tenants)
+        for kind, tenants in of_some.items()
+        if kind not in of_all and len(tenants) <= TENANTS_MAX
+    }
 
 
 class PullCall(Protocol):

@@ -21,6 +21,7 @@ class ActorKind(StrEnum):
     INTAKE = "intake"
     RECONCILER = "reconciler"
     RELAY = "relay"
+    ALERTER = "alerter"
     PERSON = "person"
     SERVICE = "service"
     API = "api"

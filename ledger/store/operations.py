@@ -132,8 +132,8 @@ async def record_operation(
 ) -> int | None:
     """Record an operation for upkeep to carry out; return its number, None if no item matches.
 
-    Its bounds are those of this moment: the highest number of an open item, and the time. Items
-    emitted later, or that come into their state later, are left alone.
+    Its bounds are those of this moment: the highest number of an open item, the time, and what is
+    committed. Items that are emitted later, or come into their state later, are left alone.
     """
     return await connection.fetchval(
         statement("record_operation"),

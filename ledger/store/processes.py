@@ -9,6 +9,9 @@ from typing import NamedTuple
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
+KindTenants = Mapping[str, Sequence[str]]
+"""By kind, the tenants whose items alone are taken."""
+
 
 class ProcessRole(StrEnum):
     """What a process does."""
@@ -22,6 +25,7 @@ class ProcessRole(StrEnum):
     RECONCILER = "reconciler"
     RELAY = "relay"
     SERVICE = "service"
+    ALERTER = "alerter"
 
     @property
     def label(self) -> str:
@@ -86,8 +90,9 @@ class RoleStatus:
     """How many processes of a role live, are silent, and are gone since an hour.
 
     The last one to be seen may have stopped in order. `failing` of the live ones cannot take work,
-    `upkeep` of them do upkeep;
-    `failure` is of the one that has failed longest. `kinds` are those of the live ones.
+    `upkeep` of them do upkeep; `failure` is of the one that has failed longest. `kinds` are those
+    of the live ones; where each of these takes a kind's items of some tenants alone, `kind_tenants`
+    has them. `unavailable_topics` are so to each allocator that lives.
     """
 
     live: int = 0
@@ -106,12 +111,17 @@ class RoleStatus:
     failure: str | None = None
     failed_service: str | None = None
     kinds: Sequence[str] = ()
+    kind_tenants: KindTenants = field(default_factory=dict[str, Sequence[str]])
     unavailable_topics: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def fails(self) -> bool:
         """Return whether no live process can take work, though some live."""
         return 0 < self.live == self.failing
+
+    def takes(self, tenant: str, kind: str) -> bool:
+        """Return whether a live process takes a tenant's items of a kind."""
+        return kind in self.kinds and tenant in self.kind_tenants.get(kind, (tenant,))
 
 
 async def register_process(
@@ -123,17 +133,18 @@ async def register_process(
     version: str,
     yields: bool,
     kinds: Sequence[str] | None,
+    kind_tenants: KindTenants | None = None,
     does_upkeep: bool | None = None,
 ) -> ProcessLock:
     """Insert or renew the row of a process, and take its lock on this connection if it is free.
 
-    `kinds` are those that a worker has handlers for; of others, None. Without `does_upkeep`, its
-    role says whether it does.
+    `kinds` are those that a worker has handlers for; of others, None. Of those in `kind_tenants` it
+    takes the items of these tenants alone. Without `does_upkeep`, its role says whether it does.
 
     With `yields`, its runs may be released once the lock has been missing for four seconds.
     """
     pid = connection.get_server_pid()
-    values = process_no, role, host, version, yields, pid, kinds, does_upkeep
+    values = process_no, role, host, version, yields, pid, kinds, does_upkeep, kind_tenants or None
     (row,) = await connection.fetch(statement("register_process"), *values)
     return ProcessLock(**row)
 
@@ -160,10 +171,14 @@ async def record_process_failure(
 
 
 async def record_process_kinds(
-    connection: Connection, process_no: int, kinds: Sequence[str] | None
+    connection: Connection,
+    process_no: int,
+    kinds: Sequence[str] | None,
+    kind_tenants: KindTenants | None = None,
 ) -> None:
-    """Record for which kinds a process has workers."""
-    await connection.execute(statement("record_process_kinds"), process_no, kinds)
+    """Record for which kinds, and for which tenants of them, a process has workers."""
+    values = process_no, kinds, kind_tenants or None
+    await connection.execute(statement("record_process_kinds"), *values)
 
 
 async def end_process(connection: Connection, process_no: int) -> None:

@@ -82,7 +82,7 @@ def test_compose_has_every_process_under_a_login_of_its_own_with_a_probe_of_its_
         role = ProcessRole(test[-1])
         assert test == ["CMD", "dueledger", "health", role]
         assert f"//due_{role}:$" in SERVICES[name]["environment"]["DUELEDGER_DSN"]
-    roles = {test[-1] for test in probed.values()} | {ProcessRole.SERVICE}
+    roles = {test[-1] for test in probed.values()} | {ProcessRole.ALERTER, ProcessRole.SERVICE}
     assert roles == set(ProcessRole) - {ProcessRole.DIRECT_WORKER}  # which needs no Kafka
 
 
@@ -103,8 +103,7 @@ def test_each_login_of_the_file_has_the_roles_of_its_process() -> None:
     variables = dict(re.findall(r"^\\getenv (\w+) (\w+)$", text, re.MULTILINE))
     assert re.findall(r"^\\set (\w+) ''$", text, re.MULTILINE) == sorted(variables)
     assert {name: tuple(sorted(roles.split(","))) for name, _, roles in given} == {
-        role: tuple(sorted(f"ledger_{each}" for each in LOGINS[role]))
-        for role in ("alerter", *ProcessRole)
+        role: tuple(sorted(f"ledger_{each}" for each in LOGINS[role])) for role in ProcessRole
     }
     for name, variable, _ in given:
         assert variable == name

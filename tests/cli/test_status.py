@@ -17,7 +17,7 @@ from rich.console import Console
 
 from dueledger.cli.status import make_lines, make_screen
 from dueledger.flow_status import make_status
-from dueledger.hindrances import TEXTS, Hindrance
+from dueledger.hindrance_texts import TEXTS, Hindrance
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.processes import ProcessRole, RoleStatus
 from tests.forks import ForkServer

@@ -203,7 +203,7 @@ def test_passwords_are_named_by_reference_alone_and_each_process_has_its_own_log
             fields = SETTINGS[role].model_fields
             assert variable in {variable_of(field) for field in fields}
             assert "value" in variables[variable]
-    assert logins.keys() == {*ProcessRole, "alerter"}
+    assert logins.keys() == set(ProcessRole)
     [job] = of_kind(rendered(name), "Job").values()
     migrate, make_logins = containers_of(job)
     given = {each["name"] for each in make_logins["env"] if each["name"].startswith("DUELEDGER_")}

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from dueledger.hindrances import Hindrance
+from dueledger.hindrance_texts import Hindrance
 from dueledger.ledger.rules.drafts import Overlap
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.states import State
@@ -237,7 +237,7 @@ async def allocator_silent(site: Installation) -> Hindered:
 
 async def no_direct_worker(site: Installation) -> Hindered:
     [item] = await site.emit_direct()
-    return Hindered(item, says=("no direct worker runs: none was seen in a week",))
+    return Hindered(item, says=("no direct worker runs: none was seen in the last hour",))
 
 
 async def direct_worker_silent(site: Installation) -> Hindered:
@@ -439,7 +439,8 @@ async def no_credit(site: Installation) -> Hindered:
     await site.start_worker(TEST_CONCURRENCY="1", DUELEDGER_WORKER_BUFFER_ITEMS_MAX="20")
     [item] = await site.emit("key", due_at=SECOND)
     site.settings["TEST_HANGS"] = ""
-    return Hindered(item, leads_to=HANDED_OUT, ended=site.end_hang)
+    says = (", the last of them since 2",)
+    return Hindered(item, leads_to=HANDED_OUT, ended=site.end_hang, says=says)
 
 
 async def not_claimed(site: Installation) -> Hindered:

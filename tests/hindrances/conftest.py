@@ -18,7 +18,7 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from dueledger.hindrances import Hindrance
+from dueledger.hindrance_texts import Hindrance
 from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.kafka.topics import make_missing_topics

@@ -16,7 +16,7 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
-from dueledger.ledger.store.items import RequestResult
+from dueledger.ledger.store.items import RequestResult, emit_items
 from dueledger.ledger.store.operations import (
     ItemFilter,
     OperationProgress,
@@ -399,6 +399,33 @@ async def test_what_is_handed_out_between_slices_is_asked_to_end(
     await advance_operation(ledger.connection, number)
     await ledger.claim()
     assert (await finish(ledger.connection, number))[-1].requested == 1
+
+
+@pytest.mark.parametrize(("verb", "done"), [(OperationVerb.CANCEL, 3), (REDRIVE, 1)])
+async def test_what_is_committed_after_an_operation_was_recorded_is_not_among_its_items(
+    ledger: Ledger,
+    rival: Connection,
+    noon: datetime,
+    person_no: int,
+    verb: OperationVerb,
+    done: int,
+) -> None:
+    await ledger.stand_at(noon)
+    await set_clock(rival, noon, 0)  # so that no time tells what came first
+    waiting = await fail(ledger, TransitionEvent.FAILED)
+    transaction = rival.transaction()
+    await transaction.start()
+    [late] = await emit_items(rival, ledger.make_drafts(prefix="late"), actor_no=person_no)
+    await apply_verb(rival, OperationVerb.PARK, waiting, reason="no answer", actor_no=person_no)
+    inside = [*await fail(ledger), *await ledger.emit()]  # numbers beyond the late one's
+    number = await ask(ledger, verb, person_no)
+    await transaction.commit()
+    (end,) = await finish(ledger.connection, number)
+    assert (end.matched, end.done) == (done, done)
+    parked = State.CANCELLED if verb is OperationVerb.CANCEL else State.MANUAL_REVIEW
+    assert await states(ledger, [late.id, *waiting]) == [State.SCHEDULED, parked]
+    redriven = State.CANCELLED if verb is OperationVerb.CANCEL else State.SCHEDULED
+    assert redriven in await states(ledger, inside)
 
 
 async def test_triggering_makes_what_is_due_later_available_and_leaves_the_rest(

@@ -4,6 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
+import pytest
+
+from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import Claim, mark_published, reap_claims
 from dueledger.ledger.store.credits import grant_credits, prune_credits
@@ -61,11 +64,17 @@ async def test_g9_items_that_expire_in_one_partition_again_and_again_wait_longer
     assert waits == [1, 2, 4, 8, 8, 8, 8]
 
 
-async def test_why_names_the_backoff_of_an_item_and_not_a_snooze(
-    ledger: Ledger, noon: datetime
+@pytest.mark.parametrize(
+    "event", [None, TransitionEvent.SNOOZED, TransitionEvent.RELEASED], ids=str
+)
+async def test_why_names_the_backoff_of_an_item_and_not_what_came_before_it(
+    ledger: Ledger, noon: datetime, event: TransitionEvent | None
 ) -> None:
     await ledger.stand_at(noon)
     (item,) = await ledger.emit()
+    if event is not None:
+        started = await ledger.start((await publish(ledger)).fence)
+        await ledger.settle(started.run_no, event)
     await publish(ledger)
     await reap(ledger)
     shown = await show_item(ledger.connection, item)

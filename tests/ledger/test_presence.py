@@ -10,6 +10,8 @@ import pytest
 from pydantic import SecretStr
 
 from dueledger import Handlers
+from dueledger.alerts.process import open_alerter
+from dueledger.alerts.settings import AlertSettings
 from dueledger.allocator import AllocatorSettings, open_allocator
 from dueledger.doctor import Health, run_checks
 from dueledger.ledger.errors import Unavailable
@@ -69,6 +71,9 @@ OPENINGS: Final[dict[str, Opening]] = {
     "service": lambda dsn, _: open_service(ServiceSettings(dsn=dsn, service_port=0)),
     "reconciler": lambda dsn, kafka: open_reconciler(
         ReconcilerSettings(dsn=dsn, bootstrap_servers=kafka), ReconcilerSources()
+    ),
+    "alerter": lambda dsn, kafka: open_alerter(
+        AlertSettings(dsn=dsn, bootstrap_servers=kafka, alert_topic="due-alerts")
     ),
 }
 STATUS: Final = "select status from ledger.process_status where process_no = $1"

@@ -50,6 +50,7 @@ PROCESSES = {
     ProcessRole.RECONCILER: ("reconciler", "reconcile"),
     ProcessRole.RELAY: ("relay", "relay"),
     ProcessRole.SERVICE: ("service", "serve", "--port", "0"),
+    ProcessRole.ALERTER: ("alerter", "alert"),
 }
 
 
@@ -75,6 +76,7 @@ async def start_command(
                 "DUELEDGER_OUTBOX_DSN": with_login(dsn, login),
                 "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
                 "DUELEDGER_METRICS_PORT": "0",
+                "DUELEDGER_ALERT_TOPIC": f"{kind}-alerts",
                 "DUELEDGER_EVENT_TOPIC": f"{kind}-events",
                 "DUELEDGER_OUTCOME_TOPIC": f"{kind}-outcomes",
             }

@@ -241,10 +241,10 @@ async def test_a_service_alone_measures_the_ledger_and_shows_nothing_of_it_to_ev
     )
     person_no = await register_actor(connection, "person:t", ActorKind.PERSON)
 
-    async def served() -> list[str]:
-        """Return the kinds that pull workers ask for, as the ledger has them."""
-        row = "select kinds from ledger.process where role = 'service'"
-        return await connection.fetchval(row) or []
+    async def served() -> dict[str, list[str]]:
+        """Return the kinds that pull workers ask for, with the tenants, as the ledger has them."""
+        row = "select kind_tenants from ledger.process where role = 'service'"
+        return await connection.fetchval(row) or {}
 
     async def forgotten() -> bool:
         return "PolicyRenewalDue" not in await served()
@@ -256,7 +256,7 @@ async def test_a_service_alone_measures_the_ledger_and_shows_nothing_of_it_to_ev
         api = Api(service, connection, session, person_no, database)
         key = await api.make_key("alone", Scope.WORK)
         assert await pull(api, key, "PolicyRenewalDue") == []
-        assert await eventually(served) == ["PolicyRenewalDue"]
+        assert await eventually(served) == {"PolicyRenewalDue": ["acme"]}
         assert await eventually(measured) == {("service",): 1}
         page = (await api.ask("GET", "/metrics")).text
         assert "dueledger_process_info" in page

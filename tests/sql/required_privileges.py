@@ -37,10 +37,10 @@ class Privilege(NamedTuple):
 CALLER_FUNCTIONS: Final = {
     "accounting": "select * from ledger.accounting()",
     "completed_since": "select ledger.completed_since(1, 'key', now())",
-    "examine_items": "select * from ledger.examine_items(row("
-    "'cancel', null, null, null, null, null, null, true, now(), 1)::ledger.item_filter, 0, 1)",
-    "examine_flow_items": "select * from ledger.examine_flow_items(row("
-    "'cancel', null, null, null, null, null, null, true, now(), 1)::ledger.item_filter, 1)",
+    "examine_items": "select * from ledger.examine_items(row('cancel', null, null, null, "
+    "null, null, null, true, now(), 1, null)::ledger.item_filter, 0, 1)",
+    "examine_flow_items": "select * from ledger.examine_flow_items(row('cancel', null, null, null, "
+    "null, null, null, true, now(), 1, null)::ledger.item_filter, 1)",
     "find_claim": "select * from ledger.find_claim(1, now(), 'token')",
     "find_run": "select * from ledger.find_run(1, now())",
     "find_due_at": "select ledger.find_due_at('2027-03-01', 1)",
@@ -55,8 +55,8 @@ CALLER_FUNCTIONS: Final = {
     "list_in_flight": "select * from ledger.list_in_flight(array[1])",
     "list_runs": "select * from ledger.list_runs(array[1], now(), now())",
     "fit_bytes": "select ledger.fit_bytes('{\"(0,1)\"}', 1)",
-    "match_items": "select * from ledger.match_items(row("
-    "'cancel', null, null, null, null, null, null, true, now(), 1)::ledger.item_filter, 0, 1, 1)",
+    "match_items": "select * from ledger.match_items(row('cancel', null, null, null, "
+    "null, null, null, true, now(), 1, null)::ledger.item_filter, 0, 1, 1)",
     "not_before": "select ledger.not_before(1, now())",
     "record_outcomes": "select * from ledger.record_outcomes(array[row("
     "1, '2027-03-01', 1, 6, 1, 1, true, false, 1, null, 'x', null)::ledger.item_outcome], 1)",

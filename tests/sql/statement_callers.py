@@ -89,12 +89,7 @@ def statements_by_role() -> dict[str, frozenset[str]]:
     }
     probed = _reached(_all([PROBES]))
     found["service"] -= {"record_audit"}  # `CallRoute` runs it under the role of the route
-    for role in PROCESSES.keys() - {
-        "alerter",
-        "emitter",
-        "pull_worker",
-        "upkeep",
-    }:  # the others have a row in `process`
+    for role in PROCESSES.keys() - {"emitter", "pull_worker", "upkeep"}:  # the others have a row
         found[role] |= probed
     direct = _reached(_all(_modules_below(DIRECT)), frozenset(PROCESSES["upkeep"]), direct=True)
     found["allocator"] |= direct - found["worker"]

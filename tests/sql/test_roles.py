@@ -154,6 +154,7 @@ CLAIMS = {"allocator", "pull_worker"}
 """Who hands out items."""
 WITHDRAWS = {"intake", "reconciler"}
 PROCESSES = {
+    "alerter",
     "allocator",
     "intake",
     "materialiser",
@@ -325,7 +326,7 @@ CALLERS = {
     "read_overview_runs": {"service"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES)
-    - {"alerter", "auditor", "emitter", "key_manager", "monitor", "pull_worker", "simulator"}
+    - {"auditor", "emitter", "key_manager", "monitor", "pull_worker", "simulator"}
     - {"upkeep"},
     "revise_items": {"intake", "materialiser"},
     "schema_version": set(ROLES),  # two numbers, which each process asks for

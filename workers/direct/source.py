@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.direct_claims import OpenRunRow
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
+    from dueledger.workers.direct.flow_selection import FlowSelection
     from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.handler_pools import PoolKey
@@ -71,12 +72,12 @@ class DirectSource(WorkSource):
         settings: DirectSettings,
         worker: Worker,
         *,
-        admits: Callable[[DueFlow], bool] | None = None,
+        selection: FlowSelection | None = None,
     ) -> None:
-        """Serve the flows of the pools' kinds; `admits` selects among them."""
+        """Serve the flows of the pools' kinds, those of the selection alone."""
         self._settings = settings
         self._worker = worker
-        self._admits = admits
+        self._selection = selection
         self._pool, self._worker_no = worker.connections.pool, worker.connections.worker_no
         self._handler_pools = worker.handler_pools
         self._claimer = DirectClaims(
@@ -270,8 +271,10 @@ class DirectSource(WorkSource):
                 self._kinds,
                 horizon_seconds=max(HORIZON_SECONDS, HORIZON_POLLS * self._list_pause()),
             )
-        if self._admits is not None:
-            flows = list(filter(self._admits, flows))
+        if (selection := self._selection) is not None:
+            flows = list(filter(selection.admits, flows))
+            presence = self._worker.connections.presence
+            presence.serve_kinds(self._kinds, selection.kind_tenants)
         self._flows.update(flows, asked_at=began)
         self._flows.remove_unlisted(asked_at=began)
         self._list_duration.add(monotonic() - began)

@@ -9,6 +9,7 @@ from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import Pool, open_pool
 from dueledger.ledger.store.claims import DueFlow
 from dueledger.ledger.store.kinds import list_http_kinds
+from dueledger.ledger.store.processes import KindTenants
 from dueledger.workers.counts import WorkerCounts
 from dueledger.workers.handlers import Handlers
 from dueledger.workers.http.allow_list import AllowList
@@ -56,7 +57,12 @@ class HttpEndpoints:
             )(self._dispatch)
         return handlers
 
-    def is_sent_by_http(self, flow: DueFlow) -> bool:
+    @property
+    def kind_tenants(self) -> KindTenants:
+        """The tenants whose items of each kind are sent by HTTP."""
+        return self.targets.kind_tenants
+
+    def admits(self, flow: DueFlow) -> bool:
         """Return whether a flow is sent by HTTP: another tenant's flow of the kind may not be."""
         return self.targets.find(flow.tenant, flow.kind) is not None
 
@@ -130,9 +136,7 @@ async def _work(
     if not len(handlers):
         return WorkerCounts()
     if isinstance(settings, DirectHttpSettings):
-        return await run_direct_worker(
-            settings, handlers, stop, once=once, admits=endpoints.is_sent_by_http
-        )
+        return await run_direct_worker(settings, handlers, stop, once=once, selection=endpoints)
     changed = settings.model_copy(
         update={
             "worker_topics": endpoints.topics(),

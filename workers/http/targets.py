@@ -16,6 +16,7 @@ from dueledger.workers.http.redaction import Redactor
 from dueledger.workers.http.webhook import SigningKey, read_keys
 
 if TYPE_CHECKING:
+    from dueledger.ledger.store.processes import KindTenants
     from dueledger.workers.http.settings import HttpSettings
 
 # The rest of a lease is for recording the outcome before another worker may start the item.
@@ -73,6 +74,7 @@ class HttpTargets:
         self._secrets = settings.http_secrets
         self._timeout_seconds_max = settings.worker_lease_seconds * LEASE_SHARE
         self._by_kind: dict[tuple[str, str], HttpTarget | UnusableTarget] = {}
+        self.kind_tenants: KindTenants = {}
 
     def replace(self, kinds: Iterable[HttpKind]) -> None:
         """Replace all targets. An endpoint that became unusable is logged."""
@@ -89,6 +91,10 @@ class HttpTargets:
                     kind=kind.kind,
                     reason=target.reason,
                 )
+        tenants: dict[str, list[str]] = {}
+        for tenant, name in self._by_kind:
+            tenants.setdefault(name, []).append(tenant)
+        self.kind_tenants = tenants
 
     def find(self, tenant: str, kind: str) -> HttpTarget | UnusableTarget | None:
         """Return the target of a kind, or None if it is no longer sent by HTTP."""

@@ -13,7 +13,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import code_of
-from dueledger.hindrances import TEXTS
+from dueledger.hindrance_texts import TEXTS
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope

@@ -12,7 +12,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
-from dueledger.hindrances import TEXTS
+from dueledger.hindrance_texts import TEXTS
 from dueledger.items import page_open_items
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope

@@ -8,7 +8,8 @@ create type ledger.item_filter as (
   since timestamptz,
   in_flight boolean,
   as_of timestamptz,
-  item_no_max bigint
+  item_no_max bigint,
+  snapshot pg_snapshot
 );
 
 comment on type ledger.item_filter is 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
@@ -141,6 +142,25 @@ comment on function ledger.examine_flow_items is
   'Open items of the flows of a filter that may be in a state to which the verb is applied, at most examined_max, in no order. '
   'What others have is not read, but for items that were handed out together with these.';
 
+create function ledger.was_committed(wanted ledger.item_filter, written_by xid, at timestamptz) returns boolean
+  language plpgsql immutable set search_path = pg_catalog, pg_temp
+as $$
+declare
+  next bigint;
+begin
+  -- Rows that are moved to a partition of their own are written again; nobody emits for an hour in one transaction.
+  if wanted.snapshot is null or at < wanted.as_of - interval '1 hour' then
+    return true;
+  end if;
+  -- Of the number of a transaction, a row has the last 32 bits.
+  next := pg_snapshot_xmax(wanted.snapshot)::text::bigint;
+  return pg_visible_in_snapshot(
+    (next + ((written_by::text::bigint - next + 2147483648) & 4294967295) - 2147483648)::text::xid8, wanted.snapshot);
+end $$;
+
+comment on function ledger.was_committed is
+  'Whether a row that was written at a time, by a transaction, was committed when the items of a filter were asked for.';
+
 create function ledger.match_items(
   wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer,
   out items ledger.matched_item[], out reached_item_no bigint
@@ -175,12 +195,12 @@ begin
       offset 0
     ) e
     cross join lateral (
-      select i.id, i.business_key, i.emitted_at
+      select i.id, i.business_key, i.emitted_at, ledger.was_committed(wanted, i.xmin, i.emitted_at) as is_committed
       from ledger.due_item i where i.effective_date = e.effective_date and i.item_no = e.item_no
       offset 0
     ) i
     cross join lateral (
-      select max(t.at) as last_at,
+      select max(t.at) as last_at, bool_and(ledger.was_committed(wanted, t.xmin, t.at)) as is_committed,
         (array_agg(t.detail ->> 'error' order by t.at desc) filter (where t.detail ? 'error'))[1] as error
       from ledger.transition t
       where t.item_no = e.item_no and t.effective_date = e.effective_date
@@ -190,7 +210,8 @@ begin
     where (wanted.error is null or j.error = wanted.error)
       and (wanted.since is null or n.entered_at >= wanted.since)
       -- Where items in flight are meant, each that was open then is, whatever it went through since.
-      and (wanted.in_flight or n.entered_at <= wanted.as_of)
+      and case when wanted.in_flight then i.emitted_at <= wanted.as_of and (i.is_committed or j.last_at is not null)
+        else n.entered_at <= wanted.as_of and coalesce(j.is_committed, i.is_committed) end
     order by e.item_no limit matched_max
   ) m;
   items := coalesce(items, '{}');

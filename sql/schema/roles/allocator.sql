@@ -13,8 +13,8 @@ grant insert on ledger.claim, ledger.held_key, ledger.pending, ledger.process, l
 grant update (base_offset, closed_at, deadline, published_at, started) on ledger.claim to ledger_allocator;
 grant update (tokens, tokens_at) on ledger.flow to ledger_allocator;
 grant update (available_at) on ledger.pending to ledger_allocator;
-grant update (does_upkeep, ended_at, failed_service, failing_since, failure, kinds, locked_on, seen_at, sleeps_until, unavailable_topics,
-  unlocked_at, yields) on ledger.process to ledger_allocator;
+grant update (does_upkeep, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
+  unavailable_topics, unlocked_at, yields) on ledger.process to ledger_allocator;
 grant delete on ledger.pending, ledger.withdrawal to ledger_allocator;
 grant usage on sequence ledger.fence, ledger.run_run_no_seq to ledger_allocator;
 grant execute on function ledger.announce_sleep, ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,

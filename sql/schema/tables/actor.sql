@@ -5,7 +5,7 @@ create table ledger.actor (
   seen_at timestamptz not null default statement_timestamp(),
   tenants text[],
   constraint actor_kind_known check (
-    kind in ('allocator', 'worker', 'materialiser', 'intake', 'reconciler', 'relay', 'person', 'service', 'api', 'key', 'oidc')
+    kind in ('allocator', 'worker', 'materialiser', 'intake', 'reconciler', 'relay', 'alerter', 'person', 'service', 'api', 'key', 'oidc')
   )
 );
 

@@ -25,6 +25,7 @@ create table ledger.operation (
   since timestamptz,
   in_flight boolean not null,
   as_of timestamptz not null,
+  snapshot pg_snapshot not null default pg_current_snapshot(),
   item_no_max bigint not null,
   matched bigint not null,
   matched_capped boolean not null,
@@ -55,6 +56,8 @@ comment on column ledger.operation.in_flight is
   'Whether items that are handed out are meant, too: each gets a request to end.';
 comment on column ledger.operation.as_of is
   'When it was asked for. An item that came into its state later is left alone.';
+comment on column ledger.operation.snapshot is
+  'What was committed when it was asked for. Items that were emitted or moved then, and committed later, are left alone.';
 comment on column ledger.operation.item_no_max is
   'Highest number of an open item then. Items emitted later are left alone.';
 comment on column ledger.operation.matched is 'Items that matched then.';

@@ -10,6 +10,7 @@ create table ledger.process (
   unlocked_at timestamptz,
   yields boolean not null default false,
   kinds text[],
+  kind_tenants jsonb,
   sleeps_until timestamptz,
   failing_since timestamptz,
   failure text,
@@ -17,7 +18,8 @@ create table ledger.process (
   unavailable_topics jsonb,
   does_upkeep boolean,
   constraint process_role_known check (role in (
-    'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay', 'service'))
+    'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay', 'service',
+    'alerter'))
 ) with (
   fillfactor = 50,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
@@ -37,6 +39,8 @@ comment on column ledger.process.yields is
   'False of a worker with handlers in threads, which nothing stops: its leases decide.';
 comment on column ledger.process.kinds is
   'Of a worker: the kinds of its handlers; one without Kafka claims these. An allocator claims all kinds that are not direct.';
+comment on column ledger.process.kind_tenants is
+  'Of kinds of which it takes the items of some tenants alone: these tenants, as an array by kind. Null: of all kinds, those of all.';
 comment on column ledger.process.does_upkeep is
   'Whether it does upkeep; null of a process before this column: then an allocator or a direct worker does.';
 comment on column ledger.process.failing_since is

@@ -17,7 +17,7 @@ create view ledger.process_status as
       when l.pid is not null then 'silent'
       else 'gone'
     end as status,
-    p.kinds, p.failing_since, p.failure, p.failed_service, p.unavailable_topics,
+    p.kinds, p.kind_tenants, p.failing_since, p.failure, p.failed_service, p.unavailable_topics,
     coalesce(p.does_upkeep, p.role in ('allocator', 'direct_worker')) as does_upkeep
   from ledger.process p
   join ledger.actor a on a.actor_no = p.process_no

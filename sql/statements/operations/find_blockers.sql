@@ -9,12 +9,15 @@
 with locked_default as (select from ledger.due_item_default)
 select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) as tokens, f.concurrency_max,
   case when k.settled_by = 'topic' then coalesce(f.window_items, $2::integer) else f.window_items end as window_items,
-  f.circuit, f.circuit_at, f.circuit_rest_seconds, k.settled_by, k.dispatch, k.name as kind, k.topic,
+  f.circuit, f.circuit_at, f.circuit_rest_seconds, k.settled_by, k.dispatch, k.tenant, k.name as kind, k.topic,
   f.paused_at, widest.by as paused_by, widest.tenant as paused_tenant, widest.kind as paused_kind, widest.lane as paused_lane,
   handed.items as handed_out, running.items as running, credit.granted, credit.grants, outstanding.items as outstanding,
+  outstanding.last_at as outstanding_at, handler.name as handler_name, handler.host as handler_host, handler.seen_at as handler_seen_at,
   p.available_at = 'infinity' as blocked, (k.ordering <> 'key' or p.overlap > 1) as is_overlap, p.batch_max is not null as is_suspect,
   holder.id as behind, holder.review_reason as behind_reason, holder.retry_at as behind_until,
   last.event as last_event, last.reason as last_reason,
+  -- Its row is not of the transaction that this event is of: a claim of it expired since, and it waits for the backoff.
+  last.written_by <> p.xmin and p.available_at <= ledger.now() + ledger.partition_backoff_span(100) as has_expired,
   f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since,
   before.items as before, before.items >= $3::integer as before_capped, ledger.clock_rate() as clock_rate,
   ledger.machine_now() as machine_now,
@@ -25,7 +28,7 @@ from ledger.pending p
 join ledger.flow f on f.flow_no = p.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
 left join lateral (
-  select t.event, t.detail ->> 'reason' as reason
+  select t.event, t.detail ->> 'reason' as reason, t.xmin as written_by
   from ledger.transition t
   where t.item_no = p.item_no and t.effective_date = p.effective_date
     and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
@@ -44,10 +47,16 @@ cross join lateral (
   where c.topic = k.topic and c.granted_until > ledger.machine_now()
 ) credit
 cross join lateral (
-  select coalesce(sum(c.size - c.started), 0)::bigint as items
+  select coalesce(sum(c.size - c.started), 0)::bigint as items, max(c.claimed_at) as last_at
   from ledger.claim c
   where c.topic = k.topic and c.closed_at is null and c.batch_max is null and c.topic_actor_no is null
 ) outstanding
+left join lateral (
+  select s.name, s.host, s.seen_at
+  from ledger.process_status s
+  where s.role = case when k.dispatch = 'direct' then 'direct_worker' else 'worker' end and k.name = any (s.kinds) and s.status <> 'live'
+  order by s.seen_at desc limit 1
+) handler on true
 left join lateral (
   select i.id, r.reason as review_reason, w.available_at as retry_at
   from ledger.held_key h

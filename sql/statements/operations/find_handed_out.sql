@@ -20,10 +20,9 @@ select c.topic, c.partition, c.base_offset + $3::integer - 1 as "offset", c.clai
   end as worker_status, runner.seen_at as worker_seen_at,
   stalled.stalled_at, stalled.next_offset, stalled.waits_for_handlers,
   (select count(*) from ledger.credit g where g.topic = c.topic and g.granted_until > ledger.machine_now()) as readers,
-  -- Claims are published in the order of their fences, but for those of several allocators.
   greatest(0, $3::integer - 1 - c.started) + (
     select coalesce(sum(o.size - o.started), 0)::bigint from ledger.claim o
-    where o.closed_at is null and o.topic = c.topic and o.partition = c.partition and o.fence < c.fence
+    where o.closed_at is null and o.topic = c.topic and o.partition = c.partition and o.base_offset < c.base_offset
   ) as before
 from ledger.claim c
 left join ledger.run r on r.run_no = $4::bigint and r.started_at = $5::timestamptz

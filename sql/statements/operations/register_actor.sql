@@ -1,6 +1,6 @@
 -- Find or make the number of an actor.
 -- returns: one
--- roles: allocator, approver, intake, materialiser, operator, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, approver, intake, materialiser, operator, outcome_intake, reconciler, relay, service, worker
 -- $1 name text
 -- $2 kind text
 -- index: none

@@ -1,6 +1,6 @@
 -- Record that a process stopped in order.
 -- returns: zero or one
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 process_no bigint
 -- index: process_pkey
 -- locks: process row (for update)

@@ -1,6 +1,6 @@
 -- Return whether every transaction that is open began to write after the given one ended.
 -- returns: one
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 transaction_no bigint
 -- index: none
 -- locks: none

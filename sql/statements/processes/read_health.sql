@@ -1,6 +1,6 @@
 -- Read the status of the processes of a role on a machine that did not stop in order, the last to start first.
 -- returns: zero or more
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 host text
 -- $2 role text
 -- $3 limit integer

@@ -1,6 +1,6 @@
 -- Record why the attempts of a process to take work fail, and which topics it could not publish to; or that they succeed.
 -- returns: zero or one
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 process_no bigint
 -- $2 failure text
 -- $3 failed_service text

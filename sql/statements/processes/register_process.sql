@@ -1,6 +1,6 @@
 -- Insert or renew the row of a process, and take its lock if the connection leads to the server itself.
 -- returns: one
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 process_no bigint
 -- $2 role text
 -- $3 host text
@@ -9,6 +9,7 @@
 -- $6 server_pid integer
 -- $7 kinds text[]
 -- $8 does_upkeep boolean
+-- $9 kind_tenants jsonb
 -- index: process_pkey
 -- locks: the process's own (see process_key; not waited for); process row (for update)
 with before as materialized (
@@ -23,13 +24,15 @@ lock as materialized (
   from ledger.process_key($1::bigint) k
   cross join lateral (select pg_backend_pid() = $6::integer as is_direct) d
 )
-insert into ledger.process as p (process_no, role, host, version, started_at, seen_at, locked_on, yields, kinds, does_upkeep)
+insert into ledger.process as p (process_no, role, host, version, started_at, seen_at, locked_on, yields, kinds, does_upkeep,
+  kind_tenants)
 select $1::bigint, $2::text, $3::text, $4::text, ledger.machine_now(), ledger.machine_now(),
-  case when l.is_held then pg_postmaster_start_time() end, $5::boolean, $7::text[], $8::boolean
+  case when l.is_held then pg_postmaster_start_time() end, $5::boolean, $7::text[], $8::boolean, $9::jsonb
 from (select count(*) as known from before) b  -- read before the row changes
 cross join lock l
 on conflict (process_no) do update
 set seen_at = excluded.seen_at, ended_at = null, locked_on = excluded.locked_on, unlocked_at = null,
-  yields = excluded.yields, kinds = excluded.kinds, does_upkeep = excluded.does_upkeep, sleeps_until = null
+  yields = excluded.yields, kinds = excluded.kinds, does_upkeep = excluded.does_upkeep, kind_tenants = excluded.kind_tenants,
+  sleeps_until = null
 returning pg_backend_pid() = $6::integer as is_direct, p.locked_on is not null as is_locked,
   coalesce((select b.has_lapsed from before b), false) as has_lapsed

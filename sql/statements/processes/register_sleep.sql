@@ -1,6 +1,6 @@
 -- Record until when a process sleeps unless it is notified; return the number of the transaction that records it.
 -- returns: zero or one, none where the process has no lock: it could not be notified
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 process_no bigint
 -- $2 seconds double precision
 -- $3 kinds text[]

@@ -1,6 +1,6 @@
 -- Renew the row of a process that has not been renewed for five seconds; read the business clock.
 -- returns: one
--- roles: allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
+-- roles: alerter, allocator, intake, materialiser, outcome_intake, reconciler, relay, service, worker
 -- $1 process_no bigint
 -- index: process_pkey
 -- locks: process row (for update)

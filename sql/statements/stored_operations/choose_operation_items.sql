@@ -11,7 +11,8 @@ matched as materialized (
   select o.in_flight, m.items, m.reached_item_no
   from ledger.operation o
   cross join lateral ledger.match_items(
-    row(o.verb, o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of, o.item_no_max)::ledger.item_filter,
+    row(o.verb, o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of, o.item_no_max,
+      o.snapshot)::ledger.item_filter,
     o.reached_item_no, $2::integer, $3::integer) m
   where o.operation_no = $1::bigint and o.ended_at is null
 ),

@@ -18,7 +18,7 @@ matched as materialized (
   select m.items, m.reached_item_no is not null as is_capped
   from ledger.match_items(
     row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, ledger.now(),
-      9223372036854775807)::ledger.item_filter,
+      9223372036854775807, null)::ledger.item_filter,
     null, $9::integer, $10::integer) m
 )
 select u.tenant, u.kind, u.lane, s.name as state, count(u.item_no) as items, min(u.entered_at) as oldest_at,

@@ -27,7 +27,7 @@ matched as materialized (
   from bound b
   cross join lateral ledger.match_items(
     row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, b.as_of,
-      b.item_no_max)::ledger.item_filter,
+      b.item_no_max, null)::ledger.item_filter,
     null, $9::integer, $10::integer) m
 )
 insert into ledger.operation (

@@ -160,6 +160,11 @@ async def test_items_are_sent_without_kafka_and_those_of_other_tenants_kinds_are
         return await site.completed() == 3 or None
 
     await site.eventually(all_completed)
+
+    async def served() -> object:
+        return await site.connection.fetchval("select kind_tenants from ledger.process")
+
+    assert await site.eventually(served) == {site.kind: ["acme"]}
     stop.request()
     await sending
     assert len(endpoint.received) == 3
