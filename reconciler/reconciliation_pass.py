@@ -214,6 +214,7 @@ class ReconciliationPass:
                 failed.tenant, failed.kind, failed.name, failed.version, failed.reason
             )
             for failed in _failed_once(expectation)
+            if not failed.has_finding
         )
         if result.latest_as_of is not None and result.as_of < result.latest_as_of:
             self._recorder.add((clock_set_back(result.as_of, result.latest_as_of),))

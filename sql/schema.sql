@@ -655,16 +655,6 @@ end $$;
 
 COMMENT ON FUNCTION ledger.count_overview_waiting(flows_max integer, items_max integer, is_far boolean) IS 'Count the waiting and failed items of some flows again, those that were counted longest ago: of each at most so many. Those of the last day and the next hour, with is_far only those that wait, of the hours after it. Returns the age of the oldest count in seconds; null: there is no flow.';
 
-CREATE FUNCTION ledger.digest_document() RETURNS trigger
-    LANGUAGE plpgsql
-    AS $$
-begin
-  new.digest := ledger.version_digest(new);
-  return new;
-end $$;
-
-COMMENT ON FUNCTION ledger.digest_document() IS 'Trigger: records the digest of an inserted version.';
-
 CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ('1970-01-01'::date + (((get_byte(uuid_send(id), 0) << 16) + (get_byte(uuid_send(id), 1) << 8)) + get_byte(uuid_send(id), 2)));
@@ -2397,6 +2387,7 @@ CREATE TABLE ledger.kind (
     outcome_topic text,
     compression text,
     no_replay boolean DEFAULT false NOT NULL,
+    policy_version integer DEFAULT 1 NOT NULL,
     CONSTRAINT kind_compression_known CHECK ((compression = ANY (ARRAY['none'::text, 'gzip'::text, 'lz4'::text]))),
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
     CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
@@ -2455,6 +2446,8 @@ COMMENT ON COLUMN ledger.kind.outcome_topic IS 'Kafka topic from which alone out
 COMMENT ON COLUMN ledger.kind.compression IS 'Codec of the record batches of the topic; null: the one of the allocator''s settings.';
 
 COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
+
+COMMENT ON COLUMN ledger.kind.policy_version IS 'How often its policy was put. The row is sealed with it: one that was changed without is a finding.';
 
 CREATE FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) RETURNS smallint
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -2961,6 +2954,16 @@ end $$;
 
 COMMENT ON FUNCTION ledger.revoke_role(role text, login text) IS 'Revoke a role from a login, with the caller''s rights.';
 
+CREATE FUNCTION ledger.row_digest(sealed anyelement) RETURNS text
+    LANGUAGE sql STABLE STRICT PARALLEL SAFE
+    SET "TimeZone" TO 'UTC'
+    SET extra_float_digits TO '1'
+    AS $$
+  select encode(sha256(convert_to((to_jsonb(sealed) - array['seen_at', 'tenants'])::text, 'UTF8')), 'hex')
+$$;
+
+COMMENT ON FUNCTION ledger.row_digest(sealed anyelement) IS 'SHA-256 of a row in hex, of all its columns but those of an actor that change.';
+
 CREATE FUNCTION ledger.row_version(key bigint, tableoid oid, ctid tid, xmin xid) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN hash_array_extended(ARRAY[xmin], hashtidextended(ctid, (key # (tableoid)::bigint)));
@@ -2977,6 +2980,24 @@ CREATE FUNCTION ledger.schema_version(OUT number integer, OUT code_min integer) 
 END;
 
 COMMENT ON FUNCTION ledger.schema_version(OUT number integer, OUT code_min integer) IS 'Number of the newest migration that was applied, and the least that code must ship to use the schema. Open to all: each process asks when it starts.';
+
+CREATE FUNCTION ledger.seal_row() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  sealed constant jsonb := to_jsonb(new);
+begin
+  insert into ledger.seal as s (what, number, digest, tenant, kind, name)
+  values (
+    tg_table_name, (sealed ->> (tg_table_name || '_no'))::bigint, ledger.row_digest(new), coalesce(sealed ->> 'tenant', '*'),
+    case tg_table_name when 'definition' then sealed ->> 'kind' when 'kind' then sealed ->> 'name' end,
+    (sealed ->> 'name') || coalesce(', version ' || (sealed ->> 'version'), ''))
+  on conflict (what, number) do update set digest = excluded.digest;
+  return null;
+end $$;
+
+COMMENT ON FUNCTION ledger.seal_row() IS 'Trigger: records the digest of a row that was inserted, or changed as it may be.';
 
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -3037,37 +3058,6 @@ CREATE FUNCTION ledger.usable_traceparent(traceparent text) RETURNS text
     RETURN CASE WHEN (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'::text) THEN traceparent ELSE NULL::text END;
 
 COMMENT ON FUNCTION ledger.usable_traceparent(traceparent text) IS 'The trace context, or null where it is not in the W3C form, as the recommendation asks.';
-
-CREATE TABLE ledger.definition (
-    definition_no bigint NOT NULL,
-    tenant text NOT NULL,
-    name text NOT NULL,
-    version integer NOT NULL,
-    kind text NOT NULL,
-    event_type text,
-    document jsonb NOT NULL,
-    effective_from timestamp with time zone NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    actor_no bigint NOT NULL,
-    digest text NOT NULL,
-    CONSTRAINT definition_version_positive CHECK ((version > 0))
-);
-
-COMMENT ON TABLE ledger.definition IS 'Versions of schedules, event rules and declarations of kinds. Never edited: the next version supersedes one.';
-
-COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
-
-COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
-
-COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
-
-COMMENT ON COLUMN ledger.definition.digest IS 'SHA-256 of the version as it was inserted: of one that was changed in place it is another.';
-
-CREATE FUNCTION ledger.version_digest(version ledger.definition) RETURNS text
-    LANGUAGE sql STABLE STRICT PARALLEL SAFE
-    RETURN encode(sha256(convert_to(concat_ws(chr(31), (version).definition_no, (version).tenant, (version).name, (version).version, (version).kind, COALESCE((version).event_type, chr(30)), EXTRACT(epoch FROM (version).effective_from), EXTRACT(epoch FROM (version).created_at), (version).actor_no, ((version).document)::text), 'UTF8'::name)), 'hex'::text);
-
-COMMENT ON FUNCTION ledger.version_digest(version ledger.definition) IS 'SHA-256 of a version, of all its columns, in hex.';
 
 CREATE FUNCTION ledger.wake_for_updates() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -3436,6 +3426,28 @@ CREATE TABLE ledger.cursor_secret (
 );
 
 COMMENT ON TABLE ledger.cursor_secret IS 'The key under which processes of the service seal the cursors of lists, in one row: each opens those of the others.';
+
+CREATE TABLE ledger.definition (
+    definition_no bigint NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    version integer NOT NULL,
+    kind text NOT NULL,
+    event_type text,
+    document jsonb NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    actor_no bigint NOT NULL,
+    CONSTRAINT definition_version_positive CHECK ((version > 0))
+);
+
+COMMENT ON TABLE ledger.definition IS 'Versions of schedules, event rules and declarations of kinds. Never edited: the next version supersedes one.';
+
+COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
+
+COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
+
+COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
 
 ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.definition_definition_no_seq
@@ -4495,6 +4507,22 @@ ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ledger.seal (
+    what text NOT NULL,
+    number bigint NOT NULL,
+    digest text NOT NULL,
+    tenant text NOT NULL,
+    kind text,
+    name text NOT NULL,
+    CONSTRAINT seal_what_known CHECK ((what = ANY (ARRAY['definition'::text, 'calendar'::text, 'kind'::text, 'actor'::text])))
+);
+
+COMMENT ON TABLE ledger.seal IS 'Digests of versions of definitions and calendars, and of actors that are no process, as inserted; of kinds, as their policy was put. Triggers alone write it: no role may. A migration that adds a column to a sealed table seals its rows again.';
+
+COMMENT ON COLUMN ledger.seal.number IS 'Number of the version, the kind or the actor.';
+
+COMMENT ON COLUMN ledger.seal.digest IS 'SHA-256 of the row in hex: of one that was changed in place it is another.';
+
 CREATE TABLE ledger.silent_topic (
     topic text NOT NULL,
     topic_actor_no bigint NOT NULL,
@@ -4854,6 +4882,9 @@ ALTER TABLE ONLY ledger.review
 ALTER TABLE ONLY ledger.run
     ADD CONSTRAINT run_pkey PRIMARY KEY (run_no, started_at);
 
+ALTER TABLE ONLY ledger.seal
+    ADD CONSTRAINT seal_pkey PRIMARY KEY (what, number);
+
 ALTER TABLE ONLY ledger.silent_topic
     ADD CONSTRAINT silent_topic_pkey PRIMARY KEY (topic);
 
@@ -5035,9 +5066,17 @@ ALTER INDEX ledger.transition_terminal_idx ATTACH PARTITION ledger.transition_de
 
 ALTER INDEX ledger.transition_item_idx ATTACH PARTITION ledger.transition_default_item_no_effective_date_idx1;
 
-CREATE TRIGGER definition_has_digest BEFORE INSERT ON ledger.definition FOR EACH ROW EXECUTE FUNCTION ledger.digest_document();
+CREATE TRIGGER actor_is_sealed AFTER INSERT ON ledger.actor FOR EACH ROW WHEN ((new.kind = ANY (ARRAY['person'::text, 'service'::text, 'api'::text, 'key'::text, 'oidc'::text]))) EXECUTE FUNCTION ledger.seal_row();
+
+CREATE TRIGGER calendar_is_sealed AFTER INSERT ON ledger.calendar FOR EACH ROW EXECUTE FUNCTION ledger.seal_row();
+
+CREATE TRIGGER definition_is_sealed AFTER INSERT ON ledger.definition FOR EACH ROW EXECUTE FUNCTION ledger.seal_row();
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
+
+CREATE TRIGGER kind_is_sealed AFTER INSERT ON ledger.kind FOR EACH ROW EXECUTE FUNCTION ledger.seal_row();
+
+CREATE TRIGGER kind_is_sealed_again AFTER UPDATE ON ledger.kind FOR EACH ROW WHEN ((new.policy_version <> old.policy_version)) EXECUTE FUNCTION ledger.seal_row();
 
 CREATE TRIGGER pending_wakes_sleepers AFTER UPDATE ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_for_updates();
 
@@ -5375,6 +5414,8 @@ GRANT UPDATE(compression) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(no_replay) ON TABLE ledger.kind TO ledger_operator;
 
+GRANT UPDATE(policy_version) ON TABLE ledger.kind TO ledger_operator;
+
 REVOKE ALL ON FUNCTION ledger.read_overview_runs(items_max integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.read_overview_runs(items_max integer) TO ledger_service;
 
@@ -5398,6 +5439,8 @@ REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[
 GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) TO ledger_intake;
 GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) TO ledger_materialiser;
 
+REVOKE ALL ON FUNCTION ledger.seal_row() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION ledger.skip_detail(reason text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.take_lead(task text, holder text, seconds double precision) FROM PUBLIC;
@@ -5410,12 +5453,6 @@ GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_pull_worker;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_upkeep;
-
-GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
-GRANT SELECT ON TABLE ledger.definition TO ledger_intake;
-GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
-GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
-GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.wake_for_updates() FROM PUBLIC;
 
@@ -5702,6 +5739,12 @@ GRANT UPDATE(items) ON TABLE ledger.credit TO ledger_worker;
 GRANT UPDATE(granted_until) ON TABLE ledger.credit TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.cursor_secret TO ledger_service;
+
+GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.definition TO ledger_intake;
+GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
+GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.depth TO ledger_monitor;
 
@@ -6235,6 +6278,10 @@ GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
 
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_allocator;
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_pull_worker;
+
+GRANT SELECT ON TABLE ledger.seal TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.seal TO ledger_operator;
+GRANT SELECT ON TABLE ledger.seal TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_auditor;

@@ -26,7 +26,7 @@ class CalendarPutResult:
 
 @dataclass(frozen=True, slots=True)
 class CalendarVersion:
-    """One version of a calendar, without its days."""
+    """One version of a calendar, without its days. `is_changed`: in place, since it was put."""
 
     tenant: str
     name: str
@@ -35,6 +35,7 @@ class CalendarVersion:
     valid_to: date
     source: str | None
     created_at: datetime
+    is_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

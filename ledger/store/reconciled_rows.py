@@ -210,6 +210,11 @@ async def list_unfit_watermarks(connection: Connection, watermark_max: int) -> l
     return await connection.fetch(statement("list_unfit_watermarks"), watermark_max)
 
 
+async def list_broken_seals(connection: Connection, seal_max: int) -> list[Record]:
+    """List kinds and calendars that were changed in place, and what was sealed and is gone."""
+    return await connection.fetch(statement("list_broken_seals"), seal_max)
+
+
 async def list_unfit_keys(connection: Connection) -> AsyncGenerator[list[Record]]:
     """List held keys and handed out items that do not have each other, by page.
 

@@ -53,6 +53,11 @@ class CalendarHistory:
             if owner == tenant and versions[-1].calendar_no in self.days
         }
 
+    def is_changed(self, tenant: str, name: str | None) -> bool:
+        """Return whether a version of a calendar was changed in place."""
+        versions = () if name is None else self.versions.get((tenant, name), ())
+        return any(version.is_changed for version in versions)
+
     def periods(
         self, definition: Definition, definition_no: int, materialised_until: datetime | None
     ) -> tuple[CalendarPeriod, ...]:

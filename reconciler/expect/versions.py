@@ -19,7 +19,10 @@ from dueledger.reconciler.expect.calendar_history import (
 
 
 class FailedVersion(NamedTuple):
-    """A version that could not be expanded, and why; or one that was changed in place."""
+    """A version that could not be expanded, and why; or one that was changed in place.
+
+    `has_finding`: another finding says why, that its calendar was changed in place.
+    """
 
     tenant: str
     kind: str
@@ -27,6 +30,7 @@ class FailedVersion(NamedTuple):
     version: int
     reason: str
     is_changed: bool = False
+    has_finding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,8 @@ async def read_version_spans(
 ) -> tuple[list[DefinitionSpan], list[FailedVersion]]:
     """Read every version with the calendars it observed.
 
-    One that cannot be read, or was changed since it was defined, is a failure.
+    One that cannot be read, or was changed since it was defined, is a failure; so is one whose
+    calendar was changed.
     """
     rows = await reconciled_rows.list_definition_versions(connection)
     named = {(row["tenant"], name) for row in rows if (name := calendar_name_of(row["document"]))}
@@ -128,6 +133,11 @@ def _parse_versions(
         named = (row["tenant"], row["kind"], row["name"], row["version"])
         if row["is_changed"]:
             failures.append(FailedVersion(*named, "changed in place", is_changed=True))
+            continue
+        calendar_name = calendar_name_of(row["document"])
+        if history.is_changed(row["tenant"], calendar_name):
+            reason = f"its calendar {calendar_name} was changed in place"
+            failures.append(FailedVersion(*named, reason, has_finding=True))
             continue
         try:
             definition = parse_definition(

@@ -38,6 +38,9 @@ async def find_beside_items(
     watermarks = await reconciled_rows.list_unfit_watermarks(connection, row_max)
     recorder.note_list(watermarks, FindingType.TAMPERED)
     recorder.add(map(unfit_watermark, watermarks))
+    seals = await reconciled_rows.list_broken_seals(connection, row_max)
+    recorder.note_list(seals, FindingType.TAMPERED)
+    recorder.add(map(broken_seal, seals))
     decisions = await reconciled_rows.list_unfounded_decisions(connection, row_max)
     recorder.note_list(decisions, FindingType.UNBALANCED, FindingType.TAMPERED)
     rules = await flows.meet(connection, (row["flow_no"] for row in decisions))
@@ -175,6 +178,31 @@ def unfit_watermark(row: Record) -> Finding:
         f"The watermark of materialisation of {name} cannot be: {_WATERMARK_FAULTS[row['fault']]}.",
         expected={"fits": True},
         actual={"fits": False, "fault": row["fault"]},
+    )
+
+
+_SEALED: Final = {
+    "actor": ("actor", "Nothing is repaired."),
+    "calendar": (
+        "calendar",
+        "Nothing was concluded from it, and nothing of its tenant is repaired.",
+    ),
+    "definition": ("definition", "Nothing of its kind is repaired."),
+    "kind": ("policy of the kind", "Nothing of the kind is repaired."),
+}
+
+
+def broken_seal(row: Record) -> Finding:
+    """Return the finding about a row of `list_broken_seals`."""
+    what, follows = _SEALED[row["what"]]
+    name, is_removed = row["name"], row["is_removed"]
+    how = "was removed" if is_removed else "was changed in place"
+    return Finding(
+        FindingType.TAMPERED,
+        FindingSubject(row["tenant"], row["kind"] or WHOLE_LEDGER, f"{what}:{name}"),
+        f"The {what} {name} {how}. {follows}",
+        expected={"digest": "as sealed"},
+        actual={"digest": None if is_removed else "another"},
     )
 
 

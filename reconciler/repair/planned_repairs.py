@@ -115,8 +115,8 @@ def plan_repairs(
 
     A finding whose repair cannot be applied has none, such as redriving an item that is not parked.
     Where a kind has the finding that what it rests on was changed, nothing of the kind is repaired;
-    where the whole ledger has it, nothing at all. Of a kind that a source names which could not be
-    read, nothing that rests on what is expected.
+    where its tenant or the whole ledger has it, nothing of these. Of a kind that a source names
+    which could not be read, nothing that rests on what is expected.
     """
     planned: list[PlannedRepair] = []
     grounds = [row for row in rows if is_ground(row)]
@@ -132,7 +132,9 @@ def plan_repairs(
             for kinds in unread
         ):
             continue  # what the source says now is not known
-        if not tampered.isdisjoint({(row["tenant"], row["kind"]), (WHOLE_LEDGER, WHOLE_LEDGER)}):
+        tenant, kind = row["tenant"], row["kind"]
+        grounds_of = {(tenant, kind), (tenant, WHOLE_LEDGER), (WHOLE_LEDGER, WHOLE_LEDGER)}
+        if not tampered.isdisjoint(grounds_of):
             continue
         type_ = FindingType(row["type"])
         default = FINDING_RULES[type_].default_repair

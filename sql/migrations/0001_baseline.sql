@@ -10,6 +10,7 @@
 \ir ../schema/tables/cell.sql
 \ir ../schema/tables/lock_row.sql
 \ir ../schema/tables/state.sql
+\ir ../schema/tables/seal.sql
 \ir ../schema/tables/actor.sql
 \ir ../schema/tables/api_key.sql
 \ir ../schema/tables/api_answer.sql

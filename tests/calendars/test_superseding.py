@@ -10,6 +10,7 @@ from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.store import clock
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.calendars import list_calendar_uses
+from tests.seals import seal_again
 
 from .conftest import DAILY, DAY, NOON, Put, Site
 
@@ -120,10 +121,33 @@ async def test_g13_a_version_whose_calendar_cannot_be_had_takes_over_nothing(
     await site.connection.execute(
         "update ledger.calendar set document = '{}' where name = 'broken'"
     )
+    await seal_again(site.connection, "calendar")
     await site.at(NOON + DAY)
     assert await waiting(site) == before
     assert "2027-12-24T09:00" in await site.due("other")
     assert await site.found() == {FindingType.DEFINITION_FAILED}
+
+
+async def test_g11_a_calendar_changed_in_place_is_one_finding_and_blocks_repairs(
+    put: Put, site: Site
+) -> None:
+    await put("2027-12-24")
+    for name in ("n", "other"):
+        await site.define(name, DAILY)
+    await site.at(NOON)
+    assert await site.found() == set()
+    change = "update ledger.calendar set document = jsonb_set(document, '{holidays}', $1)"
+    await site.connection.execute("delete from ledger.pending; delete from ledger.due_item")
+    assert await site.found() == {FindingType.MISSING}
+    await site.connection.execute(change, [])
+
+    result = await site.reconciler.run_pass()
+
+    assert result.found == {FindingType.TAMPERED: 1}
+    assert {mark.complete_before for mark in result.watermarks} == {None}
+    assert await site.reconciler.plan() == []
+    await site.connection.execute(change, ["2027-12-24"])
+    assert await site.found() == {FindingType.MISSING}
 
 
 async def test_g13_a_window_that_one_calendar_began_is_finished_by_it(

@@ -25,6 +25,7 @@ from dueledger.reconciler import (
 )
 from dueledger.reconciler.columns import engine
 from dueledger.reconciler.columns.engine import comparison_statement
+from tests.seals import put_grace
 
 pytestmark = pytest.mark.long
 
@@ -162,9 +163,7 @@ class World:
         await self.domain.execute("insert into booking select id, '', '', 'B' from ledger.due_item")
 
     async def change_grace(self) -> None:
-        await self.connection.execute(
-            "update ledger.kind set grace_seconds = $1", self.chance.choice([0, 60, 7200])
-        )
+        await put_grace(self.connection, self.chance.choice([0, 60, 7200]))
 
     async def reset_counters(self) -> None:
         await self.connection.execute("select pg_stat_reset()")

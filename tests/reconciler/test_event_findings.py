@@ -10,6 +10,7 @@ from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store import Connection, clock, findings
 from dueledger.ledger.store.definitions import define
 from dueledger.reconciler import Reconciler, ReconcilerSources, load_sources
+from tests.seals import put_grace
 
 from .conftest import NOON, mend, resolutions
 
@@ -153,7 +154,7 @@ async def test_g11_an_event_before_the_pass_is_not_late_where_an_item_holds_the_
         if policy == "P-1":
             await complete_all()
     await frozen.execute("update ledger.event set business_key = body ->> 'policy'")
-    await frozen.execute("update ledger.kind set grace_seconds = 86400")
+    await put_grace(frozen, 86_400)
     (mark,) = (await reconciler.run_pass()).watermarks
     assert mark.complete_before == NOON - timedelta(hours=3)  # P-2 is in its grace
 

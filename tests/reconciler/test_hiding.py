@@ -1,6 +1,7 @@
 """What could hide that something is wrong: each is itself judged, or counts for nothing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -13,6 +14,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define, record_triggered
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler
+from tests.seals import seal_again
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -65,6 +67,51 @@ async def test_g11_a_definition_changed_in_place_is_one_finding_and_blocks_its_r
     await frozen.execute(change, schedule, '"0 * * * *"')
     assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
     assert len(await reconciler.plan()) == 3
+
+
+@pytest.mark.damages
+async def test_g11_a_version_that_was_removed_with_its_items_is_found(
+    frozen: Connection, make_reconciler: Make, schedule: int
+) -> None:
+    await frozen.execute("set session_replication_role = replica")
+    for table in ("materialised", "definition"):
+        await frozen.execute(f"delete from ledger.{table} where definition_no = $1", schedule)  # noqa: S608
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}
+    (row,) = await findings.list_findings(frozen)
+    assert row["sentence"].startswith("The definition statements, version 1 was removed.")
+
+
+@pytest.mark.parametrize("change", ["grace_seconds = 30 * 86400", "no_replay = not no_replay"])
+async def test_g11_a_kind_changed_in_place_is_a_finding_and_nothing_of_it_is_repaired(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    schedule: int,
+    actor_no: int,
+    change: str,
+) -> None:
+    assert schedule
+    await emit_items(frozen, make_drafts(2, due_at=NOON - 24 * HOUR), actor_no=actor_no)
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3, FindingType.OVERDUE: 2}
+    changed = "update ledger.kind set {}, policy_version = policy_version + {}"
+    await frozen.execute(changed.format(change, 0))
+
+    assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == 1
+    assert await reconciler.plan() == []
+
+    await frozen.execute(changed.format(change, 1))  # a policy that is put
+    assert FindingType.TAMPERED not in (await reconciler.run_pass()).found
+    assert len(await reconciler.plan()) == 3
+
+
+async def test_no_role_may_write_seals(frozen: Connection) -> None:
+    granted = (
+        "select distinct privilege_type from information_schema.table_privileges"
+        " where table_schema = 'ledger' and table_name = 'seal' and grantee like 'ledger%'"
+    )
+    assert [row[0] for row in await frozen.fetch(granted)] == ["SELECT"]
 
 
 async def test_g11_a_business_clock_set_back_is_a_finding_and_nothing_is_repaired(
@@ -132,7 +179,7 @@ async def test_g11_a_missed_range_counts_up_to_its_recording_where_catch_up_may_
         " where definition_no = $1",
         schedule,
     )
-    await frozen.execute("update ledger.definition d set digest = ledger.version_digest(d)")
+    await seal_again(frozen, "definition")
     await frozen.execute(
         "update ledger.materialised set materialised_until = $2 where definition_no = $1",
         schedule,
@@ -148,13 +195,16 @@ async def test_g11_an_item_is_triggered_by_a_named_person_or_unexpected(
     frozen: Connection, make_reconciler: Make, make_drafts: Drafts, schedule: int, actor_no: int
 ) -> None:
     """One by a person, one by a worker, and one only expedited by that person."""
-    drafts = make_drafts(3, due_at=NOON - HOUR)
+    drafts = [
+        replace(draft, cycle=f"run-{n}")
+        for n, draft in enumerate(make_drafts(3, due_at=NOON - HOUR))
+    ]
     await clock.set_clock(frozen, NOON - timedelta(minutes=1), 0)
     await emit_items(frozen, drafts, actor_no=actor_no, definition_nos=[schedule] * 3)
     person = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
     item_nos = await frozen.fetch("select item_no, effective_date from ledger.due_item order by 1")
     for row in await frozen.fetch("select cycle, id from ledger.due_item order by item_no limit 2"):
-        await record_triggered(frozen, "acme", "d", str(row["id"]), row["id"])
+        await record_triggered(frozen, "acme", "statements", row["cycle"], row["id"])
     for row, actor in zip(item_nos, (person, actor_no, person), strict=True):
         await frozen.execute(
             "insert into ledger.expedited values ($1, $2, ledger.now(), $3, 'asked for')",

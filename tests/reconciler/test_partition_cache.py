@@ -29,6 +29,7 @@ from dueledger.reconciler.report.html_page import render_page
 from dueledger.reconciler.report.model import OldestUnread
 from dueledger.reconciler.sources import EvidenceQuery, ListedEffect, PopulationBounds
 from dueledger.reconciler.windows import DateRange
+from tests.seals import put_grace
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
@@ -184,7 +185,7 @@ async def test_g11_a_change_by_plain_sql_to_a_cached_month_is_read(
 async def test_g11_overdue_by_time_alone_is_seen(
     frozen: Connection, make_reconciler: Make, at: At
 ) -> None:
-    await frozen.execute("update ledger.kind set grace_seconds = 600")
+    await put_grace(frozen, 600)
     reconciler = make_reconciler()
     await tick(reconciler)
     for moment, cached, found in (
@@ -296,12 +297,12 @@ async def test_g11_a_definition_and_a_population_that_come_are_seen(
 
 @pytest.mark.usefixtures("waiting_items")
 async def test_a_changed_grace_is_seen(frozen: Connection, make_reconciler: Make, at: At) -> None:
-    await frozen.execute("update ledger.kind set grace_seconds = 86400")
+    await put_grace(frozen, 86_400)
     await at(NOON + HOUR + MINUTE)
     reconciler = make_reconciler()
     assert (await tick(reconciler)).found == {}
 
-    await frozen.execute("update ledger.kind set grace_seconds = 30")
+    await put_grace(frozen, 30)
 
     seen = await tick(reconciler)
     assert (seen.cached_items, seen.found) == (0, {FindingType.OVERDUE: 3})

@@ -323,6 +323,7 @@ CALLERS = {
     "measure_gauges": {"alerter", "monitor", "upkeep"},
     "move_items": {"operator"},
     "name_repair_tenant": set[str](),  # a trigger
+    "seal_row": set[str](),  # a trigger
     "read_overview_runs": {"service"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES)

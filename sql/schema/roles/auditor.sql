@@ -10,7 +10,7 @@ grant select on ledger.actor, ledger.alert, ledger.audit, ledger.calendar, ledge
   ledger.overview, ledger.overview_flow, ledger.overview_reader, ledger.partition_span, ledger.pause,
   ledger.pending, ledger.population, ledger.process_status, ledger.reconciliation, ledger.rejected_write, ledger.repair,
   ledger.report, ledger.report_row,
-  ledger.retired_key, ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
+  ledger.retired_key, ledger.review, ledger.run, ledger.seal, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
 grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,

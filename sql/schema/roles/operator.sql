@@ -7,7 +7,7 @@ grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use
   ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak, ledger.finding,
   ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item, ledger.operation, ledger.operation_state,
   ledger.partition_span, ledger.pause, ledger.pending, ledger.process_status, ledger.rejected_write, ledger.repair, ledger.retired_key,
-  ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
+  ledger.review, ledger.run, ledger.seal, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,
   ledger.tz_change_version, ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_operator;
 grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
@@ -22,7 +22,7 @@ grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, cir
   circuit_run_no, circuit_window_seconds, concurrency_max, pause_reason, paused_at, paused_by,
   rate_per_second, retry_share, weight, window_items) on ledger.flow to ledger_operator;
 grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compression, dispatch, dispatch_seconds,
-  failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, queue_late, queue_seconds, run_late,
+  failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, policy_version, queue_late, queue_seconds, run_late,
   run_seconds, settled_by, start_max, streak_max, topic, total_seconds) on ledger.kind to ledger_operator;
 grant update (ends_at) on ledger.materialised to ledger_operator;
 grant update (abort_reason, aborted_by, ended_at) on ledger.operation to ledger_operator;

@@ -7,7 +7,7 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.following, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.partition_backoff,
   ledger.partition_span, ledger.pause, ledger.pending, ledger.population, ledger.process, ledger.process_status,
-  ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review, ledger.run,
+  ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review, ledger.run, ledger.seal,
   ledger.transition, ledger.triggered, ledger.watermark, ledger.withdrawal, ledger.witnessed to
   ledger_reconciler;
 grant select (attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,

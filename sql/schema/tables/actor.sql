@@ -17,3 +17,6 @@ comment on table ledger.actor is
 comment on column ledger.actor.seen_at is 'When the actor was last registered.';
 comment on column ledger.actor.tenants is
   'Of a service or an API key: the tenants for which alone it may act; null: each. Of a subject none: its token names them.';
+
+create trigger actor_is_sealed after insert on ledger.actor
+  for each row when (new.kind in ('person', 'service', 'api', 'key', 'oidc')) execute function ledger.seal_row();

@@ -17,6 +17,9 @@ comment on column ledger.calendar.valid_to is
   'The last day that the version knows; a later day is an error, not a business day.';
 comment on column ledger.calendar.source is 'Where the days come from: a file, a country, an exchange.';
 
+create trigger calendar_is_sealed after insert on ledger.calendar
+  for each row execute function ledger.seal_row();
+
 create table ledger.calendar_use (
   definition_no bigint not null references ledger.definition,
   from_at timestamptz not null,

@@ -9,7 +9,6 @@ create table ledger.definition (
   effective_from timestamptz not null,
   created_at timestamptz not null,
   actor_no bigint not null references ledger.actor,
-  digest text not null,
   unique (tenant, name, version),
   constraint definition_version_positive check (version > 0)
 );
@@ -21,32 +20,8 @@ comment on column ledger.definition.event_type is
   'Type of the events that trigger an event rule; null for a schedule, and for the declaration of a kind (no `when`).';
 comment on column ledger.definition.effective_from is 'When the version comes into force.';
 
-comment on column ledger.definition.digest is
-  'SHA-256 of the version as it was inserted: of one that was changed in place it is another.';
-
-create function ledger.version_digest(version ledger.definition) returns text
-  language sql stable strict parallel safe
-  return encode(sha256(convert_to(
-    concat_ws(
-      chr(31), version.definition_no, version.tenant, version.name, version.version, version.kind,
-      coalesce(version.event_type, chr(30)), extract(epoch from version.effective_from),
-      extract(epoch from version.created_at), version.actor_no, version.document::text),
-    'UTF8')), 'hex');
-
-comment on function ledger.version_digest is 'SHA-256 of a version, of all its columns, in hex.';
-
-create function ledger.digest_document() returns trigger
-  language plpgsql
-as $$
-begin
-  new.digest := ledger.version_digest(new);
-  return new;
-end $$;
-
-comment on function ledger.digest_document is 'Trigger: records the digest of an inserted version.';
-
-create trigger definition_has_digest before insert on ledger.definition
-  for each row execute function ledger.digest_document();
+create trigger definition_is_sealed after insert on ledger.definition
+  for each row execute function ledger.seal_row();
 
 create index definition_event_idx on ledger.definition (event_type, tenant) where event_type is not null;
 create index definition_kind_idx on ledger.definition (kind, tenant);

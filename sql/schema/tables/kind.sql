@@ -25,6 +25,7 @@ create table ledger.kind (
   outcome_topic text,
   compression text,
   no_replay boolean not null default false,
+  policy_version integer not null default 1,
   unique (tenant, name),
   unique (kind_no, tenant, name, ordering),
   constraint kind_tenant_shape check (tenant ~ '^[A-Za-z0-9._-]{1,100}$'),
@@ -79,3 +80,10 @@ comment on column ledger.kind.ordering is
   'Whether items of one partition key run one after another, in the order of due_at.';
 comment on column ledger.kind.failure_holds is 'Whether a failed serial item keeps its key until it ends.';
 comment on column ledger.kind.streak_max is 'Failures in a row of one business key that are flagged.';
+comment on column ledger.kind.policy_version is
+  'How often its policy was put. The row is sealed with it: one that was changed without is a finding.';
+
+create trigger kind_is_sealed after insert on ledger.kind
+  for each row execute function ledger.seal_row();
+create trigger kind_is_sealed_again after update on ledger.kind
+  for each row when (new.policy_version <> old.policy_version) execute function ledger.seal_row();

@@ -51,6 +51,7 @@ update ledger.kind k set
   no_replay = coalesce($23::boolean, k.no_replay),
   streak_max = coalesce($21::smallint, k.streak_max),
   outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end,
+  policy_version = k.policy_version + 1,
   compression = case when $11::text is null then coalesce($24::text, k.compression) else $24::text end
 where k.tenant = $1::text and k.name = $2::text
 returning k.kind_no

@@ -8,6 +8,6 @@
 -- locks: none
 select m.definition_no, m.from_at, least(m.until_at, m.recorded_at) as until_at
 from ledger.missed_range m join ledger.actor a on a.actor_no = m.actor_no and a.kind = 'materialiser'
-where (m.definition_no, m.from_at) > ($1::bigint, $2::timestamptz)
+where m.reason = 'catch_up' and (m.definition_no, m.from_at) > ($1::bigint, $2::timestamptz)
 order by m.definition_no, m.from_at
 limit $3::integer

@@ -47,6 +47,7 @@ from dueledger.ledger.store.runs import (
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
 from tests.logins import make_logins, with_login
+from tests.seals import put_grace
 
 from .damaged_ledger import TARGETS
 from .documents import (
@@ -164,7 +165,7 @@ class CleanLedger:
         await self.materialise(timedelta(days=1))
         await self._receive_events()
         await self._emit_all()
-        await self.connection.execute("update ledger.kind set grace_seconds = 30 * 86400")
+        await put_grace(self.connection, 30 * 86_400)
 
     async def set_time(self, instant: datetime) -> None:
         """Set business time for this session and those that come after it."""

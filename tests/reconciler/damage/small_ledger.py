@@ -10,6 +10,7 @@ from dueledger.ledger.store.actors import ActorKind
 from dueledger.ledger.store.flows import FlowScope, expedite_items, pause_flows
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.runs import Settlement, settle_runs
+from tests.seals import put_grace
 
 from .clean_ledger import BOOK_ENDED, FAILED, PARKED, CleanLedger, drafts_of, event_of
 from .documents import (
@@ -93,7 +94,7 @@ async def build_small_ledger(connection: Connection, dsn: str) -> None:
     await connection.execute("update ledger.flow set paused_at = paused_at - interval '1 hour'")
     await connection.execute(OTHER_KEY)
     await _leave_open(ledger)
-    await connection.execute("update ledger.kind set grace_seconds = 30 * 86400")
+    await put_grace(connection, 30 * 86_400)
 
 
 async def _leave_open(ledger: CleanLedger) -> None:
