@@ -1,7 +1,8 @@
 """Digests of what an item says beside its identity and due time: of a draft and of a row alike.
 
 They are hashes of Python, with a key of the process. So a session that edits a row cannot choose a
-text with the same one, and digests are compared within a process only.
+text with the same one, and digests are compared within a process only. Nothing but their equality
+counts: another engine makes its own of the same texts (`sql/comparison/differences.sql`).
 """
 
 import struct

@@ -1,7 +1,13 @@
 -- Hold what is expected against what a ledger has: one row for each pair, with the sum of the numbers of its differences.
 -- Plain SQL, with the same answers on every engine. All columns are bigint. Instants are microseconds since 2000-01-01 UTC,
 -- days are numbers of one calendar; what is absent is -9223372036854775808 (an instant) or -1 (a number). The two halves of an
--- item's id are high and low.
+-- item's id are high and low. The columns terms, payload and key are digests, which are only compared for equality: the program that
+-- makes the tables takes a function of its own for them, the same on both sides. Each is of one text of an item:
+--
+-- terms:    business_key, cycle, partition_key, labels, nominal, zone, decision, lane, overlap (null where it waits), payload,
+--           start_by, complete_by and smear_seconds, none left out: null is no empty text
+-- payload:  the payload with the members of its objects in order
+-- key:      flow and business_key
 --
 -- expected: high, low, day, kind, due, terms, definition, event, payload, start_by, complete_by (what a source outside the ledger
 --           says of these alone; -1: it does not), is_asserted (1: such a source names it), is_plain (0: what is owed depends on

@@ -133,6 +133,62 @@ def test_two_engines_find_the_same_differences_in_the_same_parquet(
     assert len(differences_of(found)) > 8
 
 
+DIGEST = "0" + "".join(
+    f" + (strpos('0123456789abcdef', substr(md5({{text}}), {place}, 1)) - 1) * {16 ** (15 - place)}"
+    for place in range(1, 16)
+)
+"""60 bits of the MD5 of a text, as every engine computes them."""
+
+
+def test_an_engine_makes_digests_of_its_own_from_texts_and_finds_the_same_differences(
+    engine: duckdb.DuckDBPyConnection, tmp_path: Path
+) -> None:
+    """The texts are in the Parquet, the digests that this process made of them are not."""
+    rows = damaged(400, 3)
+    digested: Rows = {name: [dict(row) for row in rows[name]] for name in TABLES}
+    other: Any = SessionContext()
+    for name, columns in TABLES.items():
+        digests = [each for each in columns.split() if each in ("terms", "payload", "key")]
+        said = {each: [f"{each} {row[each]}" for row in rows[name]] for each in digests}
+        for each, texts in said.items():
+            for row, text in zip(digested[name], texts, strict=True):
+                row[each] = row[each] if row[each] == -1 else hash(text.encode())
+        engine.register(
+            "made",
+            {
+                **{
+                    each: np.array([row[each] for row in rows[name]], dtype=np.int64)
+                    for each in columns.split()
+                    if each not in said
+                },
+                **{each: np.array(texts, dtype=object) for each, texts in said.items()},
+            },
+        )
+        path = str(tmp_path / f"{name} of texts.parquet")
+        engine.table("made").write_parquet(path)
+        other.register_parquet(f"{name}_of_texts", path)
+        made = ", ".join(
+            f"case when {each} = '{each} -1' then -1 else {DIGEST.format(text=each)} end as {each}"
+            if each in said
+            else each
+            for each in columns.split()
+        )
+        other.sql(f"create view {name} as select {made} from {name}_of_texts")  # noqa: S608
+    write_parquet(engine, digested, tmp_path)
+    read_parquet(engine, tmp_path)
+    # What is compared, but for the key, which only keeps items of one key together.
+    columns = "high, low, day, item_no, flow, due, is_owed, has_terms, ending, ended, differences"
+    query = f"select {columns} from ({comparison_statement('differences')})"  # noqa: S608
+    found = sorted(engine.execute(query).fetchall())
+    again = sorted(
+        tuple(int(value) for value in row.values())
+        for batch in other.sql(query).collect()
+        for row in batch.to_pylist()
+    )
+    assert found == again
+    assert 16 in differences_of(found)
+
+
 JOURNAL = "day item_no event attempt run actor ended_at"
 HELD = "run item_no attempt worker started closed"
 OF_RUNS: dict[str, dict[str, int]] = {
