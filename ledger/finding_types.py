@@ -169,7 +169,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         "A key is held for no item that may have it, or not for one that is handed out",
     ),
     FindingType.PUBLISHED_NO_OUTCOME: FindingRule(
-        _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and no outcome came within the window"
+        _OPERATOR,
+        _ERROR,
+        RepairAction.RELEASE,
+        "Published, nothing answered until its deadline, and nothing released it",
     ),
     FindingType.OUTCOME_REJECTED: FindingRule(
         _PLATFORM,

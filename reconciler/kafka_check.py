@@ -20,6 +20,7 @@ from dueledger.ledger.store import Connection, items
 from dueledger.ledger.store.cells import read_cell
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.published_claims import (
+    ClaimDigest,
     PublishedClaim,
     digest_claims,
     find_published_claims,
@@ -277,12 +278,17 @@ class _Comparing:
             await self._verify_some(comparison, waiting)
 
     async def _verify_some(self, comparison: ClaimComparison, found: Sequence[ToVerify]) -> None:
-        digests = await digest_claims(self._connection, [each.claim for each in found])
+        tokens = [each.records.token for each in found]
+        digests = await digest_claims(self._connection, [each.claim for each in found], tokens)
         for each in found:
             claim, records = each.claim, each.records
-            item_count, digest = digests.get(claim.fence, (0, b""))
+            own = digests.get(claim.fence, ClaimDigest())
+            if not own.has_token:
+                comparison.orphans.append(Orphan(records, OrphanReason.OTHER_TOKEN, claim))
+                continue
             is_equal = (
-                records.size == claim.size == item_count and digest[:DIGEST_BYTES] == records.digest
+                records.size == claim.size == own.item_count
+                and own.digest[:DIGEST_BYTES] == records.digest
             ) or await self._compare_items(comparison, claim, records)
             if is_equal:
                 part = self._records.partitions[records.topic, records.partition]

@@ -24,6 +24,7 @@ from dueledger.reconciler.read.day_digests import (
 )
 from dueledger.reconciler.read.item_columns import CopiedWindow, columns_of, copy_window
 from dueledger.reconciler.read.open_places import read_places
+from dueledger.reconciler.read.run_counts import RunCounts
 from dueledger.reconciler.read_ahead import read_ahead, run_beside
 from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, plan_windows
@@ -69,6 +70,8 @@ class LedgerComparison:
         self._facts = facts
         self._places: Mapping[int, RowsDigest] = {}
         self._days: KnownDays = {}
+        self.runs = RunCounts()
+        """How many transitions name each run, in the windows that were read."""
 
     async def run(
         self,
@@ -173,6 +176,7 @@ class LedgerComparison:
         omitted = self._result.omitted.total()
         says_payloads = self._expectation.says_payloads
         columns = await run_beside(partial(columns_of, copied, says_payloads=says_payloads))
+        self.runs.add(columns.journal["run"])
         days = columns.day_rows
         self._days = {day: each for day, each in self._days.items() if not window.has(day)} | days
         if is_kept:

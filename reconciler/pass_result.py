@@ -29,6 +29,7 @@ JUDGED: Final = frozenset(
         FindingType.WITHDRAWN,
         FindingType.PREMATURE,
         FindingType.STUCK,
+        FindingType.PUBLISHED_NO_OUTCOME,
         FindingType.HELD_KEY,
         FindingType.OUTCOME_CONFLICT,
         FindingType.EFFECT_MISSING,
@@ -65,6 +66,10 @@ class PassScope:
         """Return whether the range has every date."""
         return self.from_date <= FIRST_DATE and self.to_date >= END_DATE
 
+    def has(self, day: date) -> bool:
+        """Return whether a date lies inside."""
+        return self.from_date <= day < self.to_date
+
     @property
     def window(self) -> DateRange:
         """Return the range as a window."""
@@ -87,7 +92,8 @@ class PassResult:
     `cached_windows` and `cached_items` count what was taken from the partition cache instead of
     being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
     their type and kind, `cut` are the types of which a list ended there; `evidenced` are the kinds
-    of which each completed item was looked up, `published` those of which claims were compared with
+    of which each completed item was looked up, `both_ways` those of which each effect was held
+    against the items, too, `published` those of which claims were compared with
     Kafka; None where Kafka was not read; `read_from` is the first offset of each partition that was
     read. `looked_up` counts the completed items that their sources
     of evidence were asked for. Of the items taken from the cache, `earlier` says by kind how many
@@ -114,6 +120,7 @@ class PassResult:
     )
     cut: set[FindingType] = field(default_factory=set[FindingType])
     evidenced: set[KindKey] = field(default_factory=set[KindKey])
+    both_ways: set[KindKey] = field(default_factory=set[KindKey])
     looked_up: Counter[KindKey] = field(default_factory=Counter[KindKey])
     published: set[KindKey] | None = None
     read_from: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])

@@ -26,6 +26,7 @@ from dueledger.reconciler.find.findings import (
 )
 from dueledger.reconciler.find.place_findings import find_beside_items
 from dueledger.reconciler.find.recorder import FindingRecorder
+from dueledger.reconciler.find.run_findings import find_unrecorded_endings, known_suspects
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
 from dueledger.reconciler.ledger_comparison import LedgerComparison
@@ -36,6 +37,7 @@ from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.read.accounting import read_accounting, read_accounting_beside
 from dueledger.reconciler.read.day_digests import read_ledger_days
+from dueledger.reconciler.read.run_counts import RunCounts, suspect_runs
 from dueledger.reconciler.read_ahead import reading_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
@@ -134,7 +136,7 @@ class ReconciliationPass:
                 await find_effects(connection, self._evidence, self._recorder, self._scope)
                 with open_engine() as engine:
                     comparer = WindowComparer(engine, expectation, comparison, flows)
-                    compared = await LedgerComparison(
+                    comparing = LedgerComparison(
                         comparer,
                         expectation,
                         result,
@@ -142,13 +144,16 @@ class ReconciliationPass:
                         recorder=self._recorder,
                         cache=self._cache,
                         facts=flows.of_kinds,
-                    ).run(connection, (reader, counter), scope, await days)
+                    )
+                    compared = await comparing.run(connection, (reader, counter), scope, await days)
                 result.evidenced = self._evidence.checked_kinds()
+                result.both_ways = self._evidence.kinds_both_ways()
                 if self._kafka is not None:
                     absent, is_full = self._window_findings.absent, not result.cached_windows
                     await self._kafka.run(
                         connection, self._recorder, result, absent=absent, is_full=is_full
                     )
+                await self._check_runs(connection, flows, result, comparing.runs)
                 await self._check_whole_ledger(connection, expectation, flows, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
@@ -176,6 +181,22 @@ class ReconciliationPass:
                     )
         return result
 
+    async def _check_runs(
+        self, connection: Connection, flows: LedgerFlows, result: PassResult, counts: RunCounts
+    ) -> None:
+        """Hold closed runs against the journal: all, if all of it was read, else those known."""
+        is_full = self._scope.whole and not result.cached_windows
+        await find_unrecorded_endings(
+            connection,
+            suspect_runs(connection, counts, result.as_of)
+            if is_full
+            else known_suspects(connection, self._record),
+            flows,
+            self._recorder,
+            scope=self._scope,
+            shown=self._window_findings.contradicted,
+        )
+
     async def _check_whole_ledger(
         self,
         connection: Connection,
@@ -193,8 +214,10 @@ class ReconciliationPass:
             )
         )
         self._recorder.add(
-            outcome_rejected(row["verb"], row["reason"], row["refused_count"])
-            for row in await reconciled_rows.count_rejected_writes(connection)
+            outcome_rejected(*verb_and_reason, count)
+            for verb_and_reason, count in (
+                await reconciled_rows.count_rejected_writes(connection)
+            ).items()
         )
         result.accounting = await self._read_accounting(connection, flows, result)
         self._recorder.add(

@@ -871,7 +871,8 @@ begin
   -- What a session knows is as old as its newest lock. Asking for the size takes and releases a lock of the month's
   -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
   for attempt in 1..2 loop
-    select bool_and(pg_relation_size(p.leaf, 'init') is not null), coalesce(bool_or(p.has_retired), false) into made, retired
+    select bool_and(pg_relation_size(p.leaf, 'init') is not null), coalesce(bool_or(p.has_retired and p.leaf::text like '%\_again'), false)
+    into made, retired
     from (
       select distinct ledger.partition_start(u.d) as starts_on
       from (select distinct d from unnest(effective_dates) d) u
@@ -1334,7 +1335,8 @@ begin
     select d.effective_date
     from (select distinct ledger.effective_date_of(u.id) as effective_date from unnest(ids) u (id)) d
     left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = ledger.partition_start(d.effective_date)
-    where p.has_retired or pg_relation_size(p.leaf, 'init') is null
+    -- One that was made again has such a name.
+    where p.has_retired and p.leaf::text like '%\_again' or pg_relation_size(p.leaf, 'init') is null
   )
   select r.id
   from gone g
@@ -1549,6 +1551,18 @@ begin
 end $$;
 
 COMMENT ON FUNCTION ledger.grant_role(role text, login text, tenants text[]) IS 'Grant a role to a login, with the caller''s rights; an emitter or relay may then emit for `tenants` only, where they are given.';
+
+CREATE FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) RETURNS boolean
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return exists (
+    select from ledger.claim c
+    where c.fence = has_token.fence and c.claimed_at = has_token.claimed_at and c.token = has_token.token);
+end $$;
+
+COMMENT ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) IS 'Whether a claim has this token.';
 
 CREATE FUNCTION ledger.is_same_difference(type text, expected jsonb, actual jsonb, found_expected jsonb, found_actual jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -3888,6 +3902,7 @@ CREATE TABLE ledger.run (
     run_until timestamp with time zone,
     extended_at timestamp with time zone,
     overran bit varying,
+    withdrawn bit varying,
     isolated_in text,
     CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
     CONSTRAINT run_isolation_known CHECK ((isolated_in = ANY (ARRAY['process'::text, 'slot'::text]))),
@@ -3914,6 +3929,8 @@ COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat e
 COMMENT ON COLUMN ledger.run.extended_at IS 'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
 
 COMMENT ON COLUMN ledger.run.overran IS 'A bit for each position, reported by the worker at the hard end: set if its handler had the item then.';
+
+COMMENT ON COLUMN ledger.run.withdrawn IS 'A bit for each position: set if the start of the run ended its item, as was requested while it was handed out. Null: none.';
 
 COMMENT ON COLUMN ledger.run.isolated_in IS 'Set for suspects: in a process of their own, which dies instead of the worker, or in the slot that a worker has for one.';
 
@@ -4412,9 +4429,11 @@ CREATE TABLE ledger.repair (
     executed_by bigint,
     command jsonb NOT NULL,
     held_because text,
+    judged_at timestamp with time zone,
     approved_at timestamp with time zone,
     approved_by bigint,
     approval_reason text,
+    approved_over text,
     outcome jsonb,
     tenant text NOT NULL,
     CONSTRAINT repair_action_known CHECK ((action = ANY (ARRAY['materialise'::text, 'redrive'::text, 'release'::text, 'cancel'::text, 'complete'::text, 'escalate'::text]))),
@@ -4433,7 +4452,11 @@ COMMENT ON COLUMN ledger.repair.opened_count IS 'The opening of the finding that
 
 COMMENT ON COLUMN ledger.repair.held_because IS 'Why it was not executed yet: what a person has to decide, or what forbids it.';
 
+COMMENT ON COLUMN ledger.repair.judged_at IS 'When a reconciliation last asked everybody who could know of the item, and its policy. The command says what it does since then.';
+
 COMMENT ON COLUMN ledger.repair.approved_by IS 'The person who approved it: never the actor that proposed it.';
+
+COMMENT ON COLUMN ledger.repair.approved_over IS 'The reasons to ask that were known when it was approved: one that comes later is asked about again.';
 
 COMMENT ON COLUMN ledger.repair.outcome IS 'What executing or refusing it returned.';
 
@@ -5306,6 +5329,10 @@ REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_upkeep;
+
+REVOKE ALL ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) TO ledger_auditor;
+GRANT ALL ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.lift_sequence(name text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_allocator;
@@ -6239,13 +6266,19 @@ GRANT UPDATE(executed_at) ON TABLE ledger.repair TO ledger_reconciler;
 
 GRANT UPDATE(executed_by) ON TABLE ledger.repair TO ledger_reconciler;
 
+GRANT UPDATE(command) ON TABLE ledger.repair TO ledger_reconciler;
+
 GRANT UPDATE(held_because) ON TABLE ledger.repair TO ledger_reconciler;
+
+GRANT UPDATE(judged_at) ON TABLE ledger.repair TO ledger_reconciler;
 
 GRANT UPDATE(approved_at) ON TABLE ledger.repair TO ledger_approver;
 
 GRANT UPDATE(approved_by) ON TABLE ledger.repair TO ledger_approver;
 
 GRANT UPDATE(approval_reason) ON TABLE ledger.repair TO ledger_approver;
+
+GRANT UPDATE(approved_over) ON TABLE ledger.repair TO ledger_approver;
 
 GRANT UPDATE(outcome) ON TABLE ledger.repair TO ledger_reconciler;
 

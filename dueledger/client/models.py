@@ -266,8 +266,10 @@ class FindingRepair(BaseModel):
     proposed_at: AwareDatetime
     proposed_by: str
     held_because: str | None
+    judged_at: AwareDatetime | None
     approved_by: str | None
     approval_reason: str | None
+    approved_over: str | None
     executed_at: AwareDatetime | None
     outcome: Any
 
@@ -1693,7 +1695,9 @@ class RepairPlan(BaseModel):
     """
     What the repair of a finding does: `before` is what the finding says, `item_state` what is.
 
-    `status` and `held_because` are as recorded: null where nobody has proposed it.
+    `judged_at` is when a reconciliation that repairs last asked evidence, claims, Kafka and policy:
+    `would`, `after` and `held_because` are what it would do. Null: none has, so it may do
+    otherwise, or nothing. `status` is as recorded: null where nobody has proposed it.
     """
 
     id: UUID
@@ -1706,6 +1710,7 @@ class RepairPlan(BaseModel):
     item_attempt: int | None
     status: RepairStatus | None
     held_because: str | None
+    judged_at: AwareDatetime | None
     proposed_by: str | None
 
 

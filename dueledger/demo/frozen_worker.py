@@ -91,8 +91,8 @@ async def _find_process(stage: DemoEnvironment, pid: int | None) -> int | None:
 
 
 async def _count_refused(stage: DemoEnvironment) -> int:
-    rows = await count_rejected_writes(stage.connection)
-    return sum(row["refused_count"] for row in rows if row["reason"] == "stale")
+    counts = await count_rejected_writes(stage.connection)
+    return sum(count for (_, reason), count in counts.items() if reason == "stale")
 
 
 async def _wait(

@@ -374,7 +374,7 @@ async def list_repair_grounds(
 
 
 async def find_repairs(connection: Connection, ids: Collection[UUID]) -> dict[UUID, Record]:
-    """Find which repairs are recorded, by id, each with its status and whether it is approved."""
+    """Find which repairs are recorded, by id, each with its status and what its approval covers."""
     rows = await connection.fetch(statement("find_repairs"), list(ids))
     return {row["id"]: row for row in rows}
 
@@ -384,9 +384,11 @@ async def take_repairs(connection: Connection, ids: Sequence[UUID]) -> list[Reco
     return await connection.fetch(statement("take_repairs"), ids)
 
 
-async def hold_repairs(connection: Connection, reasons: Mapping[UUID, str]) -> None:
-    """Record why proposed repairs are not executed now."""
-    await connection.fetch(statement("hold_repairs"), list(reasons), list(reasons.values()))
+async def hold_repairs(connection: Connection, held: Sequence[tuple[UUID, str, str, str]]) -> None:
+    """Record by id why proposed repairs are not executed now, what they would do, and to what."""
+    if held:
+        ids, *texts = map(list, zip(*held, strict=True))
+        await connection.fetch(statement("hold_repairs"), ids, *texts)
 
 
 async def hold_superseded_repairs(

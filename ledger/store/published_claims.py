@@ -47,17 +47,32 @@ async def find_published_claims(
     return {row["fence"]: PublishedClaim(*row) for row in rows}
 
 
+class ClaimDigest(NamedTuple):
+    """How many items of a claim exist, and the SHA-256 of their ids in order.
+
+    `has_token`: the token that was given is the claim's own.
+    """
+
+    item_count: int = 0
+    digest: bytes = b""
+    has_token: bool = True
+
+
 async def digest_claims(
-    connection: Connection, claims: Sequence[PublishedClaim]
-) -> dict[int, tuple[int, bytes]]:
-    """Return by fence how many items of a claim exist, and the SHA-256 of their ids in order."""
+    connection: Connection, claims: Sequence[PublishedClaim], tokens: Sequence[str]
+) -> dict[int, ClaimDigest]:
+    """Return the digests of claims by fence; each token is that of a claim's records."""
     rows = await connection.fetch(
         statement("digest_claims"),
         [claim.fence for claim in claims],
         [claim.claimed_at for claim in claims],
         *first_and_last(claim.claimed_at for claim in claims),
+        tokens,
     )
-    return {row["fence"]: (row["item_count"], row["digest"] or b"") for row in rows}
+    return {
+        row["fence"]: ClaimDigest(row["item_count"], row["digest"] or b"", row["has_token"])
+        for row in rows
+    }
 
 
 async def list_claim_items(connection: Connection, claim: PublishedClaim) -> list[Record]:

@@ -1,6 +1,7 @@
 """Reads of the rows that a reconciliation compares: items, flows, events, versions."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
@@ -10,11 +11,13 @@ from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
 EXPEDITED_PAGE: Final = 10_000
+FLOW_RULES_PAGE: Final = 10_000
 HELD_KEYS_PAGE: Final = 100_000
 MISSED_RANGES_PAGE: Final = 10_000
 INBOX_PAGE_NUMBERS: Final = 65_536
 INBOX_PAGES_A_READ: Final = 16
 PLACES_PAGE: Final = 100_000
+REJECTED_WRITES_PAGE: Final = 100_000
 _BEFORE_ALL: Final = -(2**63)
 _TRANSACTIONS: Final = 2**32
 _COPY_PAUSE_SECONDS: Final = 0.001
@@ -182,8 +185,15 @@ async def find_effect_items(
 
 
 async def list_flow_rules(connection: Connection) -> list[Record]:
-    """List every flow with tenant, kind and grace."""
-    return await connection.fetch(statement("list_flow_rules"))
+    """List every flow with tenant, kind and grace, read by page."""
+    found: list[Record] = []
+    after = (0, 0)
+    while True:
+        page = await connection.fetch(statement("list_flow_rules"), *after, FLOW_RULES_PAGE)
+        found += page
+        if len(page) < FLOW_RULES_PAGE:
+            return found
+        after = page[-1]["kind_no"], page[-1]["flow_no"] or 0
 
 
 async def list_stuck_runs(
@@ -222,14 +232,8 @@ async def list_unfit_keys(connection: Connection) -> AsyncGenerator[list[Record]
     """
     async for rows in _unfit_pages(connection, statement("list_unfit_keys"), HELD_KEYS_PAGE):
         yield rows
-    query = statement("list_unheld_items")
-    after: int | None = _BEFORE_ALL
-    while after is not None:
-        page = await connection.fetch(query, None, after, HELD_KEYS_PAGE)
-        seen = [row["item_no"] for row in page]
-        if seen:
-            yield await connection.fetch(query, seen, after, HELD_KEYS_PAGE)
-        after = seen[-1] if len(seen) == HELD_KEYS_PAGE else None
+    async for rows in _unfit_pages(connection, statement("list_unheld_items"), HELD_KEYS_PAGE):
+        yield rows
 
 
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:
@@ -277,9 +281,17 @@ async def list_definition_versions(connection: Connection) -> list[Record]:
     return await connection.fetch(statement("list_definition_versions"))
 
 
-async def count_rejected_writes(connection: Connection) -> list[Record]:
-    """Count refused writes by verb and reason."""
-    return await connection.fetch(statement("count_rejected_writes"))
+async def count_rejected_writes(connection: Connection) -> dict[tuple[str, str], int]:
+    """Count refused writes by verb and reason, read by page."""
+    counts: Counter[tuple[str, str]] = Counter()
+    after: int | None = 0
+    while after is not None:
+        page = await connection.fetch(
+            statement("count_rejected_writes"), after, REJECTED_WRITES_PAGE
+        )
+        counts.update({(row["verb"], row["reason"]): row["refused_count"] for row in page})
+        after = page[0]["reached"] if page else None
+    return dict(sorted(counts.items()))
 
 
 async def list_missed_ranges(connection: Connection) -> dict[int, list[tuple[datetime, datetime]]]:
@@ -369,20 +381,6 @@ async def _unfit_pages(
             rows = await connection.fetch(query, reached, page_size, seen)
             yield [row for row in rows if row["item_no"] is not None]
         reached = page[0]["reached"]
-
-
-async def list_unrecorded_endings(
-    connection: Connection,
-    from_date: date,
-    to_date: date,
-    held: Sequence[tuple[int, int]],
-    limit: int,
-) -> list[Record]:
-    """List those of these runs and item numbers of which no transition says how the item ended."""
-    places = map(list, zip(*held, strict=True))
-    return await connection.fetch(
-        statement("list_unrecorded_endings"), from_date, to_date, *places, limit
-    )
 
 
 async def list_contradicted_endings(

@@ -31,6 +31,7 @@ class OrphanReason(StrEnum):
     OTHER_PLACE = "its claim was published at another place"
     OTHER_POSITION = "its claim has no such position"
     OTHER_ITEM = "its claim has another item at its position"
+    OTHER_TOKEN = "its claim has another token"  # noqa: S105 - no password, a reason
     NO_ITEM = "the item of its claim does not exist"
 
 

@@ -189,14 +189,18 @@ def unowned_ending(ending: Record) -> Finding:
 
 
 def stuck_run(row: Record) -> Finding:
-    """Return the finding that a run's lease lapsed and its items were not released."""
+    """Return the finding that a run's lease lapsed and its items were not released.
+
+    One that is settled by topic began when it was published: maybe no outcome came at all.
+    """
     run_no, lease_until, open_count = row["run_no"], row["lease_until"], row["open_count"]
     worker = row["worker"] or "an unknown worker"
+    unanswered = ", no outcome of it came" if row["is_unanswered"] else ""
     return Finding(
-        FindingType.STUCK,
+        FindingType.PUBLISHED_NO_OUTCOME if row["is_unanswered"] else FindingType.STUCK,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"run:{run_no}"),
         f"Run {run_no} of {worker} still has {open_count} items although its lease lapsed "
-        f"{span(row['lapsed_seconds'])} ago, and they were not released.",
+        f"{span(row['lapsed_seconds'])} ago{unanswered}, and they were not released.",
         expected={"lease_until": lease_until.isoformat(), "closed": True},
         actual={"run": run_no, "fence": row["fence"], "worker": worker, "open_items": open_count},
     )
@@ -205,11 +209,12 @@ def stuck_run(row: Record) -> Finding:
 def stuck_claim(row: Record) -> Finding:
     """Return the finding that a claim's deadline passed and items were not released."""
     fence, topic, open_count = row["fence"], row["topic"], row["open_count"]
+    published = "was published and " if row["is_published"] else ""
     return Finding(
-        FindingType.STUCK,
+        FindingType.PUBLISHED_NO_OUTCOME if row["is_published"] else FindingType.STUCK,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"claim:{fence}"),
-        f"Claim {fence} on {topic} still has {open_count} items that were not started although "
-        f"its deadline passed {span(row['lapsed_seconds'])} ago.",
+        f"Claim {fence} on {topic} {published}still has {open_count} items that were not started "
+        f"although its deadline passed {span(row['lapsed_seconds'])} ago.",
         expected={"deadline": row["deadline"].isoformat(), "closed": True},
         actual={"fence": fence, "topic": topic, "open_items": open_count},
     )

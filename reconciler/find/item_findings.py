@@ -134,6 +134,7 @@ def premature(item: ActualItem, flow: FlowRules) -> Finding:
     )
 
 
+UNRECORDED: Final = "unrecorded"
 _CONTRADICTIONS: Final = {
     "no_run": "but in no run: no worker had it",
     "not_held": "but that run did not have it",
@@ -141,7 +142,7 @@ _CONTRADICTIONS: Final = {
     "attempt": "but at an attempt that its run did not have, or that no run had",
     "time": "but the run began later, or was over",
     "emission": "but it was emitted later",
-    "unrecorded": "and that run is over, but no transition says how the item ended there",
+    UNRECORDED: "and that run is over, but no transition says how the item ended there",
 }
 
 
@@ -166,7 +167,13 @@ def contradicted(row: Record, flow: FlowRules) -> Finding:
         f"{flow.kind} of {row['business_key']}, effective {row['effective_date']}, was {event} by "
         f"{by}{in_run} {row['at']:%Y-%m-%d %H:%M:%S} UTC, {_CONTRADICTIONS[row['fault']]}.",
         expected={"as_in_its_run": True},
-        actual={"event": event, "run": row["run_no"], "by": by, "at": row["at"].isoformat()},
+        actual={
+            "event": event,
+            "run": row["run_no"],
+            "by": by,
+            "at": row["at"].isoformat(),
+            "fault": row["fault"],
+        },
     )
 
 

@@ -11,6 +11,7 @@ from dueledger.reconciler.find.findings import Finding, FindingSubject, stuck_cl
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.ledger_flows import LedgerFlows
 
+_UNANSWERED: Final = (FindingType.STUCK, FindingType.PUBLISHED_NO_OUTCOME)
 _KEY_FAULTS: Final = {
     "no_item": "is held for it, and the ledger has no such item",
     "ended": "is still held for it, although it has ended",
@@ -29,8 +30,10 @@ async def find_beside_items(
     """
     row_max = recorder.row_max
     runs = await reconciled_rows.list_stuck_runs(connection, stuck_seconds, row_max)
+    recorder.note_list(runs, *_UNANSWERED)
     recorder.add(map(stuck_run, runs))
     claims = await reconciled_rows.list_stuck_claims(connection, stuck_seconds, row_max)
+    recorder.note_list(claims, *_UNANSWERED)
     recorder.add(map(stuck_claim, claims))
     runs = await reconciled_rows.list_unfit_runs(connection, row_max)
     recorder.note_list(runs, FindingType.UNBALANCED, FindingType.STUCK)
@@ -209,6 +212,7 @@ def broken_seal(row: Record) -> Finding:
 _DECISION_FAULTS: Final = {
     "no_item": "the ledger has no such item",
     "nobody": "no person who could decided it",
+    "unasked": "nobody who could asked for it",
     "time": "its times are not possible",
     "no_pause": "no pause is in force for it",
 }

@@ -60,6 +60,7 @@ _REASONS = {
     OrphanReason.OTHER_PLACE: "cannot be explained: the claim was published at another place",
     OrphanReason.OTHER_POSITION: "cannot be explained: the claim has no such position",
     OrphanReason.OTHER_ITEM: "cannot be explained: the claim has another item at its position",
+    OrphanReason.OTHER_TOKEN: "cannot be explained: the claim has another token",
     OrphanReason.NO_ITEM: "cannot be explained: the ledger does not have its item",
 }
 

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -10,6 +10,7 @@ from uuid import UUID
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, Record, items, reconciled_rows
 from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.reconciled_runs import list_unrecorded_endings
 from dueledger.reconciler.compare.comparison import WindowResult
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
@@ -30,6 +31,7 @@ from dueledger.reconciler.sources import (
 from dueledger.reconciler.windows import DateRange
 
 CHUNK_ROWS: Final = 10_000
+_NEAR: Final = timedelta(days=40)
 EFFECT_TYPES: Final = (
     FindingType.EFFECT_MISSING,
     FindingType.EFFECT_UNRECORDED,
@@ -67,6 +69,12 @@ class EvidenceChecks:
             if all(self.reads[each.name].failure is None for each in sources)
         }
 
+    def kinds_both_ways(self) -> set[KindKey]:
+        """Return the checked kinds of which all effects were read, too."""
+        return {
+            key for key in self.checked_kinds() if all(each.complete for each in self.by_kind[key])
+        }
+
 
 class AbsentItems:
     """Items that do not exist and that findings of the pass name: by id, or else by number."""
@@ -98,6 +106,8 @@ class WindowFindings:
         self.unbalanced: set[KindKey] = set()
         """Kinds of which an item was found to have no state or two."""
         self.absent = AbsentItems()
+        self.contradicted: set[bytes] = set()
+        """Items that were found to have no state or two, or to have ended otherwise than a run."""
 
     async def record(self, connection: Connection, dates: DateRange, window: WindowResult) -> None:
         """Turn what differs in a window of dates into findings and record them."""
@@ -193,6 +203,7 @@ class WindowFindings:
                 if sum(states.values()) != 1:
                     flow = flows[item.flow_no]
                     self.unbalanced.add((flow.tenant, flow.kind))
+                    self.contradicted.add(item.id)
                     self._recorder.add((item_findings.misplaced(item, flow, states),))
 
     async def _find_unowned(self, connection: Connection, dates: DateRange) -> None:
@@ -242,11 +253,14 @@ class WindowFindings:
                 connection, *span, window.unproven, row_max
             )
         if window.unrecorded:
-            unrecorded = await reconciled_rows.list_unrecorded_endings(
-                connection, *span, window.unrecorded, row_max
-            )
+            run_nos = sorted({run_no for run_no, _ in window.unrecorded})
+            # Most items are worked when they fall due, and dates are near that.
+            around = tuple(datetime.combine(day, time(), UTC) for day in span)
+            near = around[0] - _NEAR, around[1] + _NEAR
+            unrecorded = await list_unrecorded_endings(connection, run_nos, near, row_max)
         for rows in (conflicts, unrecorded):
             self._recorder.note_list(rows, FindingType.OUTCOME_CONFLICT)
+        unrecorded = [row for row in unrecorded if dates.has(row["effective_date"].toordinal())]
         window.conflicts = len(conflicts) + len(unrecorded)
         numbers = (row["flow_no"] for row in (*conflicts, *unrecorded))
         flows = await self._flows.meet(connection, numbers)
@@ -259,6 +273,7 @@ class WindowFindings:
             for row in {row["id"]: row for row in reversed(rows)}.values()
             if row["id"] not in shown
         )
+        self.contradicted.update(shown, (row["id"] for row in rows))
 
     async def _find_overdue(self, connection: Connection, overdue: Sequence[ActualItem]) -> None:
         """Add findings of overdue items; those beyond the cap of their kind are not looked up."""

@@ -42,7 +42,7 @@ async def read_accounting_beside(
     """Return the accounting by the tallies of a pass over the whole ledger.
 
     What changed since an item was read gives a difference. So on a difference the caller has to
-    count everything in one snapshot.
+    count everything again, the items of a date with their places in one snapshot.
     """
     open_items = {
         (tenant, kind): OpenCounts(*counts)

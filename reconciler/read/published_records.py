@@ -48,6 +48,11 @@ class PublishedSlice(NamedTuple):
     first_item: bytes
 
     @property
+    def token(self) -> str:
+        """The token of the claim that they name; empty without one."""
+        return self.claim_id.token if self.claim_id else ""
+
+    @property
     def base_offset(self) -> int:
         """The offset that the first record of the claim would have."""
         return self.offset - self.position + 1

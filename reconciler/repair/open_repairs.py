@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import RepairStatus
@@ -15,6 +15,7 @@ from dueledger.reconciler.repair.planned_repairs import (
     RepairSelection,
     forbidden_repairs,
     is_ground,
+    may_repair,
     plan_repairs,
 )
 from dueledger.reconciler.repair.replay_guard import RUNS, ReplayGuard, judged, read_orphans
@@ -22,6 +23,10 @@ from dueledger.reconciler.repair_policy import RepairPolicies
 
 if TYPE_CHECKING:
     from dueledger.reconciler.finding_row import FindingRow
+
+
+PLANNED_MAX: Final = 100_000
+"""Findings of which a pass plans the repairs: about 1 KB of memory each."""
 
 
 async def plan_open_repairs(
@@ -35,26 +40,37 @@ async def plan_open_repairs(
 ) -> list[PlannedRepair]:
     """Return the repairs of the open findings that are meant; nothing is recorded.
 
-    Of those that the pass found, which are as many as it lists at most. One that was executed or
-    refused is not repeated. A proposal that its policy forbids is among them, to be refused.
+    Of those that the pass found; of more than `PLANNED_MAX` that may have one, the oldest. One that
+    was executed or refused is not repeated. A proposal that its policy forbids is among them, to be
+    refused.
     """
     rows: list[FindingRow] = []
     found = set[UUID]()
     async for page in record.list_open(connection):
-        of_pass = {row["id"] for row in page if record.has_found(row)}
-        rows += [row for row in page if row["id"] in of_pass or is_ground(row)]
-        found |= of_pass
+        of_pass = {
+            row["id"]
+            for row in page
+            if record.has_found(row) and may_repair(row, choice, policies, selection)
+        }
+        if len(found) < PLANNED_MAX:
+            found |= of_pass
+            rows += [row for row in page if row["id"] in of_pass or is_ground(row)]
+        else:
+            rows += filter(is_ground, page)
     planned = [each for each in plan_repairs(rows, choice, policies) if each.finding_id in found]
     forbidden = [each for each in forbidden_repairs(rows, policies) if each.finding_id in found]
     recorded = await find_repairs(connection, [each.id for each in (*planned, *forbidden)])
     planned += [each for each in forbidden if each.id in recorded]
     ended = {each for each, row in recorded.items() if row["status"] != RepairStatus.PROPOSED}
-    approved = {each for each, row in recorded.items() if row["approved"]}
     planned = [each for each in planned if each.id not in ended]
     planned = selection.of(planned) if selection else planned
     judgements = await guard.judge(connection, planned, await read_orphans(connection, planned))
     return [
-        judged(each, judgements.get(each.id, RUNS), is_approved=each.id in approved)
+        judged(
+            each,
+            judgements.get(each.id, RUNS),
+            approved_over=recorded[each.id]["approved_over"] if each.id in recorded else None,
+        )
         for each in planned
     ]
 

@@ -24,7 +24,7 @@ from dueledger.reconciler.find.findings import repair_id
 from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
-_ASKED: Final = "the policy of its kind: a person approves it"
+POLICY_ASKS: Final = "the policy of its kind: a person approves it"
 _NO_PAYLOAD: Final = "its source does not say its payload: a person approves that it has none"
 FORBIDDEN: Final = "the policy of its kind forbids it"
 _FREED: Final = frozenset({"ended", "no_item"})
@@ -55,10 +55,10 @@ class BlastRadiusExceeded(DueledgerError):
 class PlannedRepair:
     """A repair of one open finding. `would` is a sentence for people: what it does.
 
-    `before` and `after` are what it changes. `asks` is why its policy has a person approve it
-    first, `held_because` why it is not executed now, for any actor. One that `is_forbidden` was
+    `before` and `after` are what it changes. `asks` is why a person approves it whatever is known
+    of it, `held_because` why it is not executed now, for any actor. One that `is_forbidden` was
     proposed by somebody who does not know the policy; it is refused. `status` is as it is recorded;
-    None in a dry run.
+    None in a dry run. `unjudged` is the repair as it was before anybody was asked.
     """
 
     id: UUID
@@ -73,10 +73,11 @@ class PlannedRepair:
     command: dict[str, Any] = field(repr=False)
     before: str = ""
     after: str = ""
-    asks: str | None = None
+    asks: tuple[str, ...] = ()
     held_because: str | None = None
     is_forbidden: bool = False
     status: RepairStatus | None = None
+    unjudged: "PlannedRepair | None" = field(default=None, repr=False, compare=False)
 
     def record(self) -> RepairRecord:
         """Return what is recorded of it: the command, with what the dry run says of it."""
@@ -94,15 +95,14 @@ class RepairSelection:
     kind: str | None = None
     limit: int | None = None
 
+    def has(self, type_: FindingType, tenant: str, kind: str) -> bool:
+        """Return whether repairs of findings of this type and kind are meant."""
+        meant = ((self.type, type_), (self.tenant, tenant), (self.kind, kind))
+        return all(wanted in {None, each} for wanted, each in meant)
+
     def of(self, planned: Sequence[PlannedRepair]) -> list[PlannedRepair]:
         """Return the planned repairs that are meant, in their order."""
-        meant = [
-            repair
-            for repair in planned
-            if self.type in {None, repair.finding_type}
-            and self.tenant in {None, repair.tenant}
-            and self.kind in {None, repair.kind}
-        ]
+        meant = [each for each in planned if self.has(each.finding_type, each.tenant, each.kind)]
         return meant[: self.limit]
 
 
@@ -151,10 +151,10 @@ def plan_repairs(
             continue
         would, command = found
         before, after = _change(action, row)
-        asks = _ASKED if treatment is Treatment.PROPOSE else None
+        asks = [POLICY_ASKS] if treatment is Treatment.PROPOSE else []
         terms = command if action is RepairAction.MATERIALISE else None
         if terms is not None and not terms.get("says_payload", True):
-            asks = asks or _NO_PAYLOAD
+            asks.append(_NO_PAYLOAD)
         planned.append(
             PlannedRepair(
                 id=repair_id(row["id"], action, row["opened_count"], terms),
@@ -169,10 +169,25 @@ def plan_repairs(
                 command=command,
                 before=before,
                 after=after,
-                asks=asks,
+                asks=tuple(asks),
             )
         )
     return planned
+
+
+def may_repair(
+    finding: FindingRow,
+    choice: RepairChoice | None,
+    policies: RepairPolicies,
+    selection: RepairSelection | None,
+) -> bool:
+    """Return whether an open finding has a repair by its type, and is one of those meant."""
+    type_, tenant, kind = FindingType(finding["type"]), finding["tenant"], finding["kind"]
+    default = FINDING_RULES[type_].default_repair
+    return (selection is None or selection.has(type_, tenant, kind)) and (
+        (choice.get(type_, default) if choice else default) is not None
+        or policies.treatment(tenant, kind, type_) is Treatment.ESCALATE
+    )
 
 
 def is_ground(finding: FindingRow) -> bool:

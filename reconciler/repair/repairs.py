@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, assert_never
 from uuid import UUID
 
@@ -24,8 +24,8 @@ from dueledger.reconciler.repair.replay_guard import (
     Judgement,
     Permission,
     ReplayGuard,
+    judged,
     read_orphans,
-    why_held,
 )
 
 REPAIRS_A_TRANSACTION: Final = 500
@@ -85,7 +85,7 @@ class RepairExecutor:
         self, connection: Connection, chunk: Sequence[PlannedRepair], orphans: prior_work.Orphans
     ) -> int:
         taken = {
-            row["id"]: row["approved"]
+            row["id"]: row["approved_over"]
             for row in await findings.take_repairs(connection, [repair.id for repair in chunk])
         }
         open_ = [repair for repair in chunk if repair.id in taken]
@@ -96,19 +96,15 @@ class RepairExecutor:
         }
         open_ = [repair for repair in open_ if not repair.is_forbidden]
         judgements = await self.guard.judge(connection, open_, orphans)
-        permitted: list[PlannedRepair] = []
-        held: dict[UUID, str] = {}
-        for repair in open_:
-            judgement = judgements.get(repair.id, RUNS)
-            if reason := why_held(repair, judgement, is_approved=taken[repair.id]):
-                held[repair.id] = reason
-            else:
-                permitted.append(repair)
+        open_ = [
+            judged(repair, judgements.get(repair.id, RUNS), approved_over=taken[repair.id])
+            for repair in open_
+        ]
+        held = [repair for repair in open_ if repair.held_because]
+        permitted = [repair for repair in open_ if not repair.held_because]
         left = max(0, self.rate_max - await findings.count_executed_repairs(connection))
-        held |= {
-            repair.id: f"{self.rate_max:,} repairs a minute were executed"
-            for repair in permitted[left:]
-        }
+        over_rate = f"{self.rate_max:,} repairs a minute were executed"
+        held += [replace(repair, held_because=over_rate) for repair in permitted[left:]]
         by_action: defaultdict[RepairAction, list[PlannedRepair]] = defaultdict(list)
         recorded: dict[UUID, PlannedRepair] = {}
         for repair in permitted[:left]:
@@ -120,8 +116,15 @@ class RepairExecutor:
             ended |= await self._record(connection, list(recorded.values()), judgements)
         for action, repairs in by_action.items():
             ended |= await self._apply(connection, action, repairs)
-        held |= {repair.id: _NOT_NOW for repair in permitted[:left] if repair.id not in ended}
-        await findings.hold_repairs(connection, held)
+        held += [
+            replace(repair, held_because=_NOT_NOW)
+            for repair in permitted[:left]
+            if repair.id not in ended
+        ]
+        await findings.hold_repairs(
+            connection,
+            [(each.id, each.held_because or "", each.would, each.after) for each in held],
+        )
         await findings.finish_repairs(
             connection,
             list(ended),

@@ -20,7 +20,11 @@ from dueledger.ledger.store.prior_work import Orphans, list_handed_out_orphans, 
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import uuid8
 from dueledger.reconciler.record_index import RecordIndex, SightingState
-from dueledger.reconciler.repair.planned_repairs import FORBIDDEN, PlannedRepair
+from dueledger.reconciler.repair.planned_repairs import (
+    FORBIDDEN,
+    POLICY_ASKS,
+    PlannedRepair,
+)
 from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceTotals
 
 ITEMS_A_QUESTION: Final = 5_000
@@ -234,31 +238,42 @@ def _judge_worked(effect: Effect, why: str, due_in: timedelta) -> Judgement:
     return RUNS
 
 
-def judged(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> PlannedRepair:
-    """Return a repair as it would be executed now, or with the reason why it would not be."""
-    held_because = why_held(repair, judgement, is_approved=is_approved)
+def judged(
+    repair: PlannedRepair, judgement: Judgement, *, approved_over: str | None
+) -> PlannedRepair:
+    """Return a repair as it would be executed now, or with the reason why it would not be.
+
+    `approved_over`: the reasons to ask that a person saw who approved it; None: nobody did.
+    """
+    plain = repair.unjudged or repair
+    held_because = _why_held(plain, judgement, approved_over)
+    found = replace(plain, held_because=held_because, unjudged=plain)
     match judgement.permission:
         case Permission.RECORD:
             said = f"It is recorded as completed and not worked: {judgement.reason}."
-            would, after = f"{repair.would} {said}", State.COMPLETED.label
-            return replace(repair, would=would, after=after, held_because=held_because)
+            return replace(found, would=f"{plain.would} {said}", after=State.COMPLETED.label)
         case Permission.REFUSE:
-            return replace(repair, after=repair.before, held_because=held_because)
+            return replace(found, after=plain.before)
         case Permission.RUN | Permission.ASK:
-            return replace(repair, held_because=held_because)
+            return found
 
 
-def why_held(repair: PlannedRepair, judgement: Judgement, *, is_approved: bool) -> str | None:
-    """Return why a repair is not executed now, or None."""
+def _why_held(repair: PlannedRepair, judgement: Judgement, approved_over: str | None) -> str | None:
+    """Return why a repair is not executed now, or None.
+
+    An approval is what the policy of a kind asks for. Other reasons it covers if it saw them.
+    """
     if repair.is_forbidden:
         return FORBIDDEN
     if judgement.permission is Permission.REFUSE:
         return judgement.reason
-    if is_approved:
-        return None
+    reasons = [*repair.asks]
     if judgement.permission is Permission.ASK:
-        return judgement.reason
-    return repair.asks
+        reasons.insert(0, judgement.reason)
+    if approved_over is not None:
+        covered = f"{approved_over}; and {POLICY_ASKS}"
+        reasons = [each for each in reasons if each not in covered]
+    return "; and ".join(reasons) or None
 
 
 def _lost(asked: _Asked, orphans: Orphans, rules: Mapping[KindKey, ReplayRule]) -> list[bool]:

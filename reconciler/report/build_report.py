@@ -11,7 +11,7 @@ from uuid import UUID
 from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, Record, items, reconciled_rows
+from dueledger.ledger.store import Connection, items, reconciled_rows
 from dueledger.ledger.store.witnessed import WitnessedVersion
 from dueledger.ledger.witness import is_witnessed
 from dueledger.reconciler.compared_items import KindKey
@@ -98,7 +98,7 @@ def _report(
     rows: RowSamples,
     *,
     by_kind: _KindRows,
-    rejected_writes: Sequence[Record],
+    rejected_writes: Mapping[tuple[str, str], int],
     lists: ReportLists | None,
     tenant: str | None = None,
     of_ledger: FindingSamples | None = None,
@@ -172,8 +172,8 @@ def _report(
         rules=_of(tenant, by_kind.rules),
         timeliness=_of(tenant, by_kind.timeliness),
         rejected_writes=[
-            model.RejectedWrites(verb=row["verb"], reason=row["reason"], count=row["refused_count"])
-            for row in rejected_writes
+            model.RejectedWrites(verb=verb, reason=reason, count=count)
+            for (verb, reason), count in rejected_writes.items()
             if tenant is None
         ],
     )
@@ -213,6 +213,7 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
                 undated=tally.undated,
                 untermed=tally.untermed,
                 looked_up=result.looked_up[key] if key in result.evidenced else 0,
+                both_ways=key in result.both_ways,
                 earlier=result.earlier[key],
                 **ended,
                 open=tally.open,
@@ -276,6 +277,7 @@ def _totals(rows: Sequence[model.AccountingRow]) -> model.AccountingRow:
         checks=model.KindChecks(
             **{name: all(getattr(row.checks, name) for row in rows) for name in _CHECKS}
         ),
+        both_ways=all(row.both_ways for row in rows),
         hash_total=_hash_total(sum(int(row.hash_total, 16) for row in rows)),
         **{name: sum(getattr(row, name) for row in rows) for name in counted},
     )

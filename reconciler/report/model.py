@@ -99,8 +99,7 @@ class KindChecks(_ReportPart):
     each ending was compared with runs, events and rules. None of these was checked where a source
     of the kind could not be read. `evidence`: all its sources could be read, and were asked for the
     completed items that are `looked_up`: those whose effect must show by now. `kafka`: claims were
-    compared with the records
-    in Kafka, as far as these are retained.
+    compared with the records in Kafka, as far as these are retained.
     """
 
     existence: bool
@@ -118,6 +117,8 @@ class AccountingRow(_ReportPart):
     they are owed is not checked. `earlier` of the items are of dates that did not change since an
     earlier pass read them: of these the pass compared digests, which leave out payload, labels,
     partition key, local time, zone, decision and overlap, and the runs that items ended in.
+    Evidence was read `both_ways` if its sources name all effects, and each was held against the
+    items; else one way: an effect of an item that is not completed, or of none, does not show.
     """
 
     tenant: str
@@ -128,6 +129,7 @@ class AccountingRow(_ReportPart):
     undated: Count
     untermed: Count
     looked_up: Count
+    both_ways: bool
     earlier: Count
     completed: Count
     skipped: Count
@@ -147,7 +149,7 @@ class IdentityRow(_ReportPart):
     """items = pending + handed_out + running + reviews + ended + difference.
 
     Open items are counted at one time, the others as they were compared; where these differ, and
-    where not all dates were compared, all are counted in one snapshot.
+    where not all dates were compared, all are counted again, a range of dates in each snapshot.
     """
 
     tenant: str

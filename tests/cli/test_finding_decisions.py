@@ -149,8 +149,9 @@ def test_a_dry_run_prints_what_each_repair_changes_and_only_those_that_are_meant
     assert said.err.count("no item -> Scheduled") == 2
     asked = "the policy of its kind: a person approves it"
     assert said.err.count(f"not yet: {asked}") == 2
+    both = f"{asked}; and its source does not say its payload: a person approves that it has none"
     assert [[each[name] for name in CHANGE] for each in planned] == [
-        ["no item", "Scheduled", None, asked]
+        ["no item", "Scheduled", None, both]
     ]
     assert other == []
     capped = dueledger_on(*repair, "--json", DUELEDGER_RECONCILE_REPAIR_MAX="1").document

@@ -124,6 +124,7 @@ WITHOUT_MEANING: Final = {
     "run.lease_seconds": _LATER,
     "run.overran": "who is blamed when a run is reaped",
     "run.run_until": _LATER,
+    "run.withdrawn": "excuses endings by request at the very start of the run, and no others",
 }
 """Columns of which an edit changes nothing that is owed, and why."""
 FOUND_AS: Final = {

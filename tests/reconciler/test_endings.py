@@ -13,7 +13,16 @@ from dueledger.ledger.store import Connection, findings, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items, withdraw_items
 from dueledger.ledger.store.runs import start_runs
-from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources, SqlPopulation
+from dueledger.reconciler import (
+    PassLimits,
+    PassScope,
+    Reconciler,
+    ReconcilerSources,
+    SqlPopulation,
+)
+from dueledger.reconciler.find import run_findings
+from dueledger.reconciler.partition_cache import PartitionCache
+from dueledger.reconciler.read import run_counts
 from tests.claim_ids import claim_ids
 
 from .conftest import NOON
@@ -120,6 +129,7 @@ async def test_g11_an_item_that_has_no_state_or_two_or_ended_otherwise_than_its_
 ) -> None:
     monkeypatch.setattr(reconciled_rows, "HELD_KEYS_PAGE", 1)
     monkeypatch.setattr(reconciled_rows, "PLACES_PAGE", 2)
+    monkeypatch.setattr(reconciled_rows, "FLOW_RULES_PAGE", 1)
     await emit_items(
         frozen, make_drafts(20, prefix="other", due_at=NOON - timedelta(hours=1)), actor_no=actor_no
     )
@@ -323,6 +333,62 @@ async def test_g11_an_item_that_was_withdrawn_while_it_was_handed_out_is_no_find
     assert None not in {row["run_no"] for row in ended}
 
     assert (await make_reconciler(ReconcilerSources((policies,))).run_pass()).found == {}
+
+
+END_AT_START: Final = """
+update ledger.transition t set at = r.started_at
+from ledger.run r
+where r.run_no = t.run_no
+  and t.item_no = (select item_no from ledger.due_item where business_key = $1)
+"""
+FORGET: Final = """
+delete from ledger.transition
+where item_no = (select item_no from ledger.due_item where business_key = $1)
+"""
+
+
+@pytest.mark.damages
+async def test_g11_a_run_that_no_transition_names_any_more_is_found_by_its_items(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    complete_all: Settle,
+    actor_no: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each item had a run of its own. What one pass found, others that read less find, too."""
+    monkeypatch.setattr(run_counts, "RUNS_PAGE", 1)
+    monkeypatch.setattr(run_findings, "ITEMS_A_READ", 1)
+    drafts = make_drafts(4, due_at=NOON - timedelta(minutes=5))
+    await owe(drafts)
+    for draft in drafts:
+        await emit_items(frozen, [draft], actor_no=actor_no)
+        await frozen.execute("update ledger.due_item set emitted_at = due_at - interval '1 hour'")
+        is_parked = draft is drafts[-1]
+        await complete_all(TransitionEvent.PARKED if is_parked else TransitionEvent.COMPLETED)
+    await register_actor(frozen, "person:edits", ActorKind.PERSON)
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    cache = PartitionCache()
+    assert (await reconciler.run_pass()).found == {}
+    await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
+    _, without_run, at_start, parked = (draft.business_key for draft in drafts)
+    for key, in_run in ((without_run, False), (at_start, True)):
+        named = key, TransitionEvent.CANCELLED, "sold", "person:edits", in_run
+        assert await frozen.execute(REWRITE, *named) == "UPDATE 1"
+    await frozen.execute(END_AT_START, at_start)
+    await frozen.execute(FORGET, parked)
+
+    for scope in (PassScope(), PassScope(), PassScope.between(date(2027, 3, 1), None)):
+        await reconciler.run_pass(scope, cache=cache)
+
+        rows = await findings.list_findings(frozen)
+        assert {(row["type"], row["business_key"]) for row in rows} == {
+            (CONFLICT, without_run),
+            (FindingType.UNEXCUSED, at_start),
+            (CONFLICT, parked),
+        }
 
 
 QUARTERS: Final = (date(2026, 9, 1), date(2026, 12, 1), date(2027, 3, 1))

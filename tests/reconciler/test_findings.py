@@ -12,11 +12,13 @@ from dueledger.ledger.finding_types import FindingType, RepairAction, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.store import Connection, clock, findings, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import mark_published
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.ledger.store.runs import start_runs
 from dueledger.reconciler import (
     PassLimits,
     Reconciler,
@@ -25,6 +27,7 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.report.model import StatementVerdict
+from tests.claim_ids import claim_ids
 
 from .conftest import NOON, mend, resolutions
 
@@ -233,6 +236,40 @@ async def test_g9_a_run_past_its_lease_is_stuck_until_released(
     await frozen.execute(COPY_CLAIM, 1_001)
     assert (await reconciler.run_pass()).found == {FindingType.STUCK: 1_001}
     assert await frozen.fetchval("select count(*) from ledger.pending") == 7
+
+
+async def test_g9_what_was_published_and_nothing_answered_is_found_until_released(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    claim_all: Callable[..., Awaitable[list[int]]],
+    actor_no: int,
+) -> None:
+    """A claim that no consumer started, and a run settled by topic without any outcome."""
+    for prefix in ("unread", "unanswered"):
+        await emit_items(frozen, make_drafts(2, due_at=NOON, prefix=prefix), actor_no=actor_no)
+        (fence,) = await claim_all()
+        claimed = await claim_ids(frozen, [fence])
+        if prefix == "unanswered":
+            await start_runs(frozen, claimed, [1], [2], worker_no=actor_no, lease_seconds=60)
+            await frozen.execute(
+                "update ledger.claim set topic_actor_no = $2 where fence = $1", fence, actor_no
+            )
+        await mark_published(frozen, claimed, [7])
+    await frozen.execute(
+        "update ledger.claim set deadline = ledger.machine_now() - interval '1 hour'"
+    )
+    await frozen.execute(
+        "update ledger.run set lease_until = ledger.machine_now() - interval '1 hour'"
+    )
+    reconciler = make_reconciler()
+
+    assert (await reconciler.run_pass()).found == {FindingType.PUBLISHED_NO_OUTCOME: 2}
+
+    assert await mend(reconciler) == 2
+    assert (await reconciler.run_pass()).found == {}
+    unanswered = FindingType.PUBLISHED_NO_OUTCOME
+    assert await resolutions(frozen, unanswered) == [Resolution.REPAIRED] * 2
 
 
 async def test_g11_completed_after_the_promise_is_late_and_never_open(
@@ -448,8 +485,9 @@ async def test_g11_what_goes_on_with_time_is_the_same_difference(frozen: Connect
 
 
 async def test_g11_refused_writes_are_counted_as_information_and_never_open(
-    frozen: Connection, make_reconciler: Make, actor_no: int
+    frozen: Connection, make_reconciler: Make, actor_no: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reconciled_rows, "REJECTED_WRITES_PAGE", 1)
     reconciler = make_reconciler()
     refuse = (
         "insert into ledger.rejected_write (rejected_at, actor_no, verb, reason)"

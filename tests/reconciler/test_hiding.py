@@ -1,6 +1,6 @@
 """What could hide that something is wrong: each is itself judged, or counts for nothing."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ from dueledger.ledger.store import Connection, clock, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define, record_triggered
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Reconciler
+from dueledger.reconciler import Reconciler, ReconcilerSources, SqlPopulation
 from tests.seals import seal_again
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -255,3 +255,49 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
         assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == count
     await frozen.execute("delete from ledger.pause")
     assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}
+
+
+async def test_g11_a_withdrawal_is_of_an_item_and_somebody_asked_for_it(
+    frozen: Connection, make_reconciler: Make, make_drafts: Drafts, actor_no: int
+) -> None:
+    await emit_items(frozen, make_drafts(3, due_at=NOON + HOUR), actor_no=actor_no)
+    person = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
+    item_nos = [row[0] for row in await frozen.fetch("select item_no from ledger.due_item")]
+    ask = "insert into ledger.withdrawal values ($1, '2027-03-01', 11, 'sold', null, $2, $3)"
+    await frozen.execute(ask, item_nos[0], person, NOON)
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {}
+
+    await frozen.execute(ask, item_nos[1], 4711, NOON)
+    await frozen.execute(ask, item_nos[2], person, NOON + HOUR)
+    await frozen.execute(ask, 4711, person, NOON)
+
+    assert (await reconciler.run_pass()).found == {
+        FindingType.TAMPERED: 2,
+        FindingType.UNBALANCED: 1,
+    }
+
+
+@pytest.mark.damages
+async def test_g11_a_retired_key_of_a_month_that_was_never_dropped_hides_no_missing_item(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    actor_no: int,
+) -> None:
+    (draft,) = drafts = make_drafts(1, due_at=NOON + HOUR)
+    await owe(drafts)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await frozen.execute("delete from ledger.pending")
+    await frozen.execute("set session_replication_role = replica")
+    await frozen.execute("delete from ledger.due_item")
+    await frozen.execute("set session_replication_role = origin")
+    await frozen.execute("update ledger.partition_span set has_retired = parent = 'due_item'")
+    await frozen.execute("insert into ledger.retired_key values ($1, ledger.now())", draft.id)
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 1}
+    await reconciler.repair(await reconciler.plan())
+    assert (await reconciler.run_pass()).found == {}

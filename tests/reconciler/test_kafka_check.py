@@ -301,9 +301,10 @@ async def test_g11_a_changed_offset_is_one_finding_that_names_both_places(
     [
         ("partition = (partition + 1) % 4", FindingType.RECORD_MISSING),
         ("topic = topic || '-other'", FindingType.ORPHAN_RECORD),
+        ("token = '0123456789abcdef'", FindingType.ORPHAN_RECORD),
     ],
 )
-async def test_g11_a_changed_topic_or_partition_is_found(
+async def test_g11_a_changed_topic_partition_or_token_is_found(
     reconciler: Reconciler, publish: Publish, frozen: Connection, edit: str, found: FindingType
 ) -> None:
     await publish()

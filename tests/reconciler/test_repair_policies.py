@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import asyncpg
+import pytest
 
 from dueledger.ledger.finding_types import FindingType, RepairAction
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -21,6 +22,8 @@ from dueledger.reconciler import (
     SqlPopulation,
     load_sources,
 )
+from dueledger.reconciler.read import finding_pages
+from dueledger.reconciler.repair import open_repairs
 from dueledger.reconciler.repair.command_publisher import RepairCommand
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
@@ -209,6 +212,7 @@ async def test_a_dry_run_names_the_state_before_and_after_of_the_repairs_that_ar
     complete_all: Callable[..., Awaitable[None]],
     kind: str,
     actor_no: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     parked = make_drafts(1)
     await emit_items(frozen, parked, actor_no=actor_no)
@@ -236,3 +240,7 @@ async def test_a_dry_run_names_the_state_before_and_after_of_the_repairs_that_ar
         (RepairSelection(tenant="umbra", kind=kind), 0),
     ):
         assert len(await reconciler.plan(selection)) == count
+    monkeypatch.setattr(finding_pages, "PAGE_ROWS", 1)
+    monkeypatch.setattr(open_repairs, "PLANNED_MAX", 2)
+    assert len(await reconciler.plan()) == 2
+    assert len(await reconciler.plan(RepairSelection(FindingType.OVERDUE))) == 1

@@ -20,6 +20,7 @@ from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
 from dueledger.reconciler.record_index import ALWAYS, RecordPlace, Sighting, SightingState
 from dueledger.reconciler.repair.replay_guard import Effect, Permission, PriorWork, judge_item
+from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 from .conftest import NOON, resolutions
 
@@ -415,3 +416,54 @@ def test_an_effect_before_its_item_is_due_is_a_question_and_an_item_to_come_is_n
     for no_replay in (False, True):
         found = judge_item(EMIT, NO_SOURCE, UNREAD, due_in=later, no_replay=no_replay)
         assert found.permission is RUN
+
+
+async def test_g11_an_approval_covers_the_reasons_to_ask_that_it_saw(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    domain: asyncpg.Connection,
+    owe: Owe,
+    policies: SqlPopulation,
+    bookings: SqlEvidence,
+    kind: str,
+) -> None:
+    """What a proposal does is said as it was judged last, and so is why it waits."""
+    (draft,) = drafts = make_drafts(1, due_at=NOON)
+    await owe(drafts)
+    asked = RepairPolicies({("acme", kind): {MISSING: Treatment.PROPOSE}})
+    reconciler = make_reconciler(ReconcilerSources((policies,), (), asked))
+    other = make_reconciler(ReconcilerSources((policies,), (bookings,), asked))
+    await reconciler.run_pass()
+
+    async def judged(by: Reconciler) -> tuple[str, str, str]:
+        planned = await by.plan()
+        assert await by.repair(planned) == 0
+        found = await findings.show_finding(frozen, planned[0].finding_id)
+        assert found
+        (repair,) = found["repairs"]
+        assert repair["judged_at"]
+        said = tuple(repair[name] for name in ("would", "after", "held_because"))
+        assert said == (planned[0].would, planned[0].after, planned[0].held_because)
+        return said
+
+    plain = await judged(reconciler)
+    await domain.execute("insert into booking values ($1, 'k', '2027', 'B')", draft.id)
+    would, after, because = await judged(other)
+    said = "It is recorded as completed and not worked: its effect is in bookings."
+    assert would == f"{plain[0]} {said}"
+    assert (after, because) == ("Completed", "the policy of its kind: a person approves it")
+    assert await judged(reconciler) == plain
+    [proposed] = await findings.list_repairs(frozen)
+    bob = await register_actor(frozen, "person:bob", ActorKind.PERSON)
+
+    async def approve() -> str:
+        ids = [proposed["id"]]
+        results = await findings.approve_repairs(frozen, ids, reason="INC-1", actor_no=bob)
+        return results[proposed["id"]]
+
+    assert [await approve() for _ in range(2)] == ["done", "approved"]
+    reconciler.record_index = ReadRecords([draft.id.bytes])
+    assert (await judged(reconciler))[2] == "unknown: Kafka has a record of it (due.test/0/7)"
+    assert [await approve() for _ in range(2)] == ["done", "approved"]
+    assert await reconciler.repair(await reconciler.plan()) == 1

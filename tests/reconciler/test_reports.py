@@ -99,6 +99,14 @@ async def test_g11_what_was_looked_up_outside_is_counted_apart_from_what_was_com
 
     assert (report.totals.completed, report.completed_evidenced) == (5, 3)
     assert "3 looked up in evidence outside" in render_page(report)
+    assert [row.both_ways for row in report.accounting] == [False, False]
+    assert "one way" in evidence_column(render_page(report))
+    whole = make_reconciler(ReconcilerSources((), (replace(bookings, complete=True),)))
+    await whole.run_pass()
+    both = await whole.report()
+    assert {row.kind: row.both_ways for row in both.accounting}["Unwatched"] is False
+    assert [row.both_ways for row in both.accounting].count(True) == 1
+    assert "both ways" in evidence_column(render_page(both))
     # The effect of what was completed now may still come: it is not looked up.
     slow = make_reconciler(ReconcilerSources((), (replace(bookings, after_seconds=1.0),)))
     await slow.run_pass()

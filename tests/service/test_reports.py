@@ -139,7 +139,7 @@ async def test_g11_a_repair_is_planned_proposed_and_approved_by_two_keys_before_
     assert plan["would"].startswith("Send PolicyRenewalDue of P-1")
     assert (plan["before"], plan["after"]) == ("ManualReview, attempt 5", "Scheduled, attempt 0")
     assert (plan["item_state"], plan["item_attempt"]) == ("ManualReview", 5)
-    assert (plan["status"], plan["proposed_by"]) == (None, None)
+    assert (plan["status"], plan["proposed_by"], plan["judged_at"]) == (None, None, None)
     assert await api.owner.fetchval("select count(*) from ledger.repair") == 0
 
     proposals = [await api.ask("POST", path, key=maker) for _ in range(2)]
@@ -154,6 +154,7 @@ async def test_g11_a_repair_is_planned_proposed_and_approved_by_two_keys_before_
     held = (await api.ask("GET", path, key=auditor)).document
     assert (held["status"], held["proposed_by"]) == ("proposed", "key:repair-a")
     assert held["held_because"] == "unknown: it was handed out before"
+    assert held["judged_at"]
 
     approving, reason = f"/v1/repairs/{plan['id']}/approve", {"reason": "INC-1"}
     own = await api.ask("POST", approving, key=maker, body=reason)

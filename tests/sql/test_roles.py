@@ -312,6 +312,7 @@ CALLERS = {
     "find_other_terms": {"emitter"},
     "finish_items": set[str](),
     "finish_month": {"upkeep"},
+    "has_token": {"auditor", "reconciler"},
     "lift_sequence": {"allocator", "outcome_intake", "service", "worker"},
     "list_sequences": {"auditor", "operator"},
     "lock_partitions": {"allocator", *ENDS},

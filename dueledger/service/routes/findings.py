@@ -80,8 +80,10 @@ class FindingRepair(BaseModel):
     proposed_at: datetime
     proposed_by: str
     held_because: str | None
+    judged_at: datetime | None
     approved_by: str | None
     approval_reason: str | None
+    approved_over: str | None
     executed_at: datetime | None
     outcome: Any
 
@@ -103,7 +105,9 @@ class FindingResolution(BaseModel):
 class RepairPlan(BaseModel):
     """What the repair of a finding does: `before` is what the finding says, `item_state` what is.
 
-    `status` and `held_because` are as recorded: null where nobody has proposed it.
+    `judged_at` is when a reconciliation that repairs last asked evidence, claims, Kafka and policy:
+    `would`, `after` and `held_because` are what it would do. Null: none has, so it may do
+    otherwise, or nothing. `status` is as recorded: null where nobody has proposed it.
     """
 
     id: UUID
@@ -116,6 +120,7 @@ class RepairPlan(BaseModel):
     item_attempt: int | None
     status: RepairStatus | None
     held_because: str | None
+    judged_at: datetime | None
     proposed_by: str | None
 
 
@@ -214,7 +219,10 @@ async def find_finding(call: ApiCall, finding: UUID) -> dict[str, Any]:
 
 @audit.add("GET", "/v1/findings/{finding}/repair", "planRepair", RepairPlan)
 async def plan_repair(call: CurrentCall, finding: UUID) -> Response:
-    """Show what the repair of an open finding would change. Nothing is recorded."""
+    """Show what the repair of an open finding would change, as it was last judged.
+
+    Nothing is recorded. A reconciliation that repairs judges all open findings in each pass.
+    """
     return answer(await describe_repair(call, finding))
 
 
@@ -228,10 +236,15 @@ async def describe_repair(call: ApiCall, finding: UUID) -> dict[str, object]:
     if found["item_id"] is not None:
         with suppress(NotFound):  # as of a finding that it is missing
             item = await read_item(call.connection, found["item_id"], call.tenants)
-    return _plan_members(plan) | {
+    said = ("would", "before", "after")
+    judged = {name: known[name] for name in said} if known.get("judged_at") else {}
+    recorded = ("status", "held_because", "judged_at", "proposed_by")
+    return {
+        **_plan_members(plan),
+        **judged,
         "item_state": item.get("state"),
         "item_attempt": item.get("attempt"),
-        **{name: known.get(name) for name in ("status", "held_because", "proposed_by")},
+        **{name: known.get(name) for name in recorded},
     }
 
 

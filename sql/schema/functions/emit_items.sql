@@ -32,7 +32,8 @@ begin
   -- What a session knows is as old as its newest lock. Asking for the size takes and releases a lock of the month's
   -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
   for attempt in 1..2 loop
-    select bool_and(pg_relation_size(p.leaf, 'init') is not null), coalesce(bool_or(p.has_retired), false) into made, retired
+    select bool_and(pg_relation_size(p.leaf, 'init') is not null), coalesce(bool_or(p.has_retired and p.leaf::text like '%\_again'), false)
+    into made, retired
     from (
       select distinct ledger.partition_start(u.d) as starts_on
       from (select distinct d from unnest(effective_dates) d) u

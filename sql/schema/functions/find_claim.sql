@@ -15,6 +15,19 @@ end $$;
 
 comment on function ledger.find_claim is 'The claim with this id; nulls where there is none.';
 
+-- A role that may not see tokens may ask whether one is a claim's own: nobody guesses 64 random bits.
+create function ledger.has_token(fence bigint, claimed_at timestamptz, token text) returns boolean
+  language plpgsql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return exists (
+    select from ledger.claim c
+    where c.fence = has_token.fence and c.claimed_at = has_token.claimed_at and c.token = has_token.token);
+end $$;
+
+comment on function ledger.has_token is 'Whether a claim has this token.';
+revoke execute on function ledger.has_token from public;
+
 create function ledger.find_run(
   run_no bigint, started_at timestamptz,
   out fence bigint, out claimed_at timestamptz, out from_position integer, out to_position integer, out worker_no bigint,

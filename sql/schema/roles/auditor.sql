@@ -15,4 +15,4 @@ grant select on ledger.actor, ledger.alert, ledger.audit, ledger.calendar, ledge
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
 grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, flow_nos, item_no, partition, published_at, size, started, topic, topic_actor_no) on ledger.claim to ledger_auditor;
-grant execute on function ledger.list_sequences, ledger.measure_depth to ledger_auditor;
+grant execute on function ledger.has_token, ledger.list_sequences, ledger.measure_depth to ledger_auditor;

@@ -24,11 +24,11 @@ grant update (batch_max) on ledger.pending to ledger_reconciler;  -- to lock row
 grant update (does_upkeep, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
   unavailable_topics, unlocked_at, yields) on ledger.process to ledger_reconciler;
 grant update (counts, finished_at, witness_credit_seconds) on ledger.reconciliation to ledger_reconciler;
-grant update (executed_at, executed_by, held_because, outcome, status) on ledger.repair to ledger_reconciler;
+grant update (command, executed_at, executed_by, held_because, judged_at, outcome, status) on ledger.repair to ledger_reconciler;
 grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_reconciler;
 grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;
 grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_reconciler;
 grant delete on ledger.held_key, ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
-grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.lock_partitions, ledger.record_findings,
+grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.has_token, ledger.lock_partitions, ledger.record_findings,
   ledger.register_actor, ledger.try_lock_rows, ledger.wake_sleepers to ledger_reconciler;

@@ -65,9 +65,11 @@ create table ledger.repair (
   executed_by bigint references ledger.actor,
   command jsonb not null,
   held_because text,
+  judged_at timestamptz,
   approved_at timestamptz,
   approved_by bigint references ledger.actor,
   approval_reason text,
+  approved_over text,
   outcome jsonb,
   tenant text not null,
   constraint repair_action_known check (
@@ -87,6 +89,10 @@ comment on column ledger.repair.id is
 comment on column ledger.repair.opened_count is 'The opening of the finding that the repair is for.';
 comment on column ledger.repair.held_because is
   'Why it was not executed yet: what a person has to decide, or what forbids it.';
+comment on column ledger.repair.judged_at is
+  'When a reconciliation last asked everybody who could know of the item, and its policy. The command says what it does since then.';
+comment on column ledger.repair.approved_over is
+  'The reasons to ask that were known when it was approved: one that comes later is asked about again.';
 comment on column ledger.repair.approved_by is 'The person who approved it: never the actor that proposed it.';
 comment on column ledger.repair.outcome is 'What executing or refusing it returned.';
 comment on column ledger.repair.tenant is 'The tenant of its finding, so that lists of a tenant read its own alone.';

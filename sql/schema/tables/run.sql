@@ -14,6 +14,7 @@ create table ledger.run (
   run_until timestamptz,
   extended_at timestamptz,
   overran bit varying,
+  withdrawn bit varying,
   isolated_in text constraint run_isolation_known check (isolated_in in ('process', 'slot')),
   primary key (run_no, started_at),
   constraint run_positions_ordered check (from_position between 1 and to_position),
@@ -34,6 +35,8 @@ comment on column ledger.run.extended_at is
   'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
 comment on column ledger.run.overran is
   'A bit for each position, reported by the worker at the hard end: set if its handler had the item then.';
+comment on column ledger.run.withdrawn is
+  'A bit for each position: set if the start of the run ended its item, as was requested while it was handed out. Null: none.';
 comment on column ledger.run.isolated_in is
   'Set for suspects: in a process of their own, which dies instead of the worker, or in the slot that a worker has for one.';
 

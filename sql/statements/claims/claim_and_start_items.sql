@@ -148,12 +148,12 @@ honoured as (
 begun as (
   insert into ledger.run (
     run_no, started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
-    flow_no, run_until, isolated_in)
+    flow_no, run_until, isolated_in, withdrawn)
   overriding system value
   select b.run_no, ledger.now(), b.fence, ledger.now(), 1, b.size, $9::bigint,
     ledger.machine_now() + make_interval(secs => least($10::double precision, b.run_seconds)), $10::double precision,
     m.ended, case when m.ended = ~m.blank then ledger.now() end, b.flow_no,
-    ledger.machine_now() + make_interval(secs => b.run_seconds), $13::text
+    ledger.machine_now() + make_interval(secs => b.run_seconds), $13::text, nullif(m.ended, m.blank)
   from batch b
   cross join lateral (
     select o.blank, coalesce((

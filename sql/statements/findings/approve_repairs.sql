@@ -1,4 +1,4 @@
--- Approve proposed repairs in the name of a person who did not propose them; a pass executes them.
+-- Approve proposed repairs in the name of a person who did not propose them, over the reasons to ask that they have; a pass executes them.
 -- returns: exactly one per input
 -- roles: approver
 -- $1 ids uuid[]
@@ -9,6 +9,8 @@
 -- locks: repair rows (for update, id ascending)
 with locked as materialized (
   select r.id, r.status, r.proposed_by, r.approved_at,
+    -- A reason that came after an approval is approved by itself.
+    r.approved_at is not null and position(coalesce(r.held_because, '') in coalesce(r.approved_over, '')) > 0 as covered,
     not exists (
       select from ledger.finding f
       where f.id = r.finding_id and f.closed_at is null and f.opened_count = r.opened_count) as closed
@@ -19,9 +21,10 @@ with locked as materialized (
   order by r.id for update
 ),
 approved as (
-  update ledger.repair r set approved_at = ledger.now(), approved_by = $3::bigint, approval_reason = $2::text
+  update ledger.repair r set approved_at = ledger.now(), approved_by = $3::bigint, approval_reason = $2::text,
+    approved_over = concat_ws(', ', r.approved_over, r.held_because)
   from locked l
-  where r.id = l.id and l.status = 'proposed' and l.approved_at is null and l.proposed_by <> $3::bigint
+  where r.id = l.id and l.status = 'proposed' and not l.covered and l.proposed_by <> $3::bigint
     and not l.closed
   returning r.id
 )

@@ -12,8 +12,8 @@ select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.busin
     select coalesce(jsonb_agg(jsonb_build_object(
       'id', r.id, 'action', r.action, 'status', r.status, 'would', r.command ->> 'would',
       'before', r.command ->> 'before', 'after', r.command ->> 'after', 'proposed_at', r.proposed_at,
-      'proposed_by', p.name, 'held_because', r.held_because, 'approved_by', c.name,
-      'approval_reason', r.approval_reason, 'executed_at', r.executed_at, 'outcome', r.outcome) order by r.proposed_at, r.id), '[]')
+      'proposed_by', p.name, 'held_because', r.held_because, 'judged_at', r.judged_at, 'approved_by', c.name,
+      'approval_reason', r.approval_reason, 'approved_over', r.approved_over, 'executed_at', r.executed_at, 'outcome', r.outcome) order by r.proposed_at, r.id), '[]')
     from ledger.repair r
     join ledger.actor p on p.actor_no = r.proposed_by
     left join ledger.actor c on c.actor_no = r.approved_by

@@ -31,23 +31,25 @@ handed_out as materialized (
 ),
 stated as materialized (
   select i.*,
-    case
-      when exists (select from handed_out h where h.item_no = i.item_no) then 'handed_out'
-      when exists (select from ledger.pending p where p.item_no = i.item_no) then 'waiting'
-      when exists (select from ledger.review r where r.item_no = i.item_no) then 'parked'
-      else coalesce(
-        (select case t.event
-            when 5 /* completed */ then 'completed'
-            when 11 /* cancelled */ then 'cancelled'
-            when 12 /* superseded */ then 'superseded'
-            when 13 /* skipped */ then 'skipped'
-            else 'written_off'
-          end
-        from ledger.transition t
-        where t.effective_date = i.effective_date and t.item_no = i.item_no
-          and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
-        limit 1), 'none')
-    end as state
+    -- Most have ended: what is handed out is read only where an item is nowhere else.
+    coalesce(
+      (select case t.event
+          when 5 /* completed */ then 'completed'
+          when 11 /* cancelled */ then 'cancelled'
+          when 12 /* superseded */ then 'superseded'
+          when 13 /* skipped */ then 'skipped'
+          else 'written_off'
+        end
+      from ledger.transition t
+      where t.effective_date = i.effective_date and t.item_no = i.item_no
+        and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+      limit 1),
+      case
+        when exists (select from ledger.pending p where p.item_no = i.item_no) then 'waiting'
+        when exists (select from ledger.review r where r.item_no = i.item_no) then 'parked'
+        when i.item_no in (select h.item_no from handed_out h) then 'handed_out'
+        else 'none'
+      end) as state
   from item i
 )
 select u.place, count(s.item_no)::integer as items, count(*) filter (where s.state = 'completed')::integer as completed,

@@ -3,7 +3,7 @@
 -- roles: auditor, reconciler
 -- $1 effective_dates date[]
 -- $2 item_nos bigint[]
--- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey, finding_item_idx, repair_finding_idx, run_pkey
+-- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey, finding_item_idx, repair_finding_idx, run_pkey, claim_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
@@ -23,8 +23,12 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     select from (select f.id from ledger.finding f where f.item_id = i.id offset 0) f
     join ledger.repair p on p.finding_id = f.id
     where p.action = 'cancel' and p.status = 'executed' and p.executed_by = t.actor_no) as is_repair,
-  -- What was withdrawn while it was handed out ends when its run starts: in the statement that starts it.
-  t.run_no is not null and not exists (select from ledger.run r where r.run_no = t.run_no and r.started_at = t.at) as has_run,
+  -- What was withdrawn while it was handed out ends when its run starts, and the run says so.
+  t.run_no is not null and not exists (
+    select from ledger.run r
+    join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
+    where r.run_no = t.run_no and r.started_at = t.at
+      and get_bit(r.withdrawn, array_position(c.item_no[r.from_position:r.to_position], t.item_no) - 1) = 1) as has_run,
   i.overlap, i.tzdata,
   (exists (select from ledger.pending p where p.item_no = i.item_no))::integer
     + (exists (select from ledger.review r where r.item_no = i.item_no))::integer as places

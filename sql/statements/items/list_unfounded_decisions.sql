@@ -1,4 +1,4 @@
--- List expedited items and pauses that no registered person decided, or not so as their rows say, up to a limit.
+-- List expedited items and pauses that no registered person decided, withdrawals that nobody registered asked for, and those not so as their rows say, up to a limit.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 limit integer
@@ -18,6 +18,17 @@ decision as (
     end as fault
   from ledger.expedited x
   left join ledger.due_item i on i.item_no = x.item_no and i.effective_date = x.effective_date
+  union all
+  select 'withdrawal', w.item_no, w.effective_date, i.id, i.flow_no, i.business_key, i.due_at, null, null,
+    case
+      when i.item_no is null then 'no_item'
+      when not exists (
+        select from ledger.actor a
+        where a.actor_no = w.actor_no and (a.kind <> 'person' or lower(split_part(a.name, ':', 1)) = 'person')) then 'unasked'
+      when w.requested_at < i.emitted_at or w.requested_at > ledger.now() then 'time'
+    end
+  from ledger.withdrawal w
+  left join ledger.due_item i on i.item_no = w.item_no and i.effective_date = w.effective_date
   union all
   select 'pause', p.pause_no, null, null, null, null, null, p.tenant, p.kind,
     case

@@ -61,11 +61,11 @@ honoured as (
 begun as (
   insert into ledger.run (
     started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
-    flow_no, run_until, isolated_in)
+    flow_no, run_until, isolated_in, withdrawn)
   select ledger.now(), o.fence, o.claimed_at, s.from_position, s.to_position, $7::bigint,
     ledger.machine_now() + make_interval(secs => least($8::double precision, o.run_seconds)), $8::double precision, m.ended,
     case when m.ended = ~m.blank then ledger.now() end, o.flow_no,
-    ledger.machine_now() + make_interval(secs => o.run_seconds), o.isolated_in
+    ledger.machine_now() + make_interval(secs => o.run_seconds), o.isolated_in, nullif(m.ended, m.blank)
   from opened o
   cross join lateral (
     select p as from_position, least(p + o.run_items_max - 1, o.to_position) as to_position
