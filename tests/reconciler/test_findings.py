@@ -447,13 +447,13 @@ async def test_g11_an_accepted_difference_is_always_listed_and_another_of_its_it
     await owe(drafts)
     await emit_items(frozen, drafts, actor_no=actor_no)
     await complete_all()
+    cfo = await register_actor(frozen, "person:cfo", ActorKind.PERSON)
     edit = "update ledger.due_item set due_at = due_at - $2::interval where id = $1"
     await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
     await frozen.execute(edit, drafts[0].id, timedelta(seconds=1))
     reconciler = make_reconciler(ReconcilerSources((policies,)))
     await reconciler.run_pass()
     (found,) = await findings.list_findings(frozen)
-    cfo = await register_actor(frozen, "person:cfo", ActorKind.PERSON)
     await findings.resolve_findings(
         frozen, [found["id"]], resolution=Resolution.ACCEPTED, reason="a second", actor_no=cfo
     )
