@@ -15,11 +15,11 @@ from dueledger.dev.examples import example
 from dueledger.dev.supervisor import ChildSpec
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.findings import list_findings, resolve_findings
+from dueledger.ledger.store.findings import resolve_findings
 from dueledger.reconciler import Reconciler, ReconcilerSettings, load_sources, open_reconciler
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report.files import ReportFiles
-from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.report.model import ReconciliationReport, StatementVerdict
 
 _INSURER_DSN: Final = "INSURER_DSN"
 _EFFECT_SECONDS_MAX: Final = 60.0
@@ -106,7 +106,7 @@ def _print_dry_run(stage: DemoEnvironment, planned: Sequence[PlannedRepair]) -> 
 
 
 async def _wait_for_effects(stage: DemoEnvironment, reconciler: Reconciler) -> int:
-    """Reconcile until no finding is open or the time is over; return the number of passes."""
+    """Reconcile until the verdict is complete or the time is over; return the number of passes."""
     deadline = monotonic() + _EFFECT_SECONDS_MAX
     passes = 0
     while True:
@@ -114,6 +114,6 @@ async def _wait_for_effects(stage: DemoEnvironment, reconciler: Reconciler) -> i
         await stage.show_progress()
         await reconciler.run_pass()
         passes += 1
-        is_any_open = bool(await list_findings(stage.connection, page_size=1))
-        if not is_any_open or monotonic() > deadline:
+        verdict = (await reconciler.report()).statement.verdict
+        if verdict is not StatementVerdict.NOT_COMPLETE or monotonic() > deadline:
             return passes

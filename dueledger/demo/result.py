@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dueledger.ledger.finding_types import FindingType, Severity
-from dueledger.reconciler.report.model import FindingDetail, ReconciliationReport
+from dueledger.reconciler.report.model import FindingDetail, ReconciliationReport, StatementVerdict
 
 FINDING_OF_FAULT: Final = {
     "event_lost": FindingType.MISSING,
@@ -49,8 +49,8 @@ class DemoResult:
             failures.append(f"found and not injected: {_some(unknown)}")
         if not self.after.stale_writes:
             failures.append("a worker was frozen, and none of its writes was refused afterwards")
-        if self.after.findings_open:
-            failures.append(f"{self.after.findings_open} findings are left after the repairs")
+        if self.after.statement.verdict is StatementVerdict.NOT_COMPLETE:
+            failures.append(self.after.statement.sentence)
         return failures
 
     def document(self) -> dict[str, object]:
@@ -69,6 +69,7 @@ class DemoResult:
             "findings_open": self.after.findings_open,
             "repairs": self.repairs,
             "stale_writes": self.after.stale_writes,
+            "verdict": self.after.statement.verdict,
             "items_per_second": round(self.items_per_second, 1),
             "report": [str(path) for path in self.reports],
             "failures": self.failures,

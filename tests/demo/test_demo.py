@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from dueledger.demo.result import DemoResult
-from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.report.model import ReconciliationReport, StatementVerdict
 
 pytestmark = pytest.mark.long
 
@@ -27,6 +27,7 @@ STABLE_NAMES = {
     "findings_open",
     "repairs",
     "stale_writes",
+    "verdict",
     "items_per_second",
     "report",
 }
@@ -85,6 +86,7 @@ def test_g11_a_simulated_day_with_a_killed_worker_finds_exactly_the_injected_fau
     assert document["fault_kinds"] == 14
     assert document["repairs"] == 6
     assert document["findings_open"] == 0
+    assert document["verdict"] == StatementVerdict.COMPLETE_WITH_EXPLAINED
     assert "was killed with SIGKILL" in ended.stderr
 
 
@@ -96,16 +98,25 @@ def test_g4_the_writes_of_a_worker_that_was_frozen_for_longer_than_its_lease_are
     assert json.loads(ended.stdout)["stale_writes"] > 0
 
 
-def test_g4_a_demo_in_which_no_write_was_refused_fails(
+def test_g4_a_demo_in_which_no_write_was_refused_or_that_is_not_complete_fails(
     demo: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     folder, ended = demo
     [path] = [path for path in json.loads(ended.stdout)["report"] if path.endswith(".json")]
     report = ReconciliationReport.model_validate_json((folder / path).read_bytes())
     quiet = report.model_copy(update={"rejected_writes": []})
-    for after, is_failure in ((report, False), (quiet, True)):
-        result = DemoResult(frozenset(), quiet, after, 0, 0.0, [])
-        assert any("none of its writes" in line for line in result.failures) is is_failure
+    unknown = report.statement.model_copy(
+        update={"verdict": StatementVerdict.NOT_COMPLETE, "sentence": "Not complete: unknown."}
+    )
+    for after, failures in (
+        (report, []),
+        (quiet, ["a worker was frozen, and none of its writes was refused afterwards"]),
+        (report.model_copy(update={"statement": unknown}), ["Not complete: unknown."]),
+    ):
+        result = DemoResult(
+            frozenset(), report.model_copy(update={"findings": []}), after, 0, 0, []
+        )
+        assert result.failures == failures
 
 
 def test_the_demo_accounts_for_every_item_it_expected(
