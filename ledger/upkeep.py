@@ -36,7 +36,7 @@ from dueledger.ledger.store.processes import (
     prune_processes,
     watch_locks,
 )
-from dueledger.ledger.store.reports import prune_reports
+from dueledger.ledger.store.reports import prune_reconciliations, prune_reports
 from dueledger.ledger.store.reviews import prune_rejected_writes
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
@@ -126,14 +126,17 @@ class Upkeep:
                 "rejected", prune_rejected_writes, retention.rejected_days
             ),
             "prune_reports": self._deleting("reports", prune_reports, retention.report_days),
+            "prune_reconciliations": self._deleting(
+                "reconciliations", prune_reconciliations, retention.reconciliation_days
+            ),
         }
 
     async def tick(self) -> Counter[str]:
         """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
         Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed; what was
-        deleted: event_keys, answers, audit, rejected, and reports with their rows; and what
-        changed: circuits, streaks, pauses.
+        deleted: event_keys, answers, audit, rejected, reports with their rows, reconciliations with
+        what they read; and what changed: circuits, streaks, pauses.
         Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()

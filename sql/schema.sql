@@ -3679,7 +3679,7 @@ COMMENT ON COLUMN ledger.finding.terms IS 'Terms of a missing item, from which a
 
 COMMENT ON COLUMN ledger.finding.opened_count IS 'How often it was opened; a repair is for one opening.';
 
-COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it; null if only `define` did.';
+COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it, of which upkeep may have deleted the row; null if only `define` did.';
 
 COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
 
@@ -4371,7 +4371,7 @@ CREATE TABLE ledger.reconciliation (
     witness_credit_seconds double precision DEFAULT 0 NOT NULL
 );
 
-COMMENT ON TABLE ledger.reconciliation IS 'Reconciliation passes.';
+COMMENT ON TABLE ledger.reconciliation IS 'Reconciliation passes. Upkeep deletes one that has no report, with what it read, after the days of a setting.';
 
 COMMENT ON COLUMN ledger.reconciliation.as_of IS 'The moment on business time for which expected and actual were compared.';
 
@@ -4477,7 +4477,7 @@ COMMENT ON TABLE ledger.report IS 'Reports of reconciliations as they were made:
 
 COMMENT ON COLUMN ledger.report.tenant IS 'The tenant that it is about; ''*'' is the whole ledger.';
 
-COMMENT ON COLUMN ledger.report.as_of IS 'As in reconciliation.';
+COMMENT ON COLUMN ledger.report.as_of IS 'As in reconciliation: by it and the number upkeep finds the reports of a pass.';
 
 COMMENT ON COLUMN ledger.report.findings_open IS 'Findings that were open; of a tenant, without those of the whole ledger.';
 
@@ -5144,9 +5144,6 @@ ALTER TABLE ONLY ledger.definition
     ADD CONSTRAINT definition_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.finding
-    ADD CONSTRAINT finding_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
-
-ALTER TABLE ONLY ledger.finding
     ADD CONSTRAINT finding_resolved_by_fkey FOREIGN KEY (resolved_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.flow_change
@@ -5208,9 +5205,6 @@ ALTER TABLE ONLY ledger.repair
 
 ALTER TABLE ONLY ledger.repair
     ADD CONSTRAINT repair_proposed_by_fkey FOREIGN KEY (proposed_by) REFERENCES ledger.actor(actor_no);
-
-ALTER TABLE ONLY ledger.report
-    ADD CONSTRAINT report_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
 
 ALTER TABLE ONLY ledger.report_row
     ADD CONSTRAINT report_row_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
@@ -6081,6 +6075,7 @@ GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.population TO ledger_upkeep;
 
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_alerter;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_allocator;
@@ -6240,6 +6235,7 @@ GRANT SELECT ON TABLE ledger.process_status TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.reconciliation TO ledger_upkeep;
 
 GRANT UPDATE(finished_at) ON TABLE ledger.reconciliation TO ledger_reconciler;
 

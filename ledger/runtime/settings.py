@@ -14,6 +14,7 @@ EVENT_KEY_DAYS: Final = 400
 AUDIT_DAYS: Final = 1_100
 REJECTED_DAYS: Final = 400
 REPORT_DAYS: Final = 3_660
+RECONCILIATION_DAYS: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Retention:
     audit_days: int = AUDIT_DAYS
     rejected_days: int = REJECTED_DAYS
     report_days: int = REPORT_DAYS
+    reconciliation_days: int = RECONCILIATION_DAYS
 
 
 class Settings(KafkaSettings):
@@ -57,6 +59,12 @@ class Settings(KafkaSettings):
         le=36_500,
         description="days after which a report of a reconciliation is deleted",
     )
+    reconciliation_days: int = Field(
+        default=RECONCILIATION_DAYS,
+        ge=1,
+        le=36_500,
+        description="days after which the record of a reconciliation without a report is deleted",
+    )
 
     metrics_port: int | None = Field(
         default=None,
@@ -72,7 +80,13 @@ class Settings(KafkaSettings):
     @property
     def retention(self) -> Retention:
         """Return after how many days upkeep deletes what grows with time."""
-        return Retention(self.event_key_days, self.audit_days, self.rejected_days, self.report_days)
+        return Retention(
+            self.event_key_days,
+            self.audit_days,
+            self.rejected_days,
+            self.report_days,
+            self.reconciliation_days,
+        )
 
     @model_validator(mode="before")
     @classmethod

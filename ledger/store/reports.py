@@ -95,6 +95,14 @@ async def list_report_rows(
     )
 
 
+async def prune_reconciliations(connection: Connection, keep_days: int, limit: int) -> int:
+    """Delete the oldest passes that are that old, with what they read; return how many rows.
+
+    Those of which there is a report stay, and those that the next pass starts from.
+    """
+    return await connection.fetchval(statement("prune_reconciliations"), keep_days, limit)
+
+
 async def prune_reports(connection: Connection, keep_days: int, limit: int) -> int:
     """Delete the oldest reports that are that old, with their rows; return how many rows."""
     return await connection.fetchval(statement("prune_reports"), keep_days, limit)

@@ -11,6 +11,7 @@ from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.settings import Retention
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
+from dueledger.ledger.store.reconciled_rows import last_row_count
 from dueledger.ledger.upkeep import Upkeep
 from tests.logins import with_login
 
@@ -137,6 +138,64 @@ async def test_upkeep_deletes_what_is_older_than_the_setting_in_batches(
         upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test", retention=kept)
         assert [(await upkeep.tick())[name] for _ in range(3)] == [1, 1, 0]
     assert await ledger.connection.fetchval(read) == "-1"
+
+
+PASSES: Final = (
+    # days ago, first date compared, sources read, has a report
+    (36, "1970-01-01", ["bank", "closed"], False),
+    (35, "1970-01-01", ["bank"], True),
+    (34, "1970-01-01", ["bank", "broken"], False),
+    (33, "1970-01-01", ["bank"], False),
+    (32, "2027-01-01", ["bank", "broken"], False),
+    (31, "1970-01-01", ["bank"], False),
+    (29, "1970-01-01", ["bank", "broken"], False),
+)
+
+
+async def test_upkeep_deletes_old_passes_and_none_that_a_report_or_the_next_pass_needs(
+    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for days, from_date, sources, has_report in PASSES:
+        number = await ledger.connection.fetchval(
+            "insert into ledger.reconciliation (started_at, as_of, actor_no, scope)"
+            " select a, a, $1, $3::jsonb from (values (ledger.now() - make_interval(days => $2))) a"
+            " (a) returning reconciliation_no",
+            ledger.worker_no,
+            days,
+            {"from_date": from_date, "to_date": "9999-12-31"},
+        )
+        await ledger.connection.execute(
+            "insert into ledger.population (reconciliation_no, name, origin, extracted_at,"
+            " duration_seconds, row_count, skipped_count, hash_total, failure) select $1, n, 'sql',"
+            " ledger.now(), 1, $2, 0, 0, case n when 'broken' then 'gone' end"
+            " from unnest($3::text[]) n",
+            number,
+            days,
+            sources,
+        )
+        if has_report:
+            await ledger.connection.execute(
+                "insert into ledger.report (tenant, reconciliation_no, as_of, verdict, sentence,"
+                " findings_open, document) select '*', reconciliation_no, as_of, 'complete', '', 0,"
+                " '{}' from ledger.reconciliation where reconciliation_no = $1",
+                number,
+            )
+    monkeypatch.setattr("dueledger.ledger.upkeep.DELETED_MAX", 3)
+    kept = Retention(reconciliation_days=30)
+    async with open_pool(with_login(database, "allocator"), application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test", retention=kept)
+        deleted = [(await upkeep.tick())["reconciliations"]]
+        while deleted[-1]:
+            deleted.append((await upkeep.tick())["reconciliations"])
+    assert sum(deleted) == 4 + 6
+    left = await ledger.connection.fetch(
+        "select max(p.row_count), count(p) from ledger.reconciliation r"
+        " left join ledger.population p using (reconciliation_no) group by reconciliation_no"
+        " order by reconciliation_no"
+    )
+    assert [tuple(row) for row in left] == [(36, 2), (35, 1), (29, 2)]
+    assert await last_row_count(ledger.connection, "bank") == 29
+    assert await last_row_count(ledger.connection, "closed") == 36
 
 
 async def test_upkeep_deletes_old_reports_with_all_their_rows_and_none_before_them(

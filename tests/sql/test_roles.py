@@ -175,7 +175,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "event_key": {"insert": {"intake"}, "update": {"upkeep"}, "delete": {"upkeep"}},
     "expedited": {"insert": {"operator", "upkeep"}},
     "flow_change": {"insert": {"operator"}},
-    "population": {"insert": {"reconciler"}},
+    "population": {"insert": {"reconciler"}, "delete": {"upkeep"}},
     "rejected_write": {"insert": {"operator", *ENDS}, "delete": {"upkeep"}},
     "transition": {"insert": {"allocator", "materialiser", "operator", *ENDS, *WITHDRAWS}},
     "triggered": {"insert": {"operator"}},
@@ -245,7 +245,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "tz_change_version": {"insert": {"operator"}, "update": {"operator"}},
     # Passes.
     "partition_span": {"update": {"upkeep"}},
-    "reconciliation": {"insert": {"reconciler"}, "update": {"reconciler"}},
+    "reconciliation": {"insert": {"reconciler"}, "update": {"reconciler"}, "delete": {"upkeep"}},
     "repair": {"insert": {"approver", "reconciler"}, "update": {"approver", "reconciler"}},
     "report": {"insert": {"reconciler"}, "delete": {"upkeep"}},
     "report_row": {"insert": {"reconciler"}, "delete": {"upkeep"}},

@@ -17,7 +17,7 @@ create table ledger.finding (
   first_seen_at timestamptz not null,
   last_seen_at timestamptz not null,
   closed_at timestamptz,
-  reconciliation_no bigint references ledger.reconciliation,
+  reconciliation_no bigint,
   resolution text not null,
   reason text,
   resolved_by bigint references ledger.actor,
@@ -45,7 +45,7 @@ comment on column ledger.finding.expected is 'Evidence of the expected side.';
 comment on column ledger.finding.actual is 'Evidence of the actual side.';
 comment on column ledger.finding.terms is 'Terms of a missing item, from which a repair can emit it.';
 comment on column ledger.finding.opened_count is 'How often it was opened; a repair is for one opening.';
-comment on column ledger.finding.reconciliation_no is 'The latest pass that found it; null if only `define` did.';
+comment on column ledger.finding.reconciliation_no is 'The latest pass that found it, of which upkeep may have deleted the row; null if only `define` did.';
 comment on column ledger.finding.reason is 'Why it was resolved so.';
 
 create index finding_open_idx on ledger.finding (type, tenant, kind) where closed_at is null;

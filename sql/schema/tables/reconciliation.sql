@@ -9,7 +9,8 @@ create table ledger.reconciliation (
   witness_credit_seconds double precision not null default 0
 );
 
-comment on table ledger.reconciliation is 'Reconciliation passes.';
+comment on table ledger.reconciliation is
+  'Reconciliation passes. Upkeep deletes one that has no report, with what it read, after the days of a setting.';
 comment on column ledger.reconciliation.as_of is
   'The moment on business time for which expected and actual were compared.';
 comment on column ledger.reconciliation.scope is 'What was compared: tenants, kinds and time.';

@@ -1,6 +1,6 @@
 create table ledger.report (
   tenant text not null,
-  reconciliation_no bigint not null references ledger.reconciliation,
+  reconciliation_no bigint not null,
   as_of timestamptz not null,
   verdict text not null,
   sentence text not null,
@@ -14,7 +14,7 @@ comment on table ledger.report is
   'Reports of reconciliations as they were made: of the whole ledger, and of each tenant. A row never changes; upkeep deletes it '
   'after the days of a setting.';
 comment on column ledger.report.tenant is 'The tenant that it is about; ''*'' is the whole ledger.';
-comment on column ledger.report.as_of is 'As in reconciliation.';
+comment on column ledger.report.as_of is 'As in reconciliation: by it and the number upkeep finds the reports of a pass.';
 comment on column ledger.report.findings_open is 'Findings that were open; of a tenant, without those of the whole ledger.';
 comment on column ledger.report.document is 'The report as docs/report.schema.json describes it, kept to the letter.';
 
