@@ -1,8 +1,12 @@
 """The services of compose.yaml are commands that exist, given what they need; without Docker."""
 
+import asyncio
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,12 @@ import yaml
 import dueledger
 from dueledger.cli.app import app
 from dueledger.cli.commands import PANELS
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.processes import ProcessRole
+from dueledger.stack import free_ports
 from dueledger.stack.containers import KAFKA_IMAGE, POSTGRES_IMAGE
 from tests.deploy.vendored_schemas import problems_of
-from tests.logins import LOGINS
+from tests.logins import LOGINS, with_login
 
 COMPOSE = Path(dueledger.__file__).resolve().parents[1] / "compose.yaml"
 SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
@@ -137,3 +143,69 @@ def test_the_handlers_that_the_worker_is_given_are_in_the_folder_it_is_given() -
     )
     assert ended.returncode == 2
     assert "DUELEDGER_DSN" in ended.stderr  # the handlers were loaded; only then are settings read
+
+
+def as_written(text: str, addresses: Mapping[str, str], database: str) -> str:
+    """Return a value of the file: variables as without an environment, addresses of the tests."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+    if login := re.match(r"postgresql://due_(\w+):", text):
+        return with_login(database, login[1])
+    for written, here in addresses.items():
+        text = text.replace(written, here)
+    return text
+
+
+@pytest.mark.full
+async def test_each_process_becomes_healthy_by_the_command_variables_and_probe_of_compose(
+    database: str,
+    connection: Connection,
+    bootstrap_servers: str,
+    eventually: Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]],
+    tmp_path: Path,
+) -> None:
+    """Outside of containers, so that addresses and ports are others; all at once, as there."""
+    await connection.execute((COMPOSE.parent / "sql/outbox/schema.sql").read_text("utf-8"))
+    service_port, metrics_port = free_ports.free(), free_ports.free()
+    addresses = {
+        "kafka:19092": bootstrap_servers,
+        "0.0.0.0": "127.0.0.1",  # noqa: S104 - of the container
+        "172.31.84.1/32": "127.0.0.1/32",
+        "8480": str(service_port),
+        "9464": str(metrics_port),
+    }
+    environment = {name: value for name, value in os.environ.items() if "DUELEDGER" not in name}
+    programs = {"dueledger": [sys.executable, "-m", "dueledger"], "python": [sys.executable]}
+
+    async def start(name: str, program: str, *arguments: str) -> asyncio.subprocess.Process:
+        given: dict[str, str] = SERVICES[name]["environment"]
+        variables = {key: as_written(value, addresses, database) for key, value in given.items()}
+        if name == "relay":  # the only one whose default is to be changed
+            variables["DUELEDGER_OUTBOX_DSN"] = database
+        variables.setdefault("DUELEDGER_SERVICE_PORT", str(service_port))
+        folder = COMPOSE.parent / "examples/insurer" if name == "work" else tmp_path
+        with (tmp_path / f"{name}.log").open("a") as log:
+            return await asyncio.create_subprocess_exec(
+                *programs[program],
+                *(as_written(each, addresses, database) for each in arguments),
+                cwd=folder,
+                env=environment | variables | {"TMPDIR": str(tmp_path)},
+                stdout=log,
+                stderr=log,
+            )
+
+    async def is_healthy(name: str) -> bool:
+        assert running[name].returncode is None, (tmp_path / f"{name}.log").read_text()
+        probe = await start(name, *SERVICES[name]["healthcheck"]["test"][1:])
+        return await probe.wait() == 0
+
+    names = [name for name in OURS if name != "migrate"]
+    running = {name: await start(name, "dueledger", *SERVICES[name]["command"]) for name in names}
+    try:
+        for name in names:
+            await eventually(partial(is_healthy, name))
+    finally:
+        for process in running.values():
+            if process.returncode is None:
+                process.terminate()
+        codes = {name: await process.wait() for name, process in running.items()}
+    assert codes == dict.fromkeys(names, 0)
