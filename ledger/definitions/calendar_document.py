@@ -18,7 +18,10 @@ from dueledger.ledger.schedule.expressions import CalendarDate, field_error
 
 NAME_CHARS_MAX: Final = 200
 
-DayName = Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS_MAX)]
+DayName = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+$"),
+]
 
 
 class CalendarDocument(BaseModel):
