@@ -9,7 +9,7 @@ import orjson
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.states import TERMINAL_STATES, State
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.definitions import DefinitionVersion
+from dueledger.ledger.store.definitions import read_execution_versions
 from dueledger.ledger.store.item_lists import (
     READ_MAX,
     READ_TOTAL_MAX,
@@ -24,6 +24,8 @@ from dueledger.ledger.store.item_lists import (
 from dueledger.ledger.store.items import show_item
 
 EXECUTIONS_AT_ONCE: Final = 32
+VERSIONS_MAX: Final = 10_000
+"""The newest versions of a definition whose items are its executions."""
 _OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]
 
 
@@ -102,7 +104,7 @@ async def page_open_items(
 async def page_executions(
     connection: Connection,
     tenant: str,
-    versions: Sequence[DefinitionVersion],
+    name: str,
     *,
     limit: int,
     after: ItemPlace | None = None,
@@ -111,17 +113,12 @@ async def page_executions(
 ) -> ListedItems:
     """List a page of a definition's items as executions, as `page_items` does.
 
-    `versions` are all of the definition. One that is a schedule has a business key of its own. The
-    page ends after `bytes_max` bytes of evidence.
+    The page ends after `bytes_max` bytes of evidence.
     """
-    keys = {
-        None if each.event_type else str(each.document.get("business_key")) for each in versions
-    }
-    wanted = ItemListFilter(
-        tenants=[tenant],
-        business_key=keys.pop() if len(keys) == 1 else None,
-        definition_nos=[each.definition_no for each in versions],
-    )
+    numbers, key = await read_execution_versions(connection, tenant, name, limit=VERSIONS_MAX)
+    if not numbers:
+        return ListedItems([], None)
+    wanted = ItemListFilter(tenants=[tenant], business_key=key, definition_nos=numbers)
     places, reached = await find_items(
         connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
     )

@@ -199,11 +199,16 @@ async def _list(
 @app.command()
 def show(
     item: Annotated[str, typer.Argument(help="An item's id, or a business key that has one item.")],
+    limit: LimitOption = 1_000,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show one item and all its transitions."""
-    shown = run(_show(dsn, item))
+    """Show one item and its history, its first `--limit` steps."""
+    shown = run(_show(dsn, item, limit + 1))
+    steps: Sequence[Mapping[str, object]] = shown["timeline"]
+    shown["timeline"] = steps[:limit]
+    if len(steps) > limit:
+        say(f"It has more than {limit:,} steps; only the first {limit:,} are shown (--limit).")
     if json_:
         print_document(shown)
         return
@@ -213,12 +218,15 @@ def show(
     print_rows(timeline, ("at", "event", "actor", "fence", "detail"), empty="")
 
 
-async def _show(dsn: str | None, item: str) -> dict[str, Any]:
+async def _show(dsn: str | None, item: str, limit: int) -> dict[str, Any]:
     from dueledger.ledger.store.items import item_timeline
 
     async with ledger_connection(dsn) as connection:
         found = await _find(connection, item)
-        return {**found, "timeline": await item_timeline(connection, found["id"])}
+        steps = await item_timeline(connection, found["id"], limit=limit)
+        for step in steps:
+            del step["number"]
+        return {**found, "timeline": steps}
 
 
 @app.command()

@@ -88,9 +88,12 @@ def get_item(item: UUID) -> ServiceCall[models.ItemDocument]:
     return ServiceCall("GET", f"/v1/items/{item}", models.ItemDocument)
 
 
-def get_item_timeline(item: UUID) -> ServiceCall[models.Timeline]:
+def get_item_timeline(
+    item: UUID, *, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.Timeline]:
     """List what happened to an item, in order."""
-    return ServiceCall("GET", f"/v1/items/{item}/timeline", models.Timeline)
+    query = {"limit": limit, "cursor": cursor}
+    return ServiceCall("GET", f"/v1/items/{item}/timeline", models.Timeline, query)
 
 
 def explain_item(item: UUID) -> ServiceCall[models.WhyDocument]:

@@ -784,7 +784,7 @@ class OutcomeToReport(BaseModel):
     )
     item: UUID
     fence: Annotated[int, Field(ge=1, le=9223372036854776000)]
-    token: str
+    token: Annotated[str, Field(max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")]
     position: Annotated[int, Field(ge=1, le=2147483647)]
     verdict: Annotated[
         Literal[
@@ -1757,10 +1757,13 @@ class ReportSummary(BaseModel):
 
 class Timeline(BaseModel):
     """
-    The history of an item, in order.
+    A page of the history of an item, in order.
     """
 
     items: list[TransitionDocument]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
 
 
 class CalendarChange(BaseModel):

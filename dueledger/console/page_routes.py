@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from fastapi import Response
 
-from dueledger.service.calls import ScopedRoutes
+from dueledger.service.scoped_routes import ScopedRoutes
 
 PATH: Final = "/console"
 """Below it are all pages."""

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
-from dueledger.service.calls import SECURITY_SCHEMES, CallHost
+from dueledger.service.calls import CallHost
 from dueledger.service.cursors import CursorSeal
 from dueledger.service.problems import handle_errors
 from dueledger.service.pull_queue import PullQueue
@@ -29,6 +29,7 @@ from dueledger.service.routes import (
     reports,
     system,
 )
+from dueledger.service.scoped_routes import SECURITY_SCHEMES
 
 _DESCRIPTION = (
     "What a business owes and when, whether it happened, and if not, why. Errors are problem "

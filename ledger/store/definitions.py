@@ -275,6 +275,17 @@ async def list_versions(
     return [DefinitionVersion(**row) for row in rows]
 
 
+async def read_execution_versions(
+    connection: Connection, tenant: str, name: str, *, limit: int
+) -> tuple[list[int], str | None]:
+    """Read the numbers of a definition's newest versions that owe items, and their business key.
+
+    It is None where items have several.
+    """
+    row = await connection.fetchrow(statement("read_execution_versions"), tenant, name, limit)
+    return row["definition_nos"], row["business_key"]
+
+
 async def list_source_definitions(
     connection: Connection,
     tenants: Sequence[str],

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -14,6 +14,14 @@ from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
 T = TypeVar("T")
+TIMELINE_ROWS: Final = 1_000
+
+
+class StepPlace(NamedTuple):
+    """The place of a step in an item's history: when it was, and its number among those of then."""
+
+    at: datetime
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,14 +356,19 @@ async def show_item(
 
 
 async def item_timeline(
-    connection: Connection, item: UUID, tenants: Sequence[str] | None = None
+    connection: Connection,
+    item: UUID,
+    tenants: Sequence[str] | None = None,
+    *,
+    after: StepPlace | None = None,
+    limit: int = TIMELINE_ROWS,
 ) -> list[dict[str, Any]]:
-    """List an item's history in order: emitted, claimed, published, started, and each outcome.
+    """List a page of an item's history in order: emitted, claimed, started, and each outcome.
 
     It is empty if the id is unknown, or is none of the tenants given.
     """
-    rows = await connection.fetch(statement("item_timeline"), item, tenants)
-    return [dict(row) for row in rows]
+    values = item, tenants, *(after or (None, None)), limit
+    return [dict(row) for row in await connection.fetch(statement("item_timeline"), *values)]
 
 
 async def read_accounting(

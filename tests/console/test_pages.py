@@ -18,7 +18,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, ensure_flow, pause_flows
 from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
-from dueledger.service.calls import CallRoute
+from dueledger.service.scoped_routes import CallRoute
 from tests.console.conftest import Browser, open_browser
 from tests.hostile_text import HOSTILE, unsafe_characters
 from tests.service.conftest import SCHEDULE, Api

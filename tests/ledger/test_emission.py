@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
 
@@ -14,11 +16,12 @@ import pytest
 
 from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.states import State
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, PlanProfile, connect
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.error_mapping import ClockRefused, mapped_errors
 from dueledger.ledger.store.items import (
+    StepPlace,
     emit_items,
     find_known_ids,
     item_timeline,
@@ -292,6 +295,31 @@ async def test_an_items_timeline_is_in_order(ledger: Ledger) -> None:
     assert [entry["event"] for entry in timeline] == ["emitted", "claimed", "started", "completed"]
     assert timeline[3]["detail"] == {"reason": "test"}
     assert timeline[1]["fence"] == placed.fence
+
+
+@pytest.mark.parametrize("at_one_instant", [False, True])
+async def test_pages_of_a_timeline_are_its_steps_in_order_also_of_one_instant(
+    ledger: Ledger, *, at_one_instant: bool
+) -> None:
+    if at_one_instant:
+        await ledger.stand_at(datetime(2027, 1, 1, tzinfo=UTC))
+    (item,) = await ledger.emit()
+    for _ in range(4):
+        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+        await ledger.settle(run_no, TransitionEvent.FAILED, after_seconds=0)
+    await ledger.start((await ledger.claim()).fence)
+
+    whole = await item_timeline(ledger.connection, item)
+    counts = Counter(step["event"] for step in whole)
+    assert counts == {"emitted": 1, "claimed": 5, "started": 5, "failed": 4}
+    for limit in (1, 2, 5, 14):
+        steps: list[dict[str, Any]] = []
+        place = None
+        while page := await item_timeline(ledger.connection, item, after=place, limit=limit):
+            assert len(page) <= limit
+            steps += page
+            place = StepPlace(page[-1]["at"], page[-1]["number"])
+        assert steps == whole
 
 
 async def test_emitters_of_the_same_keys_in_other_orders_never_wait_for_each_other(

@@ -52,7 +52,7 @@ ARGUMENTS: dict[str, Callable[[UUID, int], tuple[Any, ...]]] = {
         [None],
     ),
     "show_item": lambda item, _: (item, None),
-    "item_timeline": lambda item, _: (item, None),
+    "item_timeline": lambda item, _: (item, None, None, None, 10),
     **KNOWN,
     "begin_chains": lambda item, _: ([item], [1], [60.0]),
 }

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 from dueledger.client import AsyncClient, calls
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.emission import emit_by_key
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer
+from dueledger.service.scoped_routes import ScopedRoutes
 from tests.service.conftest import Answer, Api
 from tests.service.test_requests import problem
 

@@ -127,6 +127,27 @@ async def test_g7_an_outcome_has_the_same_result_however_often_it_is_reported(
         assert await report(api, worker, outcome(item, "completed")) == [("conflict", None)]
 
 
+async def test_the_history_of_an_item_has_a_limit_and_a_cursor(
+    api: Api, key: NewApiKey, worker: NewApiKey, kind: str
+) -> None:
+    await api.emit(key, api.item("P-1", kind=kind))
+    [item] = await pull(api, worker, kind)
+    await report(api, worker, outcome(item, "retry", after="PT0S"))
+    [again] = await pull(api, worker, kind)
+    await report(api, worker, outcome(again, "retry", after="PT0S"))
+    asked, cursor = f"/v1/items/{item['item']}/timeline?limit=3", ""
+    pages: list[list[str]] = []
+    while cursor is not None:
+        page = (await api.ask("GET", asked + cursor, key=key)).document
+        pages.append([step["event"] for step in page["items"]])
+        cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+    assert pages == [
+        ["emitted", "claimed", "started"],
+        ["failed", "claimed", "started"],
+        ["failed"],
+    ]
+
+
 async def test_g4_g9_a_worker_that_dies_gives_its_items_back_and_its_late_outcome_is_stale(
     api: Api, key: NewApiKey, worker: NewApiKey, kind: str
 ) -> None:

@@ -14,7 +14,7 @@ from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
 from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
-from dueledger.service.calls import CallRoute
+from dueledger.service.scoped_routes import CallRoute
 from tests.databases import MakeDatabase
 from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api, open_api
 from tests.service.issuer import Issuer, oidc

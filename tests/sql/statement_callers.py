@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 from dueledger.console.app import PAGES
 from dueledger.ledger.store.statements import statement_paths
 from dueledger.service.app import ROUTES
-from dueledger.service.calls import CallRoute
+from dueledger.service.calls import ApiCall
+from dueledger.service.scoped_routes import CallRoute
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("allocator", "ledger", "reconciler", "workers")
@@ -123,12 +124,13 @@ def statements_of_routes() -> Iterator[tuple[CallRoute, frozenset[str]]]:
     What is run before, to check the key, is the service's own. `CallRoute` audits under the role of
     the route.
     """
+    calls = frozenset({CallRoute.__module__, ApiCall.__module__})
     for route in (*ROUTES, *PAGES):
         if isinstance(route, CallRoute):
             function = route.endpoint
             start = Definition(function.__module__, function.__name__)
             audited = {"record_audit"} if route.is_audited else set[str]()
-            yield route, _reached([start], frozenset({CallRoute.__module__})) | audited
+            yield route, _reached([start], calls) | audited
 
 
 class _Module:

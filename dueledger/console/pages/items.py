@@ -19,12 +19,12 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemListFilter
-from dueledger.ledger.store.items import RequestResult, item_timeline
+from dueledger.ledger.store.items import RequestResult
 from dueledger.ledger.store.operations import OperationVerb
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Reason
-from dueledger.service.routes.items import find_page
+from dueledger.service.routes.items import STEP_KEYS, find_page, read_steps
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -136,17 +136,20 @@ async def list_items(
 
 
 @read.page("/items/{item}")
-async def show_item(call: CurrentCall, view: CurrentView, item: UUID) -> Response:
+async def show_item(
+    call: CurrentCall, view: CurrentView, page: CurrentPage, item: UUID
+) -> Response:
     """Show an item: why it is as it is, what is owed, and what happened."""
     found = await read_item(call.connection, item, call.tenants)
-    steps = await item_timeline(call.connection, item, call.tenants)
+    steps = await read_steps(call, page, item)
     verbs = _VERBS_BY_LABEL.get(found["state"], ()) if view.may(Scope.OPERATE) else ()
     return view.page(
         "item.html",
         title=found["business_key"],
         item=found,
         why=await explain_item(call.connection, found, call.tenants),
-        steps=steps,
+        steps=steps[: page.limit],
+        next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
     )
 

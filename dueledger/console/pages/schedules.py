@@ -36,7 +36,6 @@ from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definition_documents import PauseRequest
 from dueledger.service.routes.definitions import (
     DAYS_AHEAD,
-    VERSIONS_MAX,
     NamePath,
     next_occurrences,
     pause_definition,
@@ -105,12 +104,12 @@ async def show_schedule(
     call: CurrentCall, view: CurrentView, page: CurrentPage, tenant: TenantPath, name: NamePath
 ) -> Response:
     """Show a definition: what it owes next, its versions, and the items it owed."""
-    versions = await versions_of(call.connection, tenant, name, VERSIONS_MAX)
+    versions = await versions_of(call.connection, tenant, name, VERSIONS_SHOWN)
     newest = versions[0]
     executions = await page_executions(
         call.connection,
         tenant,
-        versions,
+        name,
         limit=page.limit,
         after=page.place(ItemPlace, date, int),
         examined_max=EXECUTIONS_EXAMINED_MAX,
@@ -124,7 +123,7 @@ async def show_schedule(
         when=when_text(newest.document),
         coming=await coming_of(call.connection, newest),
         pauses=[each for each in pauses if each["kind"] in {None, newest.kind}],
-        versions=versions[:VERSIONS_SHOWN],
+        versions=versions,
         document=definition_text(newest),
         path=schedule_path(tenant, name),
         is_schedule=newest.event_type is None and "when" in newest.document,

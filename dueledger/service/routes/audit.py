@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import Instant, Text
+from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "audit")
 

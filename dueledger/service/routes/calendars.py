@@ -13,10 +13,11 @@ from dueledger.ledger.definitions.calendar_document import parse_calendar
 from dueledger.ledger.errors import NotFound, PreconditionFailed
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.calendars import find_calendar_version, list_calendars
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import members_of
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import Name, Text
+from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import IfMatch, IfNoneMatch, answer_version, check_match
 
 read = ScopedRoutes(Scope.READ, "calendars")

@@ -9,10 +9,11 @@ from fastapi import Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.service.calls import HeldCall, ScopedRoutes
+from dueledger.service.calls import HeldCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription
 from dueledger.service.routes.fields import Lane, Name, Number, Whole
+from dueledger.service.scoped_routes import ScopedRoutes
 
 ITEMS_MAX: Final = 1_000
 WAIT_SECONDS_MAX: Final = 300

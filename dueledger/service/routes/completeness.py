@@ -9,10 +9,11 @@ from pydantic import BaseModel
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, list_watermarks
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
 from dueledger.service.routes.fields import Text
+from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
 

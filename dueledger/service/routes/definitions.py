@@ -32,7 +32,7 @@ from dueledger.ledger.store.definitions import (
 from dueledger.ledger.store.flows import FlowScope, pause_flows, resume_flows
 from dueledger.ledger.store.item_lists import ItemPlace
 from dueledger.preview.occurrences import preview_definition, preview_document, preview_smears
-from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definition_documents import (
@@ -49,12 +49,12 @@ from dueledger.service.routes.definition_documents import (
     TriggerRequest,
 )
 from dueledger.service.routes.fields import Instant, TenantPath, Text
+from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import IfMatch, IfNoneMatch, answer_version, check_match
 
 read = ScopedRoutes(Scope.READ, "definitions")
 operate = ScopedRoutes(Scope.OPERATE, "definitions")
 
-VERSIONS_MAX = 1_000
 OCCURRENCES_MAX = 100
 _EXAMINED_MAX = 5_000
 _PATH = "/v1/definitions/{tenant}/{name}"
@@ -122,11 +122,11 @@ async def list_executions(
     call: CurrentCall, page: CurrentPage, tenant: TenantPath, name: NamePath
 ) -> Response:
     """List the items of a definition with durations and evidence, latest effective date first."""
-    versions = await versions_of(call.connection, tenant, name, VERSIONS_MAX)
+    await versions_of(call.connection, tenant, name, 1)
     found = await page_executions(
         call.connection,
         tenant,
-        versions,
+        name,
         limit=page.limit,
         after=page.place(ItemPlace, date, int),
         examined_max=_EXAMINED_MAX,

@@ -14,9 +14,10 @@ from dueledger.ledger.intake.parse import STRUCTURED, parse_event
 from dueledger.ledger.kafka.envelope import CONTENT_TYPE
 from dueledger.ledger.runtime.tracing import TracedItem, record_spans
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.routes.fields import written
+from dueledger.service.scoped_routes import ScopedRoutes
 
 emit = ScopedRoutes(Scope.EMIT, "events", role="intake")
 

@@ -24,10 +24,11 @@ from dueledger.ledger.store.findings import (
     show_finding,
 )
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, plan_repairs
-from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import Reason, Text
+from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
 approve = ScopedRoutes(Scope.APPROVE, "findings")

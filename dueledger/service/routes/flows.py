@@ -25,11 +25,12 @@ from dueledger.ledger.store.flows import (
     resume_flows,
     set_flow_limits,
 )
-from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.definition_documents import PauseChange
 from dueledger.service.routes.fields import KindPath, Lane, Name, Number, Reason, TenantPath, Text
+from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import HEADER_CHARS_MAX, check_match, etag_of
 
 read = ScopedRoutes(Scope.READ, "flows")
@@ -43,7 +44,7 @@ LimitsMatch = Annotated[
     Header(
         max_length=HEADER_CHARS_MAX,
         description="The ETag of the limits that are changed: of the flow, as it was read. Without "
-        "it they are changed whatever they are.",
+        "it they are changed whatever they are. It is refused with a `lane` of null.",
     ),
 ]
 
@@ -222,7 +223,7 @@ async def change_limits(
 ) -> Response:
     """Change the limits of a flow, or of each lane of its kind, from the next claim on."""
     scope = FlowScope(tenant, kind, change.lane)
-    if if_match is not None and if_match.strip() != "*":  # any, of those that exist
+    if if_match is not None:
         await _check_unchanged(call, scope, if_match)
     given = change.model_dump(include=change.model_fields_set & set(_LIMITS))
     limits = _limits_of(given)

@@ -7,8 +7,8 @@ from pydantic import BaseModel
 
 from dueledger.failures import KINDS
 from dueledger.ledger.metrics.exposition import MetricsPage
-from dueledger.service.calls import PROBLEMS
 from dueledger.service.readiness import Readiness
+from dueledger.service.scoped_routes import PROBLEMS
 
 _metrics = MetricsPage(only_public=True)
 

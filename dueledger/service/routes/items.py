@@ -23,8 +23,8 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.emission import emit_by_key, find_other_terms
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter, ItemPlace, Label
-from dueledger.ledger.store.items import item_timeline
-from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.ledger.store.items import StepPlace, item_timeline
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page, PageRequest
 from dueledger.service.routes.fields import (
@@ -37,11 +37,15 @@ from dueledger.service.routes.fields import (
     Text,
     written,
 )
+from dueledger.service.scoped_routes import ScopedRoutes
 
 ITEMS_MAX = 10_000
 _EXAMINED_MAX = 2_000
 _READ_MAX = 1_000
 """Of each flow, for a list of open items."""
+
+STEP_KEYS = {"at": datetime, "number": int}
+"""The keys of a step by which a page goes on."""
 
 read = ScopedRoutes(Scope.READ, "items")
 emit = ScopedRoutes(Scope.EMIT, "items")
@@ -188,10 +192,8 @@ class TransitionDocument(BaseModel):
     detail: Any
 
 
-class Timeline(BaseModel):
-    """The history of an item, in order."""
-
-    items: list[TransitionDocument]
+class Timeline(Page[TransitionDocument]):
+    """A page of the history of an item, in order."""
 
 
 class WhyDocument(BaseModel):
@@ -324,11 +326,17 @@ async def get_item(call: CurrentCall, item: UUID) -> Response:
 
 
 @read.add("GET", "/v1/items/{item}/timeline", "getItemTimeline", Timeline)
-async def get_item_timeline(call: CurrentCall, item: UUID) -> Response:
+async def get_item_timeline(call: CurrentCall, page: CurrentPage, item: UUID) -> Response:
     """List what happened to an item, in order."""
-    found = await read_item(call.connection, item, call.tenants)
-    steps = await item_timeline(call.connection, found["id"], call.tenants)
-    return answer({"items": [members_of(TransitionDocument, step) for step in steps]})
+    await read_item(call.connection, item, call.tenants)
+    return page.answer_rows(TransitionDocument, await read_steps(call, page, item), *STEP_KEYS)
+
+
+async def read_steps(call: ApiCall, page: PageRequest, item: UUID) -> list[dict[str, Any]]:
+    """Read a page of an item's history, and one row more. Raises InvalidCursor."""
+    after = page.place(StepPlace, *STEP_KEYS.values())
+    limit = page.rows_max
+    return await item_timeline(call.connection, item, call.tenants, after=after, limit=limit)
 
 
 @read.add("GET", "/v1/items/{item}/why", "explainItem", WhyDocument)

@@ -17,11 +17,12 @@ from dueledger.api_keys import (
 )
 from dueledger.ledger.errors import NotPermitted, Problem
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, list_keys
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.idempotency import AnswerOnce
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import Instant, Name, Number, Text, Whole
+from dueledger.service.scoped_routes import ScopedRoutes
 
 admin = ScopedRoutes(Scope.ADMIN, "keys")
 

@@ -18,7 +18,7 @@ from dueledger.ledger.store.operations import (
     show_operation,
 )
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
-from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Name, TenantPath, Text
@@ -36,6 +36,7 @@ from dueledger.service.routes.operation_documents import (
     ReviewGroups,
     ReviewPage,
 )
+from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "operations")
 operate = ScopedRoutes(Scope.OPERATE, "operations")

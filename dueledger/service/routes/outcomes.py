@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from dueledger.ledger.errors import InvalidOutcome, Problem
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.reported_outcomes import OutcomeRefusal
-from dueledger.service.calls import ApiCall, CurrentCall, ScopedRoutes
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer
+from dueledger.service.routes.fields import PRINTABLE
+from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.workers.outcomes.decide import OutcomeReport
 from dueledger.workers.outcomes.observe import observe_ends
 from dueledger.workers.outcomes.parse import ALIASES, ReportedVerdict, read_exact, read_outcome
@@ -34,7 +36,7 @@ class OutcomeToReport(BaseModel):
 
     item: UUID
     fence: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)]
-    token: str
+    token: Annotated[str, Field(max_length=100, pattern=PRINTABLE)]
     position: Annotated[int, Field(strict=True, ge=1, le=2**31 - 1)]
     verdict: Annotated[
         str,

@@ -23,9 +23,10 @@ from dueledger.reconciler.report.model import (
     ReportStatement,
     StatementVerdict,
 )
-from dueledger.service.calls import ApiCall, CurrentCall, HeldCall, ScopedRoutes, WaitingCall
+from dueledger.service.calls import ApiCall, CurrentCall, HeldCall, WaitingCall
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import PRINTABLE, Text
+from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "reports")
 download = ScopedRoutes(Scope.AUDIT, "reports", waits=True)

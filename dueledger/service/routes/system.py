@@ -11,9 +11,10 @@ from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.processes import ProcessRole, ProcessStatus, list_processes
 from dueledger.ledger.store.topic_partitions import list_topics
-from dueledger.service.calls import CurrentCall, ScopedRoutes
+from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
+from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "system")
 

@@ -1,8 +1,11 @@
--- List an item's history in order: emitted, claimed, published, started, and what ended each attempt.
+-- List a page of an item's history in order: emitted, claimed, published, started, and what ended each attempt.
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 id uuid
 -- $2 tenants text[]
+-- $3 after_at timestamptz
+-- $4 after_number integer
+-- $5 limit integer
 -- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -16,14 +19,25 @@ item as materialized (
 journal as materialized (
   select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = ledger.effective_date_of($1::uuid)
     and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    and t.at >= coalesce($3::timestamptz, '-infinity')
   union all
   select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = ledger.effective_date_of($1::uuid)
     and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    and t.at >= coalesce($3::timestamptz, '-infinity')
+),
+ended as materialized (
+  select j.* from journal j order by j.at fetch first ($5::integer + coalesce($4::integer, 0)) rows with ties
+),
+worked as (
+  select e.run_no, e.at from ended e where e.run_no is not null
+  union
+  -- The next run may have started before the last of these.
+  (select j.run_no, j.at from journal j where j.run_no is not null and j.at > (select max(e.at) from ended e) order by j.at limit 1)
 ),
 run as materialized (
   select r.*
   from item i
-  cross join (select array_agg(distinct j.run_no) as run_nos, max(j.at) as ended_at from journal j where j.run_no is not null) j
+  cross join (select array_agg(distinct w.run_no) as run_nos, max(w.at) as ended_at from worked w) j
   cross join lateral ledger.list_runs(j.run_nos, i.emitted_at, j.ended_at) r
   union
   select r.*
@@ -60,11 +74,16 @@ story as (
   from item i join ledger.expedited x on x.item_no = i.item_no
   union all
   select j.at, j.event, j.actor_no, r.fence, j.run_no, j.attempt, null, null, null, j.detail
-  from journal j left join run r on r.run_no = j.run_no
+  from ended j left join run r on r.run_no = j.run_no
 )
-select s.at, coalesce(e.name, 'expedited') as event, a.name as actor, s.fence, s.run_no, s.attempt, s.topic, s.partition, s.kafka_offset, s.detail
-from story s
+select s.at, s.number, coalesce(e.name, 'expedited') as event, a.name as actor, s.fence, s.run_no, s.attempt,
+  s.topic, s.partition, s.kafka_offset, s.detail
+from (
+  select s.*, row_number() over (partition by s.at order by s.event nulls first, s.fence, s.run_no, s.attempt, s.actor_no) as number
+  from story s
+) s
 left join ledger.transition_event e on e.event = s.event
 join ledger.actor a on a.actor_no = s.actor_no
-order by s.at, s.event nulls first
-limit 10000
+where (s.at, s.number) > (coalesce($3::timestamptz, '-infinity'), coalesce($4::integer, 0))
+order by s.at, s.number
+limit $5::integer
