@@ -47,6 +47,11 @@ class Goal:
         return {"goal": self.says, "figure": self.figure, "reached": self.reached}
 
 
+def at_most(says: str, figure: float | None, bound: float) -> Goal:
+    """Return a goal with an upper bound."""
+    return Goal(says, figure, bound, ceiling=True)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Measured:

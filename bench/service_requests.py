@@ -11,6 +11,7 @@ from time import perf_counter
 from typing import Any, Final, NamedTuple, final
 
 import aiohttp
+import orjson
 import psutil
 
 from bench.ended_ledger import RULE, TENANT, schedule_name
@@ -37,22 +38,27 @@ class ServiceClient:
     def __init__(
         self, session: aiohttp.ClientSession, watcher: Connection, service_pid: int
     ) -> None:
-        self._session = session
+        self.session = session
+        self.service_pid = service_pid
         self._watcher = watcher
         self._service = psutil.Process(service_pid)
         self._queued = [open_queue_time(pid) for pid in (os.getpid(), service_pid)]
         self._queued_by_backend: dict[int, QueueTime] = {}
 
     async def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[Any, float]:
-        """Return an answer and the seconds that it took. Raises MeasurementFailed for a problem."""
+        """Return an answer and the seconds that it took: bytes, or what its JSON is.
+
+        Raises MeasurementFailed for a problem.
+        """
         content = None if body is None else BytesIO(body)
         began = perf_counter()
-        async with self._session.request(method, path, data=content) as reply:
+        async with self.session.request(method, path, data=content) as reply:
             answer = await reply.read()
             seconds = perf_counter() - began
             if not reply.ok:
-                raise MeasurementFailed(f"{method} {path}: {answer.decode()}")
-            return await reply.json(), seconds
+                raise MeasurementFailed(f"{method} {path}: {answer.decode(errors='replace')}")
+            is_json = reply.content_type == "application/json"
+            return orjson.loads(answer) if is_json else answer, seconds
 
     async def until_waiting(self, polls: int) -> None:
         """Return when the service has so many connections and has nothing more to do for them."""

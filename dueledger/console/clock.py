@@ -55,7 +55,7 @@ class PageClock:
 def iso(instant: datetime | date) -> str:
     """Return a time in UTC as ISO 8601, or a date."""
     if isinstance(instant, datetime):
-        return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
     return instant.isoformat()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
@@ -19,6 +19,7 @@ QUARTER: Final = timedelta(minutes=15)
 QUARTERS: Final = 193
 _PAST: Final = 96
 _TICK_QUARTERS: Final = 12
+_EMPTY: Final = "<td></td>"
 _LEVELS: Final = (10, 100, 1_000)
 
 
@@ -67,21 +68,20 @@ def make_strip(
 ) -> HeatStrip:
     """Return the strip of the cells of `list_overview`."""
     quarters = [place.begins + QUARTER * number for number in range(QUARTERS)]
-    addresses = [f"&due_from={iso(each)}&due_before={iso(each + QUARTER)}" for each in quarters]
-    labels = _labels(view, quarters)
     rows: list[StripRow] = []
     sums: list[Row] = []
     for _, given in groupby(cells, key=lambda cell: cell.place):
         row = list(given)
         flow = {"tenant": row[0].tenant, "kind": row[0].kind, "lane": row[0].lane}
         href = _flow_address(view, flow)
-        shown = [Markup("<td></td>")] * QUARTERS
+        shown = [_EMPTY] * QUARTERS
         for cell in row:
             at = (cell.quarter - place.begins) // QUARTER
-            if 0 <= at < QUARTERS:
-                shown[at] = _cell(cell, str(escape(href + addresses[at])), labels[at], now)
+            if 0 <= at < QUARTERS and _items(cell):
+                shown[at] = _cell(view, cell, href, now)
         age = f"{max(0, round(row[0].age_seconds))} s"
-        rows.append(StripRow(flow, f"{href}&open=true", age, Markup("").join(shown)))
+        cells_of_row = Markup("".join(shown))  # noqa: S704 - each cell is escaped where it is made
+        rows.append(StripRow(flow, f"{href}&open=true", age, cells_of_row))
         sums.append({**flow, **_sums(row, now)})
     return HeatStrip(
         rows,
@@ -92,11 +92,9 @@ def make_strip(
     )
 
 
-def _cell(cell: OverviewCell, href: str, label: str, now: datetime) -> Markup:
-    """Return a cell. Its height and its mark say what its colour does."""
+def _cell(view: View, cell: OverviewCell, href: str, now: datetime) -> str:
+    """Return a cell that has items. Its height and its mark say what its colour does."""
     items = _items(cell)
-    if not items:
-        return Markup("<td></td>")
     tone = _tone(cell, now)
     level = 1 + sum(items >= each for each in _LEVELS)
     open_items = cell.in_flight + cell.waiting + cell.blocked
@@ -109,10 +107,14 @@ def _cell(cell: OverviewCell, href: str, label: str, now: datetime) -> Markup:
     if open_items:
         overdue = ", past its grace" if _is_over(cell, now) else ""
         words.append(f"{open_items:,} open{overdue}")
-    scope = "&amp;open=true" if tone in {FAILED, LATE} else ""
-    text = f"{label}: {', '.join(words)}"
-    link = f'class="{tone.name} n{level}" tabindex="-1" href="{href}{scope}" title="{text}"'
-    return Markup(f"<td><a {link}></a></td>")  # noqa: S704 - numbers, times, an escaped address
+    scope = "&open=true" if tone in {FAILED, LATE} else ""
+    until = cell.quarter + QUARTER
+    zone = view.clock.zone
+    begin, end = cell.quarter.astimezone(zone), until.astimezone(zone)
+    text = f"{begin:%a %H:%M}–{end:%H:%M}: {', '.join(words)}"
+    address = escape(f"{href}&due_from={iso(cell.quarter)}&due_before={iso(until)}{scope}")
+    link = f'class="{tone.name} n{level}" tabindex="-1" href="{address}" title="{text}"'
+    return f"<td><a {link}></a></td>"
 
 
 def _items(cell: OverviewCell) -> int:
@@ -178,11 +180,6 @@ def _listing(
 def _flow_address(view: View, row: Row, **filters: object) -> str:
     lane = {"lane": row["lane"]} if row["lane"] else {"default_lane": True}
     return view.url("/items", tenant=row["tenant"], kind=row["kind"], **lane, **filters)
-
-
-def _labels(view: View, quarters: Sequence[datetime]) -> list[str]:
-    local = [each.astimezone(view.clock.zone) for each in [*quarters, quarters[-1] + QUARTER]]
-    return [f"{begin:%a %H:%M}–{end:%H:%M}" for begin, end in pairwise(local)]
 
 
 def _ticks(view: View, quarters: Sequence[datetime]) -> list[tuple[str, int]]:

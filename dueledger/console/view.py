@@ -3,25 +3,28 @@
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 import orjson
 from fastapi import Depends, Request, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from dueledger.console import cells
 from dueledger.console.assets import load_assets
 from dueledger.console.clock import UTC_NAME, PageClock, iso, zone_of
 from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
+from dueledger.console.schedule_times import ScheduleTimes
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
-from dueledger.console.states import STATE_BADGES, STATUS_BADGES
+from dueledger.console.states import STATE_BADGES
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
 from dueledger.preview.occurrences import offset_text
@@ -35,6 +38,7 @@ ZONES: Final = ("utc", "browser")
 BROWSER_ZONE: Final = "dueledger_zone"
 """Cookie in which the script writes the browser's zone."""
 PageFormat: TypeAlias = Literal["html", "csv", "json"]
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _NOTICE_CHARS_MAX: Final = 1_000
 _ZONES_MAX: Final = 5
 """Zones of tenants that are offered."""
@@ -52,7 +56,7 @@ def _templates() -> Environment:
     )
     environment.filters.update(
         code=_code,
-        count=_count,
+        count=cells.count_of,
         compact_json=_compact_json,
         iso=iso,
         json=_json,
@@ -62,8 +66,8 @@ def _templates() -> Environment:
     )
     names: dict[str, Any] = environment.globals
     names["assets"] = {name: asset.name for name, asset in load_assets().items()}
+    names["cells"] = cells
     names["state_badges"] = STATE_BADGES
-    names["status_badges"] = STATUS_BADGES
     return environment
 
 
@@ -101,6 +105,12 @@ class View:
         return [(each, words.get(each, each)) for each in self.zones]
 
     @property
+    def schedule_times(self) -> ScheduleTimes:
+        """Return what computes when schedules are due, with what it has computed."""
+        times: ScheduleTimes = self.request.app.state.schedule_times
+        return times
+
+    @property
     def navigation(self) -> list[NavigationEntry]:
         """Return the pages that the session may open."""
         session = self.session
@@ -117,9 +127,13 @@ class View:
 
     def url(self, path: str, /, **query: object) -> str:
         """Return the address of a page below the console; parameters that are None are left out."""
-        given = {name: _written(value) for name, value in query.items() if value is not None}
+        given = "&".join(
+            f"{_quoted(name)}={_quoted(value)}"
+            for name, value in query.items()
+            if value is not None
+        )
         address = f"{self.request.scope['root_path']}{path}"
-        return f"{address}?{urlencode(given)}" if given else address
+        return f"{address}?{given}" if given else address
 
     def here(self, **changes: object) -> str:
         """Return the address of this page with other parameters; None removes one."""
@@ -209,14 +223,16 @@ def _signature(session: ConsoleSession, text: str) -> str:
     return hmac.digest(session.id.encode(), b"notice" + text.encode(), hashlib.sha256).hex()
 
 
-def _written(value: object) -> object:
+def _quoted(value: object) -> str:
+    """Return a value as a parameter of an address has it."""
     match value:
         case bool():
             return "true" if value else "false"
         case datetime():
-            return iso(value)
+            return quote_plus(iso(value))
         case _:
-            return value
+            text = str(value)
+            return text if _PLAIN.fullmatch(text) else quote_plus(text)
 
 
 # Filters of templates.
@@ -225,14 +241,6 @@ def _written(value: object) -> object:
 def _shown(value: object) -> str:
     """Return a text with what cannot be seen in it escaped; empty for None."""
     return "" if value is None else visible(str(value))
-
-
-def _count(value: float | None, *, capped: bool = False) -> str:
-    """Return a count with separators, and + if it is the least that it can be."""
-    if value is None:
-        return "–"
-    number = f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
-    return f"{number}{'+' if capped else ''}"
 
 
 def _json(value: object) -> str:
@@ -248,9 +256,4 @@ def _compact_json(value: object) -> str:
 
 def _code(text: str) -> Markup:
     """Return a text whose parts in backticks are code."""
-    parts = visible(text).split("`")
-    shown = [
-        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
-        for number, part in enumerate(parts)
-    ]
-    return Markup("").join(shown)
+    return Markup(cells.code_of(text))  # noqa: S704 - it is escaped there

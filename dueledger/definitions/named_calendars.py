@@ -36,19 +36,21 @@ async def add_ledger_calendars(
     connection: Connection,
     definitions: Sequence[Definition],
     sources: DefinitionFiles = SINGLE_FILE,
+    *,
+    calendars: CalendarCache | None = None,
 ) -> list[Definition]:
     """Return definitions with the newest versions of the calendars that they name.
 
-    Raises InvalidDefinition with each name that is unknown, and the names that exist, or whose
-    calendar cannot be read, and why.
+    `calendars` are those of the ledger that were read before. Raises InvalidDefinition with each
+    name that is unknown, and the names that exist, or whose calendar cannot be read, and why.
     """
     named = {(one.tenant, one.calendar_name) for one in definitions if one.calendar_name}
     if not named:
         return list(definitions)
-    calendars = await CalendarCache().newest_versions(
+    found = await (calendars or CalendarCache()).newest_versions(
         connection, {(tenant, name or "") for tenant, name in named}
     )
-    by_tenant = {tenant: calendars_of_tenant(calendars, tenant) for tenant, _ in named}
+    by_tenant = {tenant: calendars_of_tenant(found, tenant) for tenant, _ in named}
     observing: list[Definition] = []
     problems: list[Problem] = []
     for one in definitions:

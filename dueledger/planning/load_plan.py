@@ -5,6 +5,7 @@ those of events and services, the next of a fixed delay, retries, snoozes, trigg
 """
 
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -129,10 +130,9 @@ def _count(schedules: ScheduleLoad, waiting: Sequence[PendingLoad]) -> _Minutes:
     length = (schedules.end - schedules.start) // MINUTE
     minutes = _Minutes(*(array("i", bytes(length * 4)) for _ in range(3)))
     for times in schedules.times:
-        for minute in times.as_defined:
-            minutes.due[minute] += 1
-        for minute in times.smeared:
-            minutes.smeared[minute] += 1
+        for counts, found in ((minutes.due, times.as_defined), (minutes.smeared, times.smeared)):
+            for minute, items in Counter(found).items():
+                counts[minute] += items
     for place, items in _placed(waiting, schedules.start):
         for counts in (minutes.due, minutes.smeared, minutes.waiting):
             counts[place] += items
@@ -169,7 +169,8 @@ def _peaks(
         high = low + QUARTER_MINUTES
         parts = Counter[LoadSource]()
         for times in schedules.times:
-            if number := sum(low <= minute < high for minute in times.as_defined):
+            found = times.as_defined
+            if number := bisect_left(found, high) - bisect_left(found, low):
                 parts[times.source] += number
         for each in waiting:
             if each.minute and low <= (each.minute - schedules.start) // MINUTE < high:

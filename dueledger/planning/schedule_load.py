@@ -5,9 +5,11 @@ future event, or on the end of another item, are named and not counted.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import chain, pairwise
 from typing import Final
 
@@ -27,6 +29,9 @@ WINDOW_MAX: Final = timedelta(days=62)
 SMEAR_MAX: Final = timedelta(days=1)
 OCCURRENCES_MAX: Final = 2_000_000
 _SECOND: Final = timedelta(seconds=1)
+_DAY: Final = timedelta(days=1)
+_DAYS_KEPT_MAX: Final = 4_096
+"""A day of a schedule of every minute takes 6 kB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,10 @@ class UncountedLoad:
 
 @dataclass(frozen=True, slots=True)
 class DueMinutes:
-    """The minutes, counted from the window's start, in which a definition's items are due."""
+    """The minutes, counted from the window's start, in which a definition's items are due.
+
+    In order; a minute is as often in it as it has items.
+    """
 
     source: LoadSource
     as_defined: "array[int]"
@@ -112,6 +120,63 @@ def expand_schedules(
     return ScheduleLoad(start, end, smear, tuple(times), tuple(counted), tuple(not_counted))
 
 
+def expand_days(
+    definitions: Sequence[DefinitionInForce],
+    start: datetime,
+    end: datetime,
+    *,
+    occurrences_max: int,
+) -> ScheduleLoad:
+    """Return what `expand_schedules` does; a day (UTC) of a definition is expanded once, and kept.
+
+    There is no smear but that of definitions. Raises as `expand_schedules` does.
+    """
+    start, end = _floor(start), _floor(end + QUARTER - _SECOND)
+    _check(start, end, timedelta())
+    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    days = [midnight + number * _DAY for number in range(-((midnight - end) // _DAY))]
+    found: list[ScheduleLoad] = []
+    left = occurrences_max
+    for each in definitions:
+        loads: list[ScheduleLoad] = []
+        for day in days:
+            loads.append(_expand_day(each, day, occurrences_max))
+            left -= sum(len(times.as_defined) for times in loads[-1].times)
+            _check_capacity(left, (start, end))
+            if loads[-1].not_counted:
+                break
+        found.append(_join(loads, start, end))
+    return ScheduleLoad(
+        start,
+        end,
+        timedelta(),
+        tuple(chain.from_iterable(each.times for each in found)),
+        tuple(chain.from_iterable(each.counted for each in found)),
+        tuple(chain.from_iterable(each.not_counted for each in found)),
+    )
+
+
+@lru_cache(maxsize=_DAYS_KEPT_MAX)
+def _expand_day(each: DefinitionInForce, day: datetime, occurrences_max: int) -> ScheduleLoad:
+    return expand_schedules([each], day, day + _DAY, occurrences_max=occurrences_max)
+
+
+def _join(days: Sequence[ScheduleLoad], start: datetime, end: datetime) -> ScheduleLoad:
+    """Return the days of one definition as a window within them; it is counted whole or not."""
+    if days[-1].not_counted:
+        return days[-1]
+    [first] = days[0].times
+    low, high = 0, (end - start) // MINUTE
+    joined = array("i")
+    for day in days:
+        [times] = day.times
+        offset = (day.start - start) // MINUTE
+        joined.extend([minute + offset for minute in times.as_defined])
+    within = joined[bisect_left(joined, low) : bisect_left(joined, high)]
+    times = DueMinutes(first.source, within, within)
+    return ScheduleLoad(start, end, timedelta(), (times,), days[0].counted, ())
+
+
 def _check(start: datetime, end: datetime, smear: timedelta) -> None:
     if not timedelta() < end - start <= WINDOW_MAX:
         reason = f"a plan covers a quarter of an hour to {WINDOW_MAX.days} days"
@@ -148,21 +213,32 @@ def _times(
     if first >= last:
         return DueMinutes(source, as_defined, smeared)
     windows = preview_slices(each.definition, since=first, until=last, effective_date=None)
+    delay = smear if own is None else own
+    if not delay:
+        for window in windows:
+            as_defined.extend([(found.due_at - start) // MINUTE for found in window.occurrences])
+            _check_capacity(capacity - len(as_defined), bounds)
+        return DueMinutes(source, as_defined, as_defined)
     occurrences = (found for window in windows for found in window.occurrences)
-    for found, seconds in _spread(each.definition, occurrences, smear if own is None else own):
+    for found, seconds in _spread(each.definition, occurrences, delay):
         capacity -= 1
-        if capacity < 0:
-            raise WindowTooLarge(
-                f"From {start.isoformat()} to {end.isoformat()} there are more than "
-                f"{OCCURRENCES_MAX:,} occurrences; use a shorter window or one --kind."
-            )
+        _check_capacity(capacity, bounds)
         late = found.due_at + timedelta(seconds=seconds)
         if start <= late < end:
             smeared.append((late - start) // MINUTE)
         defined = found.due_at if own is None else late
         if start <= defined < end:
             as_defined.append((defined - start) // MINUTE)
-    return DueMinutes(source, as_defined, smeared)
+    return DueMinutes(source, *(array("i", sorted(each)) for each in (as_defined, smeared)))
+
+
+def _check_capacity(left: int, bounds: tuple[datetime, datetime]) -> None:
+    if left < 0:
+        start, end = bounds
+        raise WindowTooLarge(
+            f"From {start.isoformat()} to {end.isoformat()} there are more than "
+            f"{OCCURRENCES_MAX:,} occurrences; use a shorter window or one --kind."
+        )
 
 
 def _spread(

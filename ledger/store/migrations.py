@@ -67,10 +67,7 @@ class Migration:
 
 def read_migrations() -> list[Migration]:
     """Read the shipped migrations in order."""
-    return [
-        Migration(path.stem, _included_text(path))
-        for path in sorted((SQL_ROOT / "migrations").glob("*.sql"))
-    ]
+    return [Migration(path.stem, _included_text(path)) for path in _files()]
 
 
 async def migrate(
@@ -130,12 +127,16 @@ async def _is_missing(connection: Connection, migration: Migration) -> bool:
 
 async def pending_migrations(connection: Connection) -> list[str]:
     """Return the names of the shipped migrations that this database lacks."""
+    names = [path.stem for path in _files()]
     known = await connection.fetchval("select to_regclass('ledger_migration.applied')")
     if known is None:
-        return [migration.name for migration in read_migrations()]
-    rows = await connection.fetch(statement("list_applied_migrations"))
-    done = {row["name"] for row in rows}
-    return [migration.name for migration in read_migrations() if migration.name not in done]
+        return names
+    done = {row["name"] for row in await connection.fetch(statement("list_applied_migrations"))}
+    return [name for name in names if name not in done]
+
+
+def _files() -> list[Path]:
+    return sorted((SQL_ROOT / "migrations").glob("*.sql"))
 
 
 def _included_text(path: Path) -> str:

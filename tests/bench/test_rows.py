@@ -166,9 +166,14 @@ async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_mem
 
 @pytest.mark.full
 async def test_each_route_of_the_service_is_measured_quiet_and_beside_a_flood(taken: Take) -> None:
-    options = ServiceOptions(30_000, 20_000, requests=2, emissions=1, seconds=0.1)
+    options = ServiceOptions(
+        30_000, 20_000, requests=2, emissions=1, seconds=0.1, polls=20, streams=20
+    )
     document = await taken(bench_service, options)
-    assert len(document["goals"]) == 5
+    assert len(document["goals"]) == 11
+    assert set(document["pages_beside_a_flood"]["most_milliseconds"]) == set(document["pages"])
+    assert all(page["compressed_bytes"] > 0 for page in document["pages"].values())
+    assert document["open_streams"]["events"] >= 20
     assert all(one["cpu_milliseconds"] >= 0 for one in document["routes"].values())
     assert set(document["beside_a_flood"]["most_milliseconds"]) == set(document["routes"])
     assert document["emission"]["seconds"]["least"] > 0

@@ -12,7 +12,12 @@ from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.store.pending_load import PendingLoad
 from dueledger.planning.load_plan import WAITING_ROWS_MAX, LoadPlan, make_plan
-from dueledger.planning.schedule_load import DefinitionInForce, LoadSource, expand_schedules
+from dueledger.planning.schedule_load import (
+    DefinitionInForce,
+    LoadSource,
+    expand_days,
+    expand_schedules,
+)
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -191,6 +196,29 @@ def test_the_window_is_widened_to_whole_quarters() -> None:
     made = make_plan(expand_schedules([], *window, smear=SMEAR), quiet_for=MINUTE)
     assert (made.start, made.end) == (START, START + HOUR + 15 * MINUTE)
     assert len(made.quarters) == 5
+
+
+def test_days_that_are_kept_are_what_the_window_is_at_once() -> None:
+    berlin = {"timezone": "Europe/Berlin"}
+    days = {"weekend": ["sat", "sun"], "roll": "following"}
+    clock_change = datetime(2027, 3, 28, 0, 20, tzinfo=UTC)
+    definitions = [
+        schedule("nightly", {"cron": "30 2 * * *", **berlin}),
+        schedule("minutely", {"cron": "* * * * *", **berlin}),
+        schedule("smeared", {"cron": "*/20 * * * *", **berlin}, smear="PT20M"),
+        schedule("observing", {"cron": "0 9 * * *", **berlin}, calendar=days),
+        schedule("chain", {"after_completion": "PT1H"}),
+    ]
+    spans = [DefinitionInForce(each, START - DAY, START + 40 * DAY) for each in definitions]
+    spans.append(DefinitionInForce(definitions[0], START, clock_change + HOUR))
+    for start in (START, clock_change, clock_change + 15 * MINUTE, clock_change + DAY - MINUTE):
+        window = start, start + 2 * DAY
+        assert expand_days(spans, *window, occurrences_max=10_000) == expand_schedules(
+            spans, *window
+        )
+    with pytest.raises(InvalidInput) as refused:
+        expand_days(spans, START, START + 2 * DAY, occurrences_max=2_000)
+    assert refused.value.code == "WINDOW_TOO_LARGE"
 
 
 @pytest.mark.parametrize(

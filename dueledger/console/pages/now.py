@@ -29,6 +29,8 @@ FLOWS_MAX: Final = 50
 COUNTED_MAX: Final = 1_000
 """Items counted of a flow; more are shown as this number and +."""
 LATE_MAX: Final = 100
+LATE_READ_MAX: Final = 250
+"""Open items read to count those that are late."""
 COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
 ALERTS_MAX: Final = 5
@@ -97,8 +99,8 @@ async def _figures(
         ItemListFilter(tenants=call.tenants),
         limit=LATE_MAX,
         late=True,
-        read_max=COUNTED_MAX,
-        read_total_max=COUNTED_MAX,
+        read_max=LATE_READ_MAX,
+        read_total_max=LATE_READ_MAX,
     )
     is_more = late.next_place is not None or late.is_cut
     running = State.RUNNING.label

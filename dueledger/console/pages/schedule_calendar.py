@@ -1,8 +1,6 @@
 """What schedules owe when: a week by hour, and the quiet windows for a deployment."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -13,15 +11,13 @@ from dueledger.console.clock import iso
 from dueledger.console.forms import Filter
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.schedules import definition_of
 from dueledger.console.view import CurrentView, View
-from dueledger.definitions.named_calendars import add_ledger_calendars
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import list_versions
-from dueledger.planning.load_plan import LoadPlan, make_plan
-from dueledger.planning.schedule_load import DefinitionInForce, expand_schedules
+from dueledger.planning.load_plan import LoadPlan
+from dueledger.planning.schedule_load import DefinitionInForce
 from dueledger.service.calls import ApiCall, CurrentCall
 
 read = PageRoutes(Scope.READ, "console")
@@ -53,11 +49,15 @@ async def show_calendar(
 ) -> Response:
     """Show the coming week by hour, and its quiet windows."""
     assert view.clock.now is not None  # noqa: S101 - it has a call
-    definitions, is_cut = await _definitions(call, tenant, kind)
-    start = view.clock.now
-    end = start + timedelta(days=DAYS)
+    definitions, is_cut = await _definitions(call, view, tenant, kind)
     try:
-        plan = await asyncio.to_thread(_plan, definitions, start, end, timedelta(minutes=quiet))
+        plan = await view.schedule_times.plan(
+            definitions,
+            view.clock.now,
+            DAYS,
+            quiet_for=timedelta(minutes=quiet),
+            occurrences_max=OCCURRENCES_MAX,
+        )
         problem = None
     except DueledgerError as error:
         plan, problem = None, error.message.partition("\n")[0]
@@ -75,7 +75,7 @@ async def show_calendar(
 
 
 async def _definitions(
-    call: ApiCall, tenant: str | None, kind: str | None
+    call: ApiCall, view: View, tenant: str | None, kind: str | None
 ) -> tuple[list[DefinitionInForce], bool]:
     """Return what is in force or to come, and whether there is more than is read."""
     versions = await list_versions(
@@ -87,24 +87,15 @@ async def _definitions(
         tenants=call.tenants,
         kind=kind,
     )
-    found: list[DefinitionInForce] = []
-    for each in versions[:DEFINITIONS_MAX]:
-        if each.document.get("ended"):
-            continue
-        try:
-            (definition,) = await add_ledger_calendars(call.connection, [definition_of(each)])
-        except DueledgerError:
-            continue  # its page says why
-        until = each.superseded_at or DUE_END
-        found.append(DefinitionInForce(definition, each.effective_from, until))
+    shown = versions[:DEFINITIONS_MAX]
+    found = [
+        DefinitionInForce(definition, each.effective_from, each.superseded_at or DUE_END)
+        for each, definition in zip(
+            shown, await view.schedule_times.read(call.connection, shown), strict=True
+        )
+        if definition is not None and not definition.ended
+    ]
     return found, len(versions) > DEFINITIONS_MAX
-
-
-def _plan(
-    definitions: Sequence[DefinitionInForce], start: datetime, end: datetime, quiet: timedelta
-) -> LoadPlan:
-    schedules = expand_schedules(definitions, start, end, occurrences_max=OCCURRENCES_MAX)
-    return make_plan(schedules, quiet_for=quiet)
 
 
 def _days(view: View, plan: LoadPlan, filters: dict[str, str | None]) -> list[CalendarDay]:

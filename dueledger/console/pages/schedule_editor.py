@@ -1,6 +1,5 @@
 """The editor of a definition: its text, and what it would change before it is in force."""
 
-import asyncio
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, NamedTuple
@@ -11,12 +10,10 @@ from pydantic import AfterValidator, BaseModel, Field
 from dueledger.console.forms import form_of
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedules import (
-    Coming,
-    coming_from,
-    definition_of,
     definition_text,
     schedule_path,
 )
+from dueledger.console.schedule_times import Coming, read_definition
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import PlannedChanges, doubts
 from dueledger.definitions.defaults import defaults_of, without_defaults
@@ -29,11 +26,11 @@ from dueledger.ledger.errors import (
     NotFound,
     PreconditionFailed,
 )
-from dueledger.ledger.schedule import ScheduleWindow
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion
-from dueledger.planning.load_plan import LoadPlan, make_plan
-from dueledger.planning.schedule_load import DefinitionInForce, expand_schedules
+from dueledger.planning.load_plan import LoadPlan
+from dueledger.planning.schedule_load import DefinitionInForce
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes.definition_documents import EXAMPLE
 from dueledger.service.routes.definitions import NamePath, plan_definitions, versions_of
@@ -82,7 +79,7 @@ class Preview:
     notes: list[str] = field(default_factory=list["str"])
     doubts: list[str] = field(default_factory=list["str"])
     defaults: str = ""
-    coming: Coming = field(default_factory=lambda: Coming(ScheduleWindow((), ())))
+    coming: Coming = field(default_factory=Coming)
     load: WeekLoad = _NO_LOAD
 
 
@@ -91,7 +88,8 @@ async def write_schedule(call: CurrentCall, view: CurrentView) -> Response:
     """Show the editor with an example of the caller's tenant."""
     tenant = call.tenants[0] if call.tenants else "acme"
     text = document_text({"tenant": tenant, "definition": "statements", **EXAMPLE})
-    return await _editor(call, view, EditorForm(text=text), None)
+    form = EditorForm(text=text)
+    return _editor(view, form, await _preview(call, view, form), None)
 
 
 @operate.page("/schedules/{tenant}/{name}/edit")
@@ -101,7 +99,7 @@ async def edit_schedule(
     """Show the editor with the newest version."""
     newest = (await versions_of(call.connection, tenant, name, 1))[0]
     form = EditorForm(text=_written_text(newest), base_version=newest.version)
-    return await _editor(call, view, form, (tenant, name))
+    return _editor(view, form, await _unchanged(call, view, newest), (tenant, name))
 
 
 @operate.answer("/schedules/preview")
@@ -111,7 +109,7 @@ async def preview_schedule(
     form: Annotated[EditorForm, Depends(form_of(EditorForm))],
 ) -> Response:
     """Show the editor with what its text would change; change nothing."""
-    return await _editor(call, view, form, None)
+    return _editor(view, form, await _preview(call, view, form), None)
 
 
 @operate.action("/schedules/define", "putDefinition")
@@ -140,13 +138,13 @@ async def put_schedule(
 def _written_text(version: DefinitionVersion) -> str:
     """Return a version without its defaults; all of it if it would not be accepted any more."""
     try:
-        return document_text(without_defaults(definition_of(version)))
+        return document_text(without_defaults(read_definition(version)))
     except InvalidDefinition:
         return definition_text(version)
 
 
-async def _editor(
-    call: ApiCall, view: View, form: EditorForm, place: tuple[str, str] | None
+def _editor(
+    view: View, form: EditorForm, preview: Preview, place: tuple[str, str] | None
 ) -> Response:
     return view.page(
         "schedule_editor.html",
@@ -157,9 +155,24 @@ async def _editor(
         else f"{form.effective_from:%Y-%m-%dT%H:%M}",
         place=None if place is None else schedule_path(*place),
         form_name="" if place is None else place[1],
-        preview=await _preview(call, view, form),
+        preview=preview,
         plan_days=PLAN_DAYS,
     )
+
+
+async def _unchanged(call: ApiCall, view: View, newest: DefinitionVersion) -> Preview:
+    """Describe the newest version as it is: nothing needs to be planned to know that."""
+    try:
+        definition = read_definition(newest)
+        since = max(newest.now, newest.effective_from)
+        return Preview(
+            change={"changed": False, "version": newest.version},
+            defaults=document_text(defaults_of(definition)),
+            coming=await view.schedule_times.coming(call.connection, definition, since),
+            load=await _load(call, view, definition, since),
+        )
+    except DueledgerError as error:
+        return Preview(problem=error.message.partition("\n")[0], errors=problems_of(error))
 
 
 async def _preview(call: ApiCall, view: View, form: EditorForm) -> Preview:
@@ -168,22 +181,21 @@ async def _preview(call: ApiCall, view: View, form: EditorForm) -> Preview:
         definition = _only(call, form.text)
         async with call.connection.transaction():
             planned = await plan_definitions(call, [definition], _start(view, form))
-            return await _describe(call, planned)
+            return await _describe(call, view, planned)
     except DueledgerError as error:
         return Preview(problem=error.message.partition("\n")[0], errors=problems_of(error))
 
 
-async def _describe(call: ApiCall, planned: PlannedChanges) -> Preview:
+async def _describe(call: ApiCall, view: View, planned: PlannedChanges) -> Preview:
     [change] = planned.changes
     since = planned.request.effective_from or change.preview.diff.since
-    coming = await coming_from(call.connection, change.definition, since)
     return Preview(
         change=change.document(),
         notes=await planned.describe(call.connection),
         doubts=doubts(await planned.ask_witness()),
         defaults=document_text(defaults_of(change.definition)),
-        coming=coming,
-        load=await asyncio.to_thread(_load, change.definition, since),
+        coming=await view.schedule_times.coming(call.connection, change.definition, since),
+        load=await _load(call, view, change.definition, since),
     )
 
 
@@ -195,21 +207,21 @@ def problems_of(error: DueledgerError) -> list[dict[str, Any]]:
     ]
 
 
-def _load(definition: Definition, since: datetime) -> WeekLoad:
-    """Return how many items a definition owes in the next days, and when most."""
-    until = since + timedelta(days=PLAN_DAYS)
+async def _load(call: ApiCall, view: View, definition: Definition, since: datetime) -> WeekLoad:
+    """Return how many items a definition owes in the days from an instant on, and when most."""
+    times = view.schedule_times
     try:
-        schedules = expand_schedules(
-            [DefinitionInForce(definition, since, until)],
+        observing = await times.observe(call.connection, definition)
+        plan = await times.plan(
+            [DefinitionInForce(observing, DUE_MIN, DUE_END)],
             since,
-            until,
+            PLAN_DAYS,
+            quiet_for=_QUIET_FOR,
             occurrences_max=_PLANNED_MAX,
         )
-        if schedules.not_counted:
-            return WeekLoad(None, schedules.not_counted[0].reason)
-        return WeekLoad(make_plan(schedules, quiet_for=_QUIET_FOR), None)
     except DueledgerError as error:
         return WeekLoad(None, error.message)
+    return WeekLoad(None, plan.not_counted[0].reason) if plan.not_counted else WeekLoad(plan, None)
 
 
 def _only(call: ApiCall, text: str) -> Definition:

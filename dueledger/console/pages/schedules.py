@@ -1,43 +1,33 @@
 """Schedules: definitions with what they owe next, and each with its versions and history."""
 
-import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
-from functools import lru_cache
+from datetime import date
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
-import orjson
 from fastapi import Depends, Response
 from pydantic import BaseModel
 
 from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.schedule_times import Coming, read_definition
 from dueledger.console.view import CurrentView, View
-from dueledger.definitions.named_calendars import add_ledger_calendars
 from dueledger.definitions.trigger import trigger_definition
 from dueledger.importers.definition_yaml import document_text
 from dueledger.items import page_executions
-from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import DueledgerError
-from dueledger.ledger.schedule import RECURRING, Occurrence, ScheduleWindow
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemPlace
-from dueledger.preview.clock_changes import clock_changes
-from dueledger.preview.occurrences import preview_definition
-from dueledger.preview.wording import change_rows, decision_words, skip_words
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definition_documents import PauseRequest
 from dueledger.service.routes.definitions import (
-    DAYS_AHEAD,
     NamePath,
-    next_occurrences,
     pause_definition,
     resume_definition,
     versions_of,
@@ -47,12 +37,9 @@ from dueledger.service.routes.fields import Reason, TenantPath
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
 
-OCCURRENCES: Final = 10
 VERSIONS_SHOWN: Final = 50
 EXECUTIONS_EXAMINED_MAX: Final = 1_000
 _PAUSES_MAX: Final = 200
-_CLOCK_CHANGES_AHEAD: Final = timedelta(days=366)
-_BESIDE: Final = timedelta(hours=26)
 
 
 class ReasonForm(BaseModel):
@@ -90,7 +77,7 @@ async def list_schedules(
         listing=Listing(
             caption="Schedules",
             columns=_columns(view),
-            rows=await _rows(call.connection, shown),
+            rows=await _rows(call, view, shown),
             empty="There is no definition yet. Write one, or import a crontab.",
             next_cursor=page.cursor_after(
                 None if last is None else (last.tenant, last.name, last.version)
@@ -121,7 +108,7 @@ async def show_schedule(
         title=name,
         newest=newest,
         when=when_text(newest.document),
-        coming=await coming_of(call.connection, newest),
+        coming=await coming_of(call.connection, view, newest),
         pauses=[each for each in pauses if each["kind"] in {None, newest.kind}],
         versions=versions,
         document=definition_text(newest),
@@ -193,70 +180,13 @@ def definition_text(version: DefinitionVersion) -> str:
     return document_text({name: document[name] for name in [*known, *others]})
 
 
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """What a definition owes next, and what clock changes do to it.
-
-    `problem` is why that cannot be said.
-    """
-
-    window: ScheduleWindow
-    zone: str = "UTC"
-    clock_changes: Sequence[dict[str, object]] = ()
-    problem: str | None = None
-
-    @property
-    def rows(self) -> list[tuple[Occurrence, str]]:
-        """Return the occurrences, each with how its time was found."""
-        return [(found, decision_words(found)) for found in self.window.occurrences]
-
-    @property
-    def skipped(self) -> list[str]:
-        """Return the nominal times that are passed over, and why."""
-        return [f"{each.nominal:%a %Y-%m-%d}: {skip_words(each)}" for each in self.window.skipped]
-
-
-async def coming_of(connection: Connection, version: DefinitionVersion) -> Coming:
+async def coming_of(connection: Connection, view: View, version: DefinitionVersion) -> Coming:
     """Return what a version owes next; for an event rule or an ended one nothing."""
     since = max(version.now, version.effective_from)
     try:
-        return await coming_from(connection, definition_of(version), since)
+        return await view.schedule_times.coming(connection, read_definition(version), since)
     except DueledgerError as error:
-        return Coming(ScheduleWindow((), ()), problem=error.message)
-
-
-def definition_of(version: DefinitionVersion) -> Definition:
-    """Return the definition of a version, without its calendar. Raises InvalidDefinition."""
-    return _parsed(orjson.dumps(version.document))
-
-
-@lru_cache(maxsize=1_024)
-def _parsed(document: bytes) -> Definition:
-    """Return a definition: a version never changes, and most are shown again and again."""
-    return parse_definition(orjson.loads(document), calendars=None)
-
-
-async def coming_from(connection: Connection, definition: Definition, since: datetime) -> Coming:
-    """Return what a definition owes from an instant on. Raises what its calendar does."""
-    (observing,) = await add_ledger_calendars(connection, [definition])
-    if not observing.is_schedule or observing.ended:
-        return Coming(ScheduleWindow((), ()))
-    window = await next_occurrences(observing, since, OCCURRENCES)
-    zone: str = getattr(observing.when, "timezone", "UTC")
-    if not isinstance(observing.when, RECURRING):
-        return Coming(window, zone)
-    return Coming(window, zone, await asyncio.to_thread(_clock_changes, observing, zone, since))
-
-
-def _clock_changes(definition: Definition, zone: str, since: datetime) -> list[dict[str, object]]:
-    """Return the clock changes of the next year, each with what it does to the schedule."""
-    rows: list[dict[str, object]] = []
-    start = since.replace(microsecond=0)
-    for change in clock_changes(zone, start, start + _CLOCK_CHANGES_AHEAD):
-        first, last = change.at - _BESIDE, change.at + _BESIDE
-        window = preview_definition(definition, since=first, until=last, effective_date=None)
-        rows += change_rows(window, zone, first, last)
-    return rows
+        return Coming(problem=error.message)
 
 
 def when_text(document: Row) -> str:
@@ -271,17 +201,12 @@ def when_text(document: Row) -> str:
 _PLACES: Final = {"timezone", "gap", "fold"}
 
 
-async def _rows(connection: Connection, versions: Sequence[DefinitionVersion]) -> list[Row]:
-    """Return versions with the time at which each is due next, all computed in one thread."""
-    schedules: list[tuple[Definition, datetime] | None] = []
-    for each in versions:
-        try:
-            (definition,) = await add_ledger_calendars(connection, [definition_of(each)])
-        except DueledgerError:
-            schedules.append(None)  # its page says why
-        else:
-            schedules.append((definition, max(each.now, each.effective_from)))
-    next_due = await asyncio.to_thread(lambda: [_next_due(each) for each in schedules])
+async def _rows(call: ApiCall, view: View, versions: Sequence[DefinitionVersion]) -> list[Row]:
+    """Return versions with the time at which each is due next."""
+    times = view.schedule_times
+    definitions = await times.read(call.connection, versions)
+    starts = [max(each.now, each.effective_from) for each in versions]
+    next_due = await times.next_due(list(zip(definitions, starts, strict=True)))
     return [
         {
             "definition": version.name,
@@ -296,21 +221,6 @@ async def _rows(connection: Connection, versions: Sequence[DefinitionVersion]) -
         }
         for version, due_at in zip(versions, next_due, strict=True)
     ]
-
-
-def _next_due(schedule: tuple[Definition, datetime] | None) -> datetime | None:
-    if schedule is None:
-        return None
-    definition, since = schedule
-    if not definition.is_schedule or definition.ended:
-        return None
-    try:
-        window = preview_definition(
-            definition, since=since, until=since + DAYS_AHEAD, effective_date=None, count=1
-        )
-    except DueledgerError:
-        return None
-    return window.occurrences[0].due_at if window.occurrences else None
 
 
 def _columns(view: View) -> list[Column]:

@@ -1,0 +1,164 @@
+"""The cells of tables, and what a page shows as they do: times, badges, flows.
+
+A page has hundreds of cells; a macro of a template took 13 microseconds for each.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from markupsafe import Markup, escape
+
+from dueledger.console.clock import PageClock, iso
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.states import STATE_BADGES, STATUS_BADGES
+from dueledger.ledger.visible_text import visible
+
+_NOTHING: Final = '<span class="quiet">–</span>'
+_ZERO: Final = '<span class="quiet">0</span>'
+
+Show = Callable[[Any, Row], str]
+"""Returns the HTML of a value of a row, which is not None unless the cell is of a flow."""
+
+
+def rows_of(clock: PageClock, listing: Listing, rows: Sequence[Row]) -> Markup:
+    """Return the rows of a table: the first cell of each is its header."""
+    shows = [
+        (column, _begin(column, place), _show(column, clock))
+        for place, column in enumerate(listing.columns)
+    ]
+    parts: list[str] = []
+    for row in rows:
+        parts.append("<tr>\n")
+        for column, (tag, begin, begin_of_nil), show in shows:
+            value = row[column.key]
+            href = column.href(row) if column.href is not None and value else None
+            inner = show(value, row) if value is not None or column.kind == "flow" else _NOTHING
+            if href:
+                inner = f'<a href="{escape(href)}">{inner}</a>'
+            parts.append(f"{begin if value else begin_of_nil}{inner}</{tag}>\n")
+        parts.append("</tr>\n")
+    return Markup("".join(parts))  # noqa: S704 - each part is escaped where it is made
+
+
+def _begin(column: Column, place: int) -> tuple[str, str, str]:
+    """Return the tag of a column's cells, and how each begins, with a value and without one."""
+    if place == 0:
+        return (
+            "th",
+            f'<th class="c-{column.kind}" scope="row">',
+            f'<th class="c-{column.kind} nil" scope="row">',
+        )
+    label = f'data-label="{escape(column.label)}"'
+    return (
+        "td",
+        f'<td class="c-{column.kind}" {label}>',
+        f'<td class="c-{column.kind} nil" {label}>',
+    )
+
+
+def time_of(clock: PageClock, instant: datetime | None) -> str:
+    """Return a time: how long ago, and the exact one beside it."""
+    if instant is None:
+        return _NOTHING
+    utc = iso(instant)
+    return (
+        f'<time datetime="{utc}" title="{clock.exact(instant)} · {utc}">{clock.relative(instant)}'
+        f'</time> <span class="exact">{clock.brief(instant)}</span>'
+    )
+
+
+def shown(value: object) -> str:
+    """Return a value as text, with what cannot be seen in it escaped; empty for None."""
+    return "" if value is None else str(escape(visible(str(value))))
+
+
+def badge_of(icon: str, words: str, tone: str) -> str:
+    """Return an icon with words, in a tone of the style sheet."""
+    sprite = f'<svg class="icon" aria-hidden="true"><use href="#i-{icon}"/></svg>'
+    return f'<span class="badge {tone}">{sprite}{shown(words)}</span>'
+
+
+_STATES: Final = {label: badge_of(*badge) for label, badge in STATE_BADGES.items()}
+_STATUSES: Final = {word: badge_of(*badge) for word, badge in STATUS_BADGES.items()}
+
+
+def status_of(word: str) -> str:
+    """Return the badge of a word; another word as it is."""
+    return _STATUSES.get(word) or shown(word)
+
+
+def state_of(label: str) -> str:
+    """Return the badge of a state by its label."""
+    return _STATES[label]
+
+
+def flow_of(row: Row) -> str:
+    """Return the name of a flow: its tenant, kind and lane."""
+    lane = f' <span class="lane">{shown(row["lane"])}</span>' if row["lane"] else ""
+    tenant = f'<span class="tenant">{shown(row["tenant"])}</span>'
+    return f'<span class="flow">{tenant} {shown(row["kind"])}{lane}</span>'
+
+
+def code_of(text: str) -> str:
+    """Return a text whose parts in backticks are code."""
+    parts = str(escape(visible(text))).split("`")
+    return "".join(
+        f"<code>{part}</code>" if place % 2 else part for place, part in enumerate(parts)
+    )
+
+
+def count_of(value: float | None, *, capped: bool = False) -> str:
+    """Return a count with separators, and + if it is the least that it can be."""
+    if value is None:
+        return "–"
+    number = f"{value:,.10g}" if isinstance(value, float) else f"{value:,}"
+    return f"{number}{'+' if capped else ''}"
+
+
+def _show(column: Column, clock: PageClock) -> Show:
+    """Return what shows the values of a column."""
+    match column.kind:
+        case "flow":
+            return lambda _, row: flow_of(row)
+        case "count":
+            return _counting(column)
+        case "time":
+            return lambda value, _: time_of(clock, value)
+        case "action":
+            return _acting(column)
+        case "flag":
+            flag = badge_of("warn", column.label, "bad")
+            return lambda value, _: flag if value else ""
+        case kind:
+            show = _PLAIN[kind]
+            return lambda value, _: show(value)
+
+
+def _counting(column: Column) -> Show:
+    capped = column.capped
+
+    def show(value: Any, row: Row) -> str:  # noqa: ANN401 - a number
+        if not value:
+            return _ZERO
+        return count_of(value, capped=capped is not None and row[capped])
+
+    return show
+
+
+def _acting(column: Column) -> Show:
+    leads = column.href
+    label = str(escape(column.label))
+    return lambda _, row: label if leads is not None and leads(row) else ""
+
+
+_PLAIN: Final[dict[str, Callable[[Any], str]]] = {
+    "text": shown,
+    "date": shown,
+    "prose": lambda value: code_of(str(value)),
+    "code": lambda value: f"<code>{shown(value)}</code>",
+    "number": "{:g}".format,
+    "state": state_of,
+    "status": status_of,
+    "word": lambda value: shown(str(value).replace("_", " ").capitalize()),
+}

@@ -1,0 +1,213 @@
+"""What definitions owe next, and in a week. It is computed once, and kept while it holds.
+
+A version never changes, nor does a version of a calendar: what one owes follows from both alone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Final, final
+
+import orjson
+
+from dueledger.definitions.named_calendars import add_ledger_calendars
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import DueledgerError, UnknownCalendar
+from dueledger.ledger.schedule import RECURRING, Calendar, Occurrence, ScheduleWindow, Skipped
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendar_cache import CalendarCache, calendars_of_tenant
+from dueledger.ledger.store.definitions import DefinitionVersion
+from dueledger.planning.load_plan import LoadPlan, make_plan
+from dueledger.planning.schedule_load import QUARTER, DefinitionInForce, expand_days
+from dueledger.preview.clock_changes import ClockChange, clock_changes
+from dueledger.preview.occurrences import preview_definition
+from dueledger.preview.wording import change_rows, decision_words, skip_words
+from dueledger.service.routes.definitions import DAYS_AHEAD
+
+OCCURRENCES: Final = 10
+_KEPT_MAX: Final = 1_024
+_PLANS_KEPT_MAX: Final = 16
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = timedelta(days=1)
+_CLOCK_CHANGES_AHEAD: Final = timedelta(days=366)
+_BESIDE: Final = timedelta(hours=26)
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """What a definition owes from an instant on, and what clock changes do to it.
+
+    `problem` is why that cannot be said.
+    """
+
+    occurrences: Sequence[Occurrence] = ()
+    passed_over: Sequence[Skipped] = ()
+    zone: str = "UTC"
+    clock_changes: Sequence[dict[str, object]] = ()
+    problem: str | None = None
+
+    @property
+    def rows(self) -> list[tuple[Occurrence, str]]:
+        """Return the occurrences, each with how its time was found."""
+        return [(found, decision_words(found)) for found in self.occurrences]
+
+    @property
+    def skipped(self) -> list[str]:
+        """Return the nominal times that are passed over, and why."""
+        return [f"{each.nominal:%a %Y-%m-%d}: {skip_words(each)}" for each in self.passed_over]
+
+
+@final
+class ScheduleTimes:
+    """Reads definitions with their calendars, and computes what they owe."""
+
+    def __init__(self) -> None:
+        self._calendars = CalendarCache()
+        self._next: dict[tuple[Definition, int], tuple[datetime, ScheduleWindow]] = {}
+
+    async def read(
+        self, connection: Connection, versions: Sequence[DefinitionVersion]
+    ) -> list[Definition | None]:
+        """Return the definitions of versions; None for one that cannot be read, or expanded."""
+        definitions: list[Definition | None] = []
+        for each in versions:
+            try:
+                definitions.append(read_definition(each))
+            except DueledgerError:
+                definitions.append(None)
+        named = {
+            (each.tenant, each.calendar_name)
+            for each in definitions
+            if each is not None and each.calendar_name is not None
+        }
+        found = await self._calendars.newest_versions(connection, named)
+        calendars = {tenant: calendars_of_tenant(found, tenant) for tenant, _ in named}
+        return [
+            None if each is None else _observing(each, calendars.get(each.tenant, {}))
+            for each in definitions
+        ]
+
+    async def observe(self, connection: Connection, definition: Definition) -> Definition:
+        """Return a definition with its calendar. Raises as `add_ledger_calendars`."""
+        (observing,) = await add_ledger_calendars(
+            connection, [definition], calendars=self._calendars
+        )
+        return observing
+
+    async def coming(
+        self, connection: Connection, definition: Definition, since: datetime
+    ) -> Coming:
+        """Return what a definition owes from an instant on. Raises what its calendar does."""
+        observing = await self.observe(connection, definition)
+        if not observing.is_schedule or observing.ended:
+            return Coming()
+        return await asyncio.to_thread(self._coming, observing, since)
+
+    async def next_due(
+        self, schedules: Sequence[tuple[Definition | None, datetime]]
+    ) -> list[datetime | None]:
+        """Return when each definition is due first from its instant on, all in one thread."""
+        return await asyncio.to_thread(lambda: [self._first(*each) for each in schedules])
+
+    async def plan(
+        self,
+        definitions: Sequence[DefinitionInForce],
+        start: datetime,
+        days: int,
+        *,
+        quiet_for: timedelta,
+        occurrences_max: int,
+    ) -> LoadPlan:
+        """Return what schedules owe in the days from an instant on. Raises as `expand_days`."""
+        begins = start - (start - _EPOCH) % QUARTER
+        asked = tuple(definitions), begins, begins + days * _DAY, quiet_for, occurrences_max
+        return await asyncio.to_thread(_plan, *asked)
+
+    def _coming(self, definition: Definition, since: datetime) -> Coming:
+        zone: str = getattr(definition.when, "timezone", "UTC")
+        window = self._window(definition, since, OCCURRENCES)
+        changes: list[dict[str, object]] = []
+        if isinstance(definition.when, RECURRING):
+            for change in _clock_changes(zone, since.date()):
+                if since <= change.at:
+                    changes += _effects(definition, zone, change)
+        passed_over = [each for each in window.skipped if since <= each.at]
+        return Coming(window.occurrences, passed_over, zone, changes)
+
+    def _first(self, definition: Definition | None, since: datetime) -> datetime | None:
+        if definition is None or not definition.is_schedule or definition.ended:
+            return None
+        try:
+            found = self._window(definition, since, 1).occurrences
+        except DueledgerError:
+            return None
+        return found[0].due_at if found else None
+
+    def _window(self, definition: Definition, since: datetime, count: int) -> ScheduleWindow:
+        """Return the next times of a schedule; they hold until the first of them is past."""
+        kept = self._next.get((definition, count))
+        if kept is not None and _holds(*kept, since):
+            return kept[1]
+        until = since + DAYS_AHEAD
+        window = preview_definition(
+            definition, since=since, until=until, effective_date=None, count=count
+        )
+        if isinstance(definition.when, RECURRING):
+            if len(self._next) >= _KEPT_MAX:
+                self._next.clear()
+            self._next[definition, count] = since, window
+        return window
+
+
+def read_definition(version: DefinitionVersion) -> Definition:
+    """Return the definition of a version, without its calendar. Raises InvalidDefinition."""
+    return _parsed(orjson.dumps(version.document))
+
+
+def _holds(begins: datetime, window: ScheduleWindow, since: datetime) -> bool:
+    """Return whether the next times from `begins` on are those from `since` on."""
+    ends = begins + _DAY  # as far as is looked ahead moves with it
+    if window.occurrences:
+        ends = min(ends, window.occurrences[0].due_at)
+    return begins <= since <= ends
+
+
+def _observing(definition: Definition, calendars: Mapping[str, Calendar]) -> Definition | None:
+    try:
+        return definition.with_calendar(calendars)
+    except UnknownCalendar:
+        return None
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _parsed(document: bytes) -> Definition:
+    return parse_definition(orjson.loads(document), calendars=None)
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _clock_changes(zone: str, day: date) -> Sequence[ClockChange]:
+    """Return the clock changes of a zone in the year from a day on."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return tuple(clock_changes(zone, start, start + _CLOCK_CHANGES_AHEAD))
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def _effects(definition: Definition, zone: str, change: ClockChange) -> Sequence[dict[str, object]]:
+    """Return what a clock change does to a schedule, as rows."""
+    first, last = change.at - _BESIDE, change.at + _BESIDE
+    window = preview_definition(definition, since=first, until=last, effective_date=None)
+    return change_rows(window, zone, first, last)
+
+
+@lru_cache(maxsize=_PLANS_KEPT_MAX)
+def _plan(
+    definitions: Sequence[DefinitionInForce],
+    start: datetime,
+    end: datetime,
+    quiet_for: timedelta,
+    occurrences_max: int,
+) -> LoadPlan:
+    schedules = expand_days(definitions, start, end, occurrences_max=occurrences_max)
+    return make_plan(schedules, quiet_for=quiet_for)
