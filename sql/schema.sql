@@ -424,6 +424,23 @@ CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since
 
 COMMENT ON FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) IS 'Whether an item of the business key was completed after an instant, which ends a failure streak.';
 
+CREATE FUNCTION ledger.count_outcomes(flow_nos integer[], run_nos bigint[], completed bigint[], failed bigint[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if flow_nos is not null then
+    insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
+    select f.flow_no, ledger.machine_now(), min(o.run_no), sum(o.completed), sum(o.failed)
+    from unnest(flow_nos, run_nos, count_outcomes.completed, count_outcomes.failed) o (flow_no, run_no, completed, failed)
+    join ledger.flow f on f.flow_no = o.flow_no and f.circuit_failure_ratio is not null
+    group by f.flow_no;
+  end if;
+  return true;
+end $$;
+
+COMMENT ON FUNCTION ledger.count_outcomes(flow_nos integer[], run_nos bigint[], completed bigint[], failed bigint[]) IS 'Record how many items of runs of limited flows completed and failed, for those with a circuit; true.';
+
 CREATE FUNCTION ledger.count_overview_in_flight(items_max integer) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

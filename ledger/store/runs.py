@@ -1,9 +1,10 @@
 """Runs: starting claim slices, settling outcomes, and extending leases."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from itertools import accumulate, chain
 from typing import Final, NamedTuple
 
 from asyncpg import BitString
@@ -144,24 +145,69 @@ async def start_runs(
     A slice becomes one run, or several of at most `run_items_max` items, with one result each, by
     position. A handler that settles each item in its own transaction needs runs of one item:
     otherwise each commit would wait for the previous one.
+
+    Slices without withdrawn items are started by a statement of their own, which takes less; those
+    that it leaves, by a second one.
     """
     sizes = [to - start + 1 for start, to in zip(from_positions, to_positions, strict=True)]
-    claimed_ats = [claim_id.claimed_at for claim_id in claim_ids]
-    rows = await connection.fetch(
-        statement("start_runs"),
-        [claim_id.fence for claim_id in claim_ids],
+    slices = list(
+        zip(
+            claim_ids,
+            from_positions,
+            to_positions,
+            [max(1, size) for size in run_items_max or sizes],
+            isolations or [None] * len(sizes),
+            strict=True,
+        )
+    )
+    arguments = (connection, worker_no, lease_seconds)
+    rows = await _fetch_starts(statement("start_plain_runs"), slices, *arguments)
+    plain = {row["fence"] for row in rows}
+    others = [each for each in slices if each[0].fence not in plain]
+    claimed_at = {claim_id.fence: claim_id.claimed_at for claim_id in claim_ids}
+    results = [_plain_result(row, claimed_at[row["fence"]]) for row in rows]
+    if others:
+        rows = await _fetch_starts(statement("start_runs"), others, *arguments)
+        results += [_start_result(row, claimed_at[row["fence"]]) for row in rows]
+        results.sort(key=lambda result: (result.fence, result.from_position))
+    return results
+
+
+async def _fetch_starts(
+    query: str,
+    slices: Sequence[tuple[ClaimId, int, int, int, RunIsolation | None]],
+    connection: Connection,
+    worker_no: int,
+    lease_seconds: float,
+) -> list[Record]:
+    claimed_ats = [each[0].claimed_at for each in slices]
+    return await connection.fetch(
+        query,
+        [each[0].fence for each in slices],
         claimed_ats,
-        [claim_id.token for claim_id in claim_ids],
-        from_positions,
-        to_positions,
-        [max(1, size) for size in run_items_max or sizes],
+        [each[0].token for each in slices],
+        [each[1] for each in slices],
+        [each[2] for each in slices],
+        [each[3] for each in slices],
         worker_no,
         lease_seconds,
         *first_and_last(claimed_ats),
-        isolations or [None] * len(sizes),
+        [each[4] for each in slices],
     )
-    claimed_at = {claim_id.fence: claim_id.claimed_at for claim_id in claim_ids}
-    return [_start_result(row, claimed_at[row["fence"]]) for row in rows]
+
+
+def _plain_result(row: Record, claimed_at: datetime) -> StartResult:
+    to_position = row["to_position"]
+    return StartResult(
+        row["fence"],
+        row["from_position"],
+        to_position,
+        RunId(row["run_no"], row["started_at"], claimed_at),
+        to_position,
+        closed=False,
+        withdrawn=(),
+        lease_seconds=row["lease_seconds_left"],
+    )
 
 
 def _start_result(row: Record, claimed_at: datetime) -> StartResult:
@@ -193,45 +239,63 @@ async def settle_runs(
     A settlement whose COMMIT may have happened can be repeated: the result is SETTLED. A failure
     at the kind's limit of attempts or starts is parked in the same statement. Raises ValueError
     for an event that is not an outcome, and for a run that occurs twice; InvalidItem for evidence
-    that jsonb cannot store, and then records nothing.
+    that jsonb cannot store, and then records nothing of these runs.
+
+    Where no item ended otherwise than completed, a shorter statement records it, and leaves the
+    runs that it does not accept to the other one.
     """
     runs = [settlement.run for settlement in settlements]
     if len({run.run_no for run in runs}) != len(runs):
         raise ValueError("a run is settled once in a call")
-    masks: list[BitString] = []
-    firsts: list[int] = []
-    events: list[int | None] = []
-    details: list[str | None] = []
-    delays: list[float | None] = []
-    for settlement in settlements:
-        outcomes = settlement.outcomes
-        firsts.append(len(events) + 1)
-        masks.append(_mask(outcomes))
-        events += [None if outcome is None else outcome[0] for outcome in outcomes]
-        details += [None if outcome is None else outcome[1] for outcome in outcomes]
-        delays += [None if outcome is None else outcome[2] for outcome in outcomes]
-    for event in set(events):
-        if event is not None and event not in _OUTCOME_EVENTS:
+    by = worker_no, worker_no if actor_no is None else actor_no
+    events = {each[0] for each in _outcomes(settlements) if each is not None}
+    for event in events:
+        if event not in _OUTCOME_EVENTS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
-    started_ats = [run.started_at for run in runs]
     with mapped_errors():
+        if events <= {TransitionEvent.COMPLETED}:
+            (row,) = await fetch_counted(
+                connection, "settle_completed_runs", *_settle_arguments(settlements, *by)
+            )
+            accepted = set(row["run_nos"] or ())
+            settlements = [each for each in settlements if each.run.run_no not in accepted]
+            if not settlements:
+                return []
+        outcomes = _outcomes(settlements)
+        delays = [None if each is None else each[2] for each in outcomes]
         rows = await fetch_counted(
             connection,
             "settle_runs",
-            [run.run_no for run in runs],
-            started_ats,
-            masks,
-            firsts,
-            events,
-            details,
-            # A missing array element is null, and most outcomes have no delay.
+            *_settle_arguments(settlements, *by),
+            [None if each is None else each[0] for each in outcomes],
             delays if any(delay is not None for delay in delays) else [],
-            worker_no,
-            *first_and_last(started_ats),
-            *first_and_last(run.claimed_at for run in runs),
-            worker_no if actor_no is None else actor_no,
         )
     return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
+
+
+def _outcomes(settlements: Iterable[Settlement]) -> list[Outcome | None]:
+    return list(chain.from_iterable(settlement.outcomes for settlement in settlements))
+
+
+def _settle_arguments(
+    settlements: Sequence[Settlement], worker_no: int, actor_no: int
+) -> tuple[object, ...]:
+    """Return the arguments that both statements have."""
+    runs = [settlement.run for settlement in settlements]
+    started_ats = [run.started_at for run in runs]
+    sizes = [len(settlement.outcomes) for settlement in settlements]
+    details = [None if each is None else each[1] for each in _outcomes(settlements)]
+    return (
+        [run.run_no for run in runs],
+        started_ats,
+        [_mask(settlement.outcomes) for settlement in settlements],
+        [end - size + 1 for end, size in zip(accumulate(sizes), sizes, strict=True)],
+        details if any(details) else [],  # a missing array element is null
+        worker_no,
+        *first_and_last(started_ats),
+        *first_and_last(run.claimed_at for run in runs),
+        actor_no,
+    )
 
 
 async def report_overruns(

@@ -19,9 +19,10 @@ SLOW_SECONDS: Final = 0.02
 CUTS: Final = (
     "commit record_claims",
     "mark_published",
-    "start_runs",
+    "start_plain_runs",
     "settle_runs",
-    "commit settle_runs",
+    "settle_completed_runs",
+    "commit settle_completed_runs",
     "extend_leases",
     "reap_runs",
     "reap_claims",

@@ -17,9 +17,9 @@ BEFORE_AND_AFTER = pytest.mark.parametrize("answered", [False, True], ids=["befo
     [
         ("commit record_claims", "batch"),
         ("mark_published", "batch"),
-        ("start_runs", "batch"),
-        ("settle_runs", "batch"),
-        ("commit settle_runs", "transaction"),
+        ("start_plain_runs", "batch"),
+        ("settle_completed_runs", "batch"),
+        ("commit settle_completed_runs", "transaction"),
     ],
     ids=["claim", "mark", "start", "settle", "transaction"],
 )
@@ -68,7 +68,7 @@ async def test_g5_g7_a_publication_that_is_cut_off_is_neither_lost_nor_doubled(
     [
         ("claim_and_start_items", "batch"),
         ("claim_and_start_items", "transaction"),
-        ("settle_runs", "batch"),
+        ("settle_completed_runs", "batch"),
     ],
     ids=["take", "take-transaction", "settle"],
 )

@@ -190,12 +190,17 @@ async def test_g7_repeating_a_settlement_after_a_lost_commit_is_harmless(ledger:
     await ledger.check_balance()
 
 
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [(TransitionEvent.CANCELLED, SettleRefusal.CONTENDED), (COMPLETED, SettleRefusal.SETTLED)],
+    ids=["asked-again", "asked-by-the-second-statement"],
+)
 async def test_g7_a_settlement_that_waits_for_its_own_lost_commit_is_asked_again(
-    ledger: Ledger, database: str
+    ledger: Ledger, database: str, event: TransitionEvent, reason: SettleRefusal
 ) -> None:
     placed = await ledger.place(State.RUNNING)
     (run,) = await run_ids(ledger.connection, [placed.run_no])
-    settlement = Settlement(run, [Outcome(COMPLETED)])
+    settlement = Settlement(run, [Outcome(event)])
     lost = await connect(database, application_name="lost")
     transaction = lost.transaction()
     await transaction.start()
@@ -207,7 +212,7 @@ async def test_g7_a_settlement_that_waits_for_its_own_lost_commit_is_asked_again
         pass
     await transaction.commit()
 
-    assert await repeat == [RefusedSettlement(placed.run_no, SettleRefusal.CONTENDED)]
+    assert await repeat == [RefusedSettlement(placed.run_no, reason)]
     assert await settle_runs(ledger.connection, [settlement], ledger.worker_no) == [
         RefusedSettlement(placed.run_no, SettleRefusal.SETTLED)
     ]

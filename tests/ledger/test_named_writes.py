@@ -51,18 +51,20 @@ def _bits(text: str) -> BitString:
 
 Arguments = Callable[[Named], tuple[Any, ...]]
 
+
+def _start(n: Named) -> tuple[Any, ...]:
+    token = n.claim["token"]
+    return (*n.claimed, [token], [1], [2], [2], n.ledger.worker_no, 60.0, *YEARS, [None])
+
+
+def _settlement(n: Named) -> tuple[Any, ...]:
+    by = n.ledger.worker_no
+    return (*n.started, [_bits("11")], [1], [None, '{"reason":"test"}'], by, *YEARS, *YEARS, by)
+
+
 CLAIM_WRITES: Final[dict[str, Arguments]] = {
-    "start_runs": lambda n: (
-        *n.claimed,
-        [n.claim["token"]],
-        [1],
-        [2],
-        [2],
-        n.ledger.worker_no,
-        60.0,
-        *YEARS,
-        [None],
-    ),
+    "start_runs": _start,
+    "start_plain_runs": _start,
     "mark_published": lambda n: (*n.claimed, [7], *YEARS),
     "release_claims": lambda n: (*n.claimed, n.ledger.worker_no, *YEARS),
     "reap_claims": lambda n: (*n.claimed, n.ledger.worker_no, *YEARS),
@@ -84,21 +86,23 @@ TOPIC_WRITES: Final[dict[str, Arguments]] = {
 }
 RUN_WRITES: Final[dict[str, Arguments]] = {
     "settle_runs": lambda n: (
-        *n.started, [_bits("11")], [1], [TransitionEvent.COMPLETED, TransitionEvent.FAILED],
-        [None, '{"reason":"test"}'], [], n.ledger.worker_no, *YEARS, *YEARS, n.ledger.worker_no
+        *_settlement(n), [TransitionEvent.COMPLETED, TransitionEvent.FAILED], []
     ),
+    "settle_completed_runs": _settlement,
     "extend_leases": lambda n: (*n.started, n.ledger.worker_no, 600.0, *YEARS),
     "report_overruns": lambda n: (*n.started, [_bits("10")], n.ledger.worker_no, *YEARS),
     "reap_runs": lambda n: (*n.started, [2], n.ledger.worker_no, *YEARS, *YEARS),
 }  # fmt: skip
 
 
+STARTS: Final = ("start_runs", "start_plain_runs")
+SETTLEMENTS: Final = ("settle_runs", "settle_completed_runs")
 CLAIM_STATES: Final[list[tuple[str, dict[str, Any]]]] = [
-    ("start_runs", {"closed_at": LONG_AGO}),
-    ("start_runs", {"started": 1}),
-    ("start_runs", {"topic_actor_no": 4_711}),
-    ("start_runs", {"partition": -1, "allocator_no": 4_711}),
-    ("start_runs", {"token": "0" * 16}),
+    *((name, {"closed_at": LONG_AGO}) for name in STARTS),
+    *((name, {"started": 1}) for name in STARTS),
+    *((name, {"topic_actor_no": 4_711}) for name in STARTS),
+    *((name, {"partition": -1, "allocator_no": 4_711}) for name in STARTS),
+    *((name, {"token": "0" * 16}) for name in STARTS),
     ("mark_published", {"published_at": LONG_AGO}),
     ("release_claims", {"closed_at": LONG_AGO}),
     ("release_claims", {"allocator_no": 4_711}),
@@ -111,10 +115,10 @@ CLAIM_STATES: Final[list[tuple[str, dict[str, Any]]]] = [
 ]
 """In these states of a claim a statement writes nothing."""
 RUN_STATES: Final[list[tuple[str, dict[str, Any]]]] = [
-    ("settle_runs", {"closed_at": LONG_AGO}),
-    ("settle_runs", {"worker_no": 4_711}),
-    ("settle_runs", {"ended": _bits("10")}),
-    ("settle_runs", {"ended": _bits("01")}),
+    *((name, {"closed_at": LONG_AGO}) for name in SETTLEMENTS),
+    *((name, {"worker_no": 4_711}) for name in SETTLEMENTS),
+    *((name, {"ended": _bits("10")}) for name in SETTLEMENTS),
+    *((name, {"ended": _bits("01")}) for name in SETTLEMENTS),
     ("extend_leases", {"closed_at": LONG_AGO}),
     ("extend_leases", {"worker_no": 4_711}),
     ("report_overruns", {"closed_at": LONG_AGO}),
@@ -296,7 +300,7 @@ async def test_a_serial_item_is_pending_again_under_its_own_key_and_policy(
     )
     arguments = list({**CLAIM_WRITES, **RUN_WRITES}[name](named))
     if name == "settle_runs":
-        arguments[4] = [TransitionEvent.FAILED] * 2
+        arguments[11] = [TransitionEvent.FAILED] * 2
 
     await ledger.connection.fetch(statement(name), *arguments)
 
@@ -308,7 +312,7 @@ async def test_a_serial_item_is_pending_again_under_its_own_key_and_policy(
     assert [tuple(key) for key in keys] == [(42, due, 3), (None, None, None)]
 
 
-@pytest.mark.parametrize("name", ["settle_runs", "reap_runs"])
+@pytest.mark.parametrize("name", [*SETTLEMENTS, "reap_runs"])
 async def test_a_run_stays_open_where_its_claim_is_not_looked_up(
     undone_ledger: Ledger, name: str
 ) -> None:
@@ -316,8 +320,8 @@ async def test_a_run_stays_open_where_its_claim_is_not_looked_up(
     named = await _named(ledger, started=True)
     before = [await read_rows(ledger, table) for table in TABLES]
     others = list(RUN_WRITES[name](named))
-    last = len(others) - (name == "settle_runs")  # its last one is who reported
-    others[last - 2 : last] = LONG_AGO, LONG_AGO
+    first = 6 if name == "reap_runs" else 8
+    others[first : first + 2] = LONG_AGO, LONG_AGO
     await ledger.connection.fetch(statement(name), *others)
     assert [await read_rows(ledger, table) for table in TABLES] == before
 

@@ -67,7 +67,9 @@ async def _opened(connection: Connection, name: str) -> set[str]:
     ("name", "tables"),
     [
         ("start_runs", {"claim"}),
+        ("start_plain_runs", {"claim"}),
         ("settle_runs", {"claim", "run"}),
+        ("settle_completed_runs", {"claim", "run"}),
         ("reap_claims", {"claim"}),
         ("reap_runs", {"claim", "run"}),
         ("extend_leases", {"run"}),

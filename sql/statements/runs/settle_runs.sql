@@ -5,15 +5,15 @@
 -- $2 started_ats timestamptz[]
 -- $3 masks bit varying[]
 -- $4 firsts integer[]
--- $5 events smallint[]
--- $6 details text[]
--- $7 after_seconds double precision[]
--- $8 worker_no bigint
--- $9 first_started_at timestamptz
--- $10 last_started_at timestamptz
--- $11 first_claimed_at timestamptz
--- $12 last_claimed_at timestamptz
--- $13 actor_no bigint
+-- $5 details text[]
+-- $6 worker_no bigint
+-- $7 first_started_at timestamptz
+-- $8 last_started_at timestamptz
+-- $9 first_claimed_at timestamptz
+-- $10 last_claimed_at timestamptz
+-- $11 actor_no bigint
+-- $12 events smallint[]
+-- $13 after_seconds double precision[]
 -- index: run_pkey, claim_pkey
 -- locks: run rows (for update, run_no ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -26,10 +26,10 @@ accepted as (
   set ended = r.ended | a.mask,
     closed_at = case when (r.ended | a.mask) = ~(r.ended & ~r.ended) then ledger.now() end
   from asked a
-  where r.run_no = a.run_no and r.started_at is not distinct from a.started_at and r.started_at between $9::timestamptz and $10::timestamptz
+  where r.run_no = a.run_no and r.started_at is not distinct from a.started_at and r.started_at between $7::timestamptz and $8::timestamptz
     -- Only a run whose claim is found below: otherwise it would close, and its items have no transition.
-    and r.claimed_at between $11::timestamptz and $12::timestamptz
-    and r.closed_at is null and r.worker_no = $8::bigint and (r.ended & a.mask) = (r.ended & ~r.ended)
+    and r.claimed_at between $9::timestamptz and $10::timestamptz
+    and r.closed_at is null and r.worker_no = $6::bigint and (r.ended & a.mask) = (r.ended & ~r.ended)
   returning r.run_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.flow_no, a.first
 ),
 -- `is not distinct from` beside a bound: with `=`, PostgreSQL 18 misses rows after it waited for a lock (adr/0012).
@@ -38,19 +38,19 @@ outcome as materialized (
     u.after_seconds, c.batch_max
   from accepted a
   join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
-    and c.claimed_at between $11::timestamptz and $12::timestamptz
+    and c.claimed_at between $9::timestamptz and $10::timestamptz
   cross join lateral unnest(
     c.item_no[a.from_position:a.to_position], c.effective_date[a.from_position:a.to_position],
     c.attempt[a.from_position:a.to_position], c.starts[a.from_position:a.to_position],
-    ($5::smallint[])[a.first:a.first + a.to_position - a.from_position],
-    ($6::text[])[a.first:a.first + a.to_position - a.from_position],
-    ($7::double precision[])[a.first:a.first + a.to_position - a.from_position]
+    ($12::smallint[])[a.first:a.first + a.to_position - a.from_position],
+    ($5::text[])[a.first:a.first + a.to_position - a.from_position],
+    ($13::double precision[])[a.first:a.first + a.to_position - a.from_position]
   ) u (item_no, effective_date, attempt, starts, event, detail, after_seconds)
   where u.event is not null
 ),
 final as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $13::bigint, (select ledger.now()),
+  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $11::bigint, (select ledger.now()),
     o.detail::jsonb
   from outcome o
   where o.event in (5 /* completed */, 11 /* cancelled */)
@@ -66,22 +66,23 @@ recorded as materialized (
     from (select o.*, o.detail::jsonb as evidence from outcome o
       where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)) o
   ) u
-  cross join lateral ledger.record_outcomes(u.outcomes, $13::bigint) r
+  cross join lateral ledger.record_outcomes(u.outcomes, $11::bigint) r
 ),
-counted as (
-  insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
-  select o.limited_flow_no, ledger.machine_now(), min(o.run_no), count(*) filter (where o.event = 5 /* completed */),
-    count(*) filter (where o.event = 6 /* failed */)
-  from outcome o
-  join ledger.flow f on f.flow_no = o.limited_flow_no and f.circuit_failure_ratio is not null
-  where o.limited_flow_no is not null and o.event in (5 /* completed */, 6 /* failed */)
-  group by o.limited_flow_no
+counted as materialized (
+  select ledger.count_outcomes(array_agg(o.flow_no), array_agg(o.run_no), array_agg(o.completed), array_agg(o.failed)) as is_done
+  from (
+    select o.limited_flow_no as flow_no, o.run_no, count(*) filter (where o.event = 5 /* completed */) as completed,
+      count(*) filter (where o.event = 6 /* failed */) as failed
+    from outcome o
+    where o.limited_flow_no is not null and o.event in (5 /* completed */, 6 /* failed */)
+    group by o.limited_flow_no, o.run_no
+  ) o
 ),
 refused as materialized (
   select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,
     case
-      when r.fence is null or r.worker_no <> $8::bigint
-        or r.claimed_at not between $11::timestamptz and $12::timestamptz then 'stale'
+      when r.fence is null or r.worker_no <> $6::bigint
+        or r.claimed_at not between $9::timestamptz and $10::timestamptz then 'stale'
       when (r.ended & a.mask) = a.mask then 'settled'
       when r.closed_at is not null then 'stale'
       else 'contended'
@@ -94,9 +95,9 @@ refused as materialized (
 stale as (
   insert into ledger.rejected_write (
     rejected_at, actor_no, verb, reason, fence, run_no, from_position, to_position, detail)
-  select ledger.now(), $13::bigint, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
+  select ledger.now(), $11::bigint, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
     jsonb_build_object('mask', x.mask::text,
-      'events', ($5::smallint[])[x.first:x.first + length(x.mask) - 1])
+      'events', ($12::smallint[])[x.first:x.first + length(x.mask) - 1])
   from refused x
   where x.reason = 'stale'
 )
@@ -104,6 +105,6 @@ select x.run_no, x.reason from refused x
 union all
 select null, null
 from recorded r
-where not ledger.none_lost(
+where not case when (select c.is_done from counted c) then ledger.none_lost(
   (select count(*) from outcome o where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)),
-  r.items)
+  r.items) end

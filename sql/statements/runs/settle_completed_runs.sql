@@ -1,0 +1,47 @@
+-- Record that items of open runs completed (Running to Completed), each bit once: settle_runs where no item ended otherwise.
+-- returns: one, with the runs that were changed
+-- roles: outcome_intake, pull_worker, worker
+-- $1 run_nos bigint[]
+-- $2 started_ats timestamptz[]
+-- $3 masks bit varying[]
+-- $4 firsts integer[]
+-- $5 details text[]
+-- $6 worker_no bigint
+-- $7 first_started_at timestamptz
+-- $8 last_started_at timestamptz
+-- $9 first_claimed_at timestamptz
+-- $10 last_claimed_at timestamptz
+-- $11 actor_no bigint
+-- index: run_pkey, claim_pkey
+-- locks: run rows (for update, run_no ascending)
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
+  select * from unnest($1::bigint[], $2::timestamptz[], $3::bit varying[], $4::integer[]) a (run_no, started_at, mask, first)
+  order by a.run_no
+),
+accepted as (
+  update ledger.run r
+  set ended = r.ended | a.mask,
+    closed_at = case when (r.ended | a.mask) = ~(r.ended & ~r.ended) then ledger.now() end
+  from asked a
+  where r.run_no = a.run_no and r.started_at is not distinct from a.started_at and r.started_at between $7::timestamptz and $8::timestamptz
+    and r.claimed_at between $9::timestamptz and $10::timestamptz
+    and r.closed_at is null and r.worker_no = $6::bigint and (r.ended & a.mask) = (r.ended & ~r.ended)
+  returning r.run_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.flow_no, a.first, a.mask
+),
+completed as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
+  select u.effective_date, u.item_no, 5 /* completed */, u.attempt, a.run_no, $11::bigint, (select ledger.now()), u.detail::jsonb
+  from accepted a
+  join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
+    and c.claimed_at between $9::timestamptz and $10::timestamptz
+  cross join lateral unnest(
+    c.item_no[a.from_position:a.to_position], c.effective_date[a.from_position:a.to_position],
+    c.attempt[a.from_position:a.to_position], ($5::text[])[a.first:a.first + a.to_position - a.from_position]
+  ) with ordinality u (item_no, effective_date, attempt, detail, ord)
+  where get_bit(a.mask, u.ord::integer - 1) = 1
+)
+select array_agg(a.run_no) as run_nos,
+  case when count(a.flow_no) > 0 then ledger.count_outcomes(
+    array_agg(a.flow_no), array_agg(a.run_no), array_agg(bit_count(a.mask)), array_agg(0::bigint)) end as is_counted
+from accepted a
