@@ -1672,7 +1672,7 @@ $$;
 
 COMMENT ON FUNCTION ledger.list_in_flight(flow_nos integer[]) IS 'Items that are claimed or running, of the claims that have items of these flows. Others may be among them.';
 
-CREATE FUNCTION ledger.list_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) RETURNS TABLE(run_no bigint, started_at timestamp with time zone, fence bigint, claimed_at timestamp with time zone, from_position integer, to_position integer, worker_no bigint, closed_at timestamp with time zone)
+CREATE FUNCTION ledger.list_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) RETURNS TABLE(run_no bigint, started_at timestamp with time zone, fence bigint, claimed_at timestamp with time zone, from_position integer, to_position integer, worker_no bigint, ended bit varying, closed_at timestamp with time zone)
     LANGUAGE plpgsql STABLE ROWS 10
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -1680,13 +1680,13 @@ declare
   runs integer;
 begin
   return query
-  select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.closed_at
+  select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.ended, r.closed_at
   from ledger.run r
   where r.run_no = any (run_nos) and r.started_at between first_started_at and last_started_at;
   get diagnostics runs = row_count;
   if runs < cardinality(run_nos) then
     return query
-    select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.closed_at
+    select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.ended, r.closed_at
     from ledger.run r
     where r.run_no = any (run_nos) and (r.started_at < first_started_at or r.started_at > last_started_at);
   end if;

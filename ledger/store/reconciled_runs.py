@@ -1,4 +1,4 @@
-"""Reads of closed runs that a reconciliation holds against the journal."""
+"""Reads of runs that a reconciliation holds against the journal."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,10 @@ from dueledger.ledger.store.statements import statement
 async def count_run_items(
     connection: Connection, after_run_no: int, closed_until: datetime, limit: int
 ) -> Record:
-    """Return how many items the next runs closed up to an instant had, as arrays in binary form."""
+    """Return how many items the next runs ended, as arrays in binary form.
+
+    Of open runs, and of those closed up to an instant, which have ended all of theirs.
+    """
     row = await connection.fetchrow(statement("count_run_items"), after_run_no, closed_until, limit)
     assert row is not None  # noqa: S101 - an aggregate gives one row
     return row
@@ -22,7 +25,7 @@ async def list_unrecorded_endings(
     started: tuple[datetime, datetime],
     row_max: int,
 ) -> list[Record]:
-    """List items that closed runs had and of which no transition says how they ended there.
+    """List items that runs ended, as all of a closed run, and of which no transition says how.
 
     `started`: the first and the last of the times at which most of these runs were started.
     """

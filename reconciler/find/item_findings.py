@@ -142,7 +142,7 @@ _CONTRADICTIONS: Final = {
     "attempt": "but at an attempt that its run did not have, or that no run had",
     "time": "but the run began later, or was over",
     "emission": "but it was emitted later",
-    UNRECORDED: "and that run is over, but no transition says how the item ended there",
+    UNRECORDED: "and it has ended in that run, but no transition says how",
 }
 
 

@@ -1,4 +1,4 @@
-"""Items that a run had and of which the journal does not say how they ended there.
+"""Items that ended in a run, and of which the journal does not say how.
 
 A window of dates shows this of runs that its journal names. One that no transition names any more
 is found by its count, in a pass that reads everything.

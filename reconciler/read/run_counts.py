@@ -1,4 +1,4 @@
-"""How many transitions of the journal name each run, against how many items the run had."""
+"""How many transitions of the journal name each run, against how many items the run ended."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime
@@ -15,9 +15,9 @@ _NONE: Final = np.empty(0, dtype=np.int64)
 
 
 class SuspectRuns(NamedTuple):
-    """Closed runs of which the journal has more or fewer transitions than they had items.
+    """Runs of which the journal has more or fewer transitions than items that they ended.
 
-    `sizes`: items of each; `started`: the first and the last of the times at which they began.
+    `sizes`: how many each ended; `started`: the first and the last time at which one began.
     """
 
     run_nos: list[int]
@@ -60,9 +60,10 @@ class RunCounts:
 async def suspect_runs(
     connection: Connection, counts: RunCounts, as_of: datetime
 ) -> AsyncGenerator[SuspectRuns]:
-    """Yield the closed runs that the journal does not name once for each item, by page.
+    """Yield the runs that the journal does not name once for each item that they ended, by page.
 
-    Of those that were closed when the pass began: others may have been read half closed.
+    Of open ones, and of those that were closed when the pass began. What ended while the journal
+    was read may be among them: each is to be judged by one snapshot.
     """
     after: int | None = 0
     while after is not None:

@@ -341,6 +341,12 @@ from ledger.run r
 where r.run_no = t.run_no
   and t.item_no = (select item_no from ledger.due_item where business_key = $1)
 """
+REOPEN: Final = """
+update ledger.run r set closed_at = null, lease_until = ledger.machine_now() + interval '30 s'
+from ledger.claim c
+where c.fence = r.fence
+  and c.item_no[1] = (select item_no from ledger.due_item where business_key = $1)
+"""
 FORGET: Final = """
 delete from ledger.transition
 where item_no = (select item_no from ledger.due_item where business_key = $1)
@@ -380,7 +386,11 @@ async def test_g11_a_run_that_no_transition_names_any_more_is_found_by_its_items
     await frozen.execute(END_AT_START, at_start)
     await frozen.execute(FORGET, parked)
 
-    for scope in (PassScope(), PassScope(), PassScope.between(date(2027, 3, 1), None)):
+    everything, some = PassScope(), PassScope.between(date(2027, 3, 1), None)
+    for scope in (everything, everything, some, None, everything, some):
+        if scope is None:  # what an open run says has ended is held against the journal, too
+            await frozen.execute(REOPEN, without_run)
+            continue
         await reconciler.run_pass(scope, cache=cache)
 
         rows = await findings.list_findings(frozen)

@@ -81,7 +81,7 @@ comment on function ledger.find_published_claim is
 create function ledger.list_runs(run_nos bigint[], first_started_at timestamptz, last_started_at timestamptz)
   returns table (
     run_no bigint, started_at timestamptz, fence bigint, claimed_at timestamptz, from_position integer, to_position integer,
-    worker_no bigint, closed_at timestamptz
+    worker_no bigint, ended bit varying, closed_at timestamptz
   )
   language plpgsql stable rows 10 set search_path = pg_catalog, pg_temp
 as $$
@@ -89,13 +89,13 @@ declare
   runs integer;
 begin
   return query
-  select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.closed_at
+  select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.ended, r.closed_at
   from ledger.run r
   where r.run_no = any (run_nos) and r.started_at between first_started_at and last_started_at;
   get diagnostics runs = row_count;
   if runs < cardinality(run_nos) then
     return query
-    select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.closed_at
+    select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.ended, r.closed_at
     from ledger.run r
     where r.run_no = any (run_nos) and (r.started_at < first_started_at or r.started_at > last_started_at);
   end if;

@@ -1,4 +1,4 @@
--- List items that closed runs had, and of which no transition says how they ended there; most of the runs were started at these times.
+-- List items that runs ended, as all of a closed run, and of which no transition says how; most of the runs were started at these times.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 run_nos bigint[]
@@ -9,15 +9,15 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 held as materialized (
-  select r.run_no, r.worker_no, r.closed_at, u.item_no, u.effective_date
+  select r.run_no, r.worker_no, coalesce(r.closed_at, r.started_at) as at, u.item_no, u.effective_date
   from ledger.list_runs($1::bigint[], $2::timestamptz, $3::timestamptz) r
   join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
   cross join lateral unnest(c.item_no[r.from_position:r.to_position], c.effective_date[r.from_position:r.to_position])
-    u (item_no, effective_date)
-  where r.closed_at is not null
+    with ordinality u (item_no, effective_date, place)
+  where r.closed_at is not null or get_bit(r.ended, u.place::integer - 1) = 1
 )
 select uuid_send(i.id) as id, i.flow_no, i.business_key, i.effective_date, i.due_at, null::smallint as event, h.run_no,
-  h.closed_at as at, 'unrecorded' as fault, a.name as actor
+  h.at, 'unrecorded' as fault, a.name as actor
 from held h
 -- One look-up for each: a join of some numbers may read all items.
 cross join lateral (
