@@ -7,7 +7,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from time import monotonic
@@ -15,7 +15,9 @@ from typing import Final, NamedTuple, TypeVar, final
 
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.metrics import METRICS, Metric, Sample
+from dueledger.ledger.runtime.ledger_clock import LedgerClock
 from dueledger.ledger.runtime.service import Stop, run_service
+from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store import (
     ANSWER_SECONDS,
     CONNECTION_ERRORS,
@@ -73,35 +75,13 @@ class _Served(NamedTuple):
 
 
 @final
-class LedgerClock:
-    """The business clock between two reads, at the rate at which it went before."""
-
-    def __init__(self) -> None:
-        self._read: tuple[datetime, float] | None = None
-        self._rate = 1.0
-
-    def read(self, now: datetime, at: float) -> None:
-        """Record that it was `now` when the monotonic clock was `at`."""
-        if self._read is not None and (seconds := at - self._read[1]) > CHECK_SECONDS / 2:
-            self._rate = (now - self._read[0]).total_seconds() / seconds
-        self._read = now, at
-
-    def now(self) -> datetime | None:
-        """Return the time; None before the first read."""
-        if self._read is None:
-            return None
-        now, at = self._read
-        return now + timedelta(seconds=(monotonic() - at) * self._rate)
-
-
-@final
 class Presence:
     """Keeps the row and the lock of a process. `process_no` is its actor number.
 
     `losses` counts how often its leases may have been ended, because its lock was missing.
 
-    After a lost connection it opens another one and takes the lock again within a second, if
-    Postgres can be reached.
+    After a lost connection it opens another one at once, and takes the lock again, if Postgres can
+    be reached.
     """
 
     def __init__(
@@ -134,6 +114,7 @@ class Presence:
         self._session_no = 0
         self._in_use = asyncio.Lock()
         self._renewed = asyncio.Event()
+        self._is_awaited = asyncio.Event()
         self._on_woken: Callable[[], None] | None = None
         self._on_forgotten: Callable[[], None] | None = None
 
@@ -166,6 +147,16 @@ class Presence:
                     self._recorded = served
         self._renewed.set()
         return {}
+
+    async def pause_seconds(self) -> float:
+        """Wait for a second, or until the connection is lost; return no further pause."""
+        await wait_for_event(self._is_awaited, CHECK_SECONDS)
+        self._is_awaited.clear()
+        return 0.0
+
+    def tick_soon(self) -> None:
+        """End the pause before the next tick."""
+        self._is_awaited.set()
 
     def ledger_now(self) -> datetime | None:
         """Return the business clock for a metric; no decision may use it."""
@@ -337,8 +328,12 @@ class Presence:
             connect_seconds=ANSWER_SECONDS,
         )
         self._session_no += 1
-        connection.add_termination_listener(self._wake)
+        connection.add_termination_listener(self._on_lost)
         return connection
+
+    def _on_lost(self, *_: object) -> None:
+        self.tick_soon()
+        self._wake()
 
     def _wake(self, *_: object) -> None:
         if self._on_woken is not None:
@@ -374,7 +369,7 @@ async def open_presence(
     try:
         await presence.open()
         keeping = asyncio.create_task(
-            run_service("presence", presence.tick, stop=stop, idle_seconds=CHECK_SECONDS)
+            run_service("presence", presence.tick, stop=stop, idle_seconds=presence.pause_seconds)
         )
         try:
             async with asyncio.timeout(None) as known:
@@ -388,6 +383,7 @@ async def open_presence(
             raise
         finally:
             stop.request()
+            presence.tick_soon()
             await asyncio.wait({keeping}, timeout=END_SECONDS)
             keeping.cancel()
             with suppress(asyncio.CancelledError):

@@ -13,9 +13,10 @@ from dueledger.ledger.runtime.log import LogEvent
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.start_progress import StartProgress
 from tests.forks import ForkServer
+from tests.ledger.test_sleep import open_sleeper
 
 from .checker import violations
-from .programs import moment
+from .programs import eventually, moment
 from .servers import Servers, open_servers
 from .short_times import PARTITIONS, REQUEST_SECONDS
 from .site import Site, open_site
@@ -179,3 +180,31 @@ async def test_g5_a_slow_postgres_and_a_slow_kafka_only_take_longer(site: Site) 
     assert await site.end_all() == {}
     assert await violations(site) == []
     assert await site.count_completed() == 360
+
+
+async def test_g9_a_process_that_slept_when_postgres_crashed_is_woken_again_after_it(
+    site: Site,
+) -> None:
+    kind = await site.add_kind("batch", dispatch="direct")
+    async with open_sleeper(site.dsn, kind) as sleeper:
+        await sleeper.fall_asleep()
+        async with site.connected() as connection:
+            await connection.execute("checkpoint")  # its commit waits for no disk
+        await asyncio.to_thread(site.servers.stack.postgres.kill)
+        await sleeper.woken.wait()  # it polls, since nobody notifies it now
+        assert not sleeper.sleep.is_asleep
+        await site.servers.heal()
+        sleeps_until = "select sleeps_until from ledger.process"
+        kept = await site.fetchval(sleeps_until)
+
+        async def has_its_lock() -> bool:
+            await sleeper.presence.tick()
+            return sleeper.presence.session_no is not None
+
+        await eventually(has_its_lock)
+        assert kept is not None
+        assert await site.fetchval(sleeps_until) is None  # until it has registered anew
+        await sleeper.fall_asleep()
+        sleeper.woken.clear()
+        await site.emit(site.drafts(kind, 1))
+        await sleeper.woken.wait()

@@ -2,7 +2,7 @@
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final
 
@@ -50,6 +50,7 @@ from tests.logins import with_login
 from tests.wire import wire_to
 
 MakeDrafts = Callable[..., list[ItemDraft]]
+Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]]
 Opening = Callable[[SecretStr, str], AbstractAsyncContextManager[object]]
 
 OPENINGS: Final[dict[str, Opening]] = {
@@ -121,6 +122,23 @@ async def test_a_process_whose_connection_ended_is_gone_until_it_takes_its_lock_
     again = await status_of(connection, presence)
     await presence.close()
     assert (before, lost, again) == ("live", "gone", "live")
+
+
+async def test_a_process_that_loses_its_connection_takes_its_lock_again_at_once(
+    connection: Connection,
+    database: str,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dueledger.ledger.presence.CHECK_SECONDS", 1e6)
+    async with open_presence(database, NAME, ProcessRole.WORKER) as presence:
+        await connection.fetchval(KILL, NAME)
+
+        async def is_live() -> bool:
+            return await status_of(connection, presence) == "live"
+
+        await eventually(is_live)
+        assert presence.losses == 0
 
 
 async def test_g5_a_process_that_its_ledger_forgot_ends_and_begins_anew(

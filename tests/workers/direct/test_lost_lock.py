@@ -4,7 +4,8 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
+from time import monotonic
 from urllib.parse import urlsplit
 
 import pytest
@@ -243,6 +244,47 @@ async def test_g4_a_worker_whose_network_is_cut_stops_its_handlers_and_begins_ag
     began.clear()
     proxy.heal()
     await began.wait()
+
+
+@pytest.mark.full
+async def test_a_worker_that_lives_takes_its_lock_again_within_1_s_or_stops_its_handlers_within_3(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    began, cancelled, handlers = asyncio.Event(), asyncio.Event(), Handlers()
+
+    @handlers.on(estate.kind)
+    async def linger(_: DueItem) -> Verdict:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    proxy = Proxy(PostgresTap)
+    proxy.upstream_port = urlsplit(estate.dsn).port or 0
+    await proxy.start()
+    estate.running.push_async_callback(proxy.stop)  # after the worker has ended
+    dsn = estate.settings.dsn.get_secret_value()
+    await estate.emit(make_drafts())
+    await estate.work(handlers, dsn=SecretStr(with_address(dsn, port=proxy.port)))
+    await began.wait()
+    lost_at = await estate.connection.fetchval("select ledger.machine_now()")
+    await estate.connection.fetchval(KILL)  # as by a failover, or a server that is restarted
+
+    async def locked_again() -> datetime | None:
+        return await estate.connection.fetchval(
+            "select seen_at from ledger.process_status where status = 'live' and seen_at > $1",
+            lost_at,
+        )
+
+    assert await estate.eventually(locked_again) - lost_at <= timedelta(seconds=1)
+    assert not cancelled.is_set()
+    proxy.silence()
+    cut_at = monotonic()
+    await cancelled.wait()
+    assert monotonic() - cut_at <= 3
+    proxy.heal()
 
 
 async def test_g5_a_worker_that_its_ledger_forgot_works_on_under_a_number_of_its_own(
