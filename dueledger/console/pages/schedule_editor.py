@@ -99,7 +99,7 @@ async def edit_schedule(
     """Show the editor with the newest version."""
     newest = (await versions_of(call.connection, tenant, name, 1))[0]
     form = EditorForm(text=_written_text(newest), base_version=newest.version)
-    return _editor(view, form, await _unchanged(call, view, newest), (tenant, name))
+    return _editor(view, form, await _unchanged(call, view, form, newest), (tenant, name))
 
 
 @operate.answer("/schedules/preview")
@@ -160,10 +160,12 @@ def _editor(
     )
 
 
-async def _unchanged(call: ApiCall, view: View, newest: DefinitionVersion) -> Preview:
+async def _unchanged(
+    call: ApiCall, view: View, form: EditorForm, newest: DefinitionVersion
+) -> Preview:
     """Describe the newest version as it is: nothing needs to be planned to know that."""
     try:
-        definition = read_definition(newest)
+        definition = _only(call, form.text)
         since = max(newest.now, newest.effective_from)
         return Preview(
             change={"changed": False, "version": newest.version},
