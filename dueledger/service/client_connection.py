@@ -12,6 +12,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from dueledger.service.problems import PROBLEM_TYPE, problem_of
 
 HEAD_SECONDS: Final = 10.0
+KEPT_SECONDS: Final = 75
+"""Longer than clients and proxies keep a connection, or they would send on one that is closed."""
 WRITE_SECONDS: Final = 30.0
 _ID_BYTES: Final = 8
 _OTHER_FILES: Final = 256
@@ -20,9 +22,10 @@ _OTHER_FILES: Final = 256
 class ClientConnection(H11Protocol):
     """Closes a connection that sends no whole head within 10 s, or reads nothing for 30 s.
 
-    The server's own timer, of kept connections, ends with the first byte. Without these limits a
-    client that sends nothing would keep its connection for ever. Of more connections than
-    `connections_max` the one is closed that has waited longest for a head.
+    The server's own timer, of kept connections, ends with the first byte, with which the 10 s of
+    the next head begin. Without these limits a client that sends nothing would keep its connection
+    for ever. Of more connections than `connections_max` the one is closed that has waited longest
+    for a head.
     """
 
     connections_max: ClassVar[int]
@@ -30,6 +33,8 @@ class ClientConnection(H11Protocol):
     """Those that wait for a head, the longest first."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _is_kept = False
+    """Whether it was answered, and nothing of the next request has arrived."""
     _write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
@@ -46,6 +51,12 @@ class ClientConnection(H11Protocol):
         self._stop_write_timer()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        """Read what arrived; of a kept connection it begins a head."""
+        if self._is_kept:
+            self._await_head()
+        super().data_received(data)
+
     def handle_events(self) -> None:
         """Read what arrived. The head's time is over once a request has begun."""
         super().handle_events()
@@ -53,8 +64,10 @@ class ClientConnection(H11Protocol):
             self._stop_head_timer()
 
     def on_response_complete(self) -> None:
-        """Wait for the next head. What remains of the body has this time, too."""
-        self._await_head()
+        """Wait for the next request, for as long as the server keeps a connection."""
+        self._stop_head_timer()
+        self.idle[self] = None
+        self._is_kept = True
         super().on_response_complete()
 
     def pause_writing(self) -> None:
@@ -95,6 +108,7 @@ class ClientConnection(H11Protocol):
 
     def _stop_head_timer(self) -> None:
         self.idle.pop(self, None)
+        self._is_kept = False
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None

@@ -31,7 +31,7 @@ from dueledger.service.admission import ConnectionShares
 from dueledger.service.app import ServiceApp
 from dueledger.service.callers import Callers
 from dueledger.service.calls import CallHost
-from dueledger.service.client_connection import connections_of
+from dueledger.service.client_connection import KEPT_SECONDS, connections_of
 from dueledger.service.cursors import CursorSeal
 from dueledger.service.entry import RequestEntry
 from dueledger.service.pull_queue import PullQueue
@@ -279,6 +279,7 @@ def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
         access_log=False,
         proxy_headers=False,  # RequestEntry reads them
         server_header=False,
+        timeout_keep_alive=KEPT_SECONDS,
         timeout_graceful_shutdown=max(1, round(settings.service_drain_seconds)),
         ssl_certfile=settings.service_certificate,
         ssl_keyfile=settings.service_certificate_key,

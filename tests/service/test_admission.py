@@ -72,6 +72,23 @@ async def test_of_too_many_connections_the_one_that_has_waited_longest_is_closed
         writer.close()
 
 
+async def test_a_connection_that_was_answered_may_be_quiet_for_longer_than_a_head_may_take(
+    small: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_connection, "HEAD_SECONDS", AT_ONCE)
+    place = urlsplit(small.service.url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    for _ in range(2):
+        writer.write(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        await reader.readuntil(b"}")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(), 10 * AT_ONCE)
+    writer.write(b"GET /health/live HT")
+    assert await reader.read() == b""
+    writer.close()
+
+
 async def test_a_request_may_take_longer_than_its_head(
     small: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
