@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.routing import BaseRoute
 
-from dueledger.ledger.errors import NotFound
+from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
 from dueledger.service.auditing import AuditedRequest, audit_call
 from dueledger.service.bodies import ReadBody, ReadRequest
@@ -50,6 +50,8 @@ class CallRoute(APIRoute):
     root: ClassVar[str] = ""
     """Path below which its own is; the audit has the whole."""
     waits: ClassVar[bool] = False
+    takes_form: ClassVar[bool] = False
+    """Its function reads the body by itself."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return a handler that opens a call around the route's function."""
@@ -63,6 +65,8 @@ class CallRoute(APIRoute):
             key = idempotency_key_of(request) if self.takes_idempotency_key else None
             with host.requests.admit(caller.actor_no):
                 async with host.body_of(request, caller) as body:
+                    if self.body_field is None and not self.takes_form:
+                        _check_none(body)
                     return await respond(request, caller, key, body)
 
         async def respond(
@@ -99,6 +103,13 @@ class CallRoute(APIRoute):
             request_id_of(request),
         )
         await audit_call(call.connection, call.caller, audited, call.note)
+
+
+def _check_none(body: ReadBody) -> None:
+    """Raise InvalidInput for a body with members, which would change nothing."""
+    if body.value not in (None, {}):
+        problem = Problem("", "", "the route takes no body", "none")
+        raise InvalidInput("The request has a body that the route does not take.", [problem])
 
 
 def _check_tenant(request: Request, call: ApiCall) -> None:
@@ -188,6 +199,7 @@ class ScopedRoutes:
             **self._members,
             "takes_idempotency_key": False,
             "is_audited": operation_id is not None,
+            "takes_form": True,
             "root": root,
         }
         route_class = cast("type[CallRoute]", type("ScopedRoute", (CallRoute,), members))

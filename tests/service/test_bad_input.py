@@ -138,6 +138,7 @@ def bad_requests(each: Walked, target: Target) -> Iterator[Bad]:
     ):
         yield Bad(what, codes(code), text=text)
     if body is None:
+        yield Bad("an unknown member", INVALID, body={"unknown": SECRET})
         return
     for wrong in ([], 7, "x", [body]):
         yield Bad(f"a body that is {wrong!r:.9}", REFUSED, body=wrong)

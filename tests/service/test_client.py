@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import httpx
+import jsonschema
 import pytest
 
 from dueledger.client import AsyncClient, Client, ServiceProblem, calls, models
@@ -37,6 +38,23 @@ def test_the_published_schema_is_the_services(openapi: dict[str, Any]) -> None:
         text = json.dumps(openapi, indent=1, ensure_ascii=False)
         DOCUMENT.write_text(f"{text}\n", encoding="utf-8")
     assert json.loads(DOCUMENT.read_text(encoding="utf-8")) == openapi, "make schema writes it"
+
+
+def test_the_example_of_each_body_is_right(openapi: dict[str, Any]) -> None:
+    bodies = [
+        content
+        for methods in openapi["paths"].values()
+        for operation in methods.values()
+        for content in operation.get("requestBody", {"content": {}})["content"].values()
+    ]
+    assert len(bodies) > 20
+    for content in bodies:
+        schema = content["schema"]
+        described = openapi["components"]["schemas"].get(schema.get("$ref", "").rpartition("/")[2])
+        examples = (content | schema | (described or {}))["examples"]
+        assert examples
+        for example in examples:
+            jsonschema.validate(example, {**openapi, **schema})
 
 
 def test_the_models_are_generated_from_the_published_schema() -> None:
