@@ -1,6 +1,7 @@
 """Real servers for every test: a database from a template, a kind and topic of its own."""
 
 import asyncio
+import atexit
 import gc
 import os
 import secrets
@@ -53,9 +54,7 @@ def pytest_collection() -> Generator[None]:
         gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Let the interpreter find everything at its end, or DuckDB reports it as leaked."""
-    gc.unfreeze()
+atexit.register(gc.unfreeze)  # the interpreter finds everything, or DuckDB reports it as leaked
 
 
 @pytest.hookimpl(trylast=True)  # after they were shuffled

@@ -11,6 +11,7 @@ import atexit
 import ctypes
 import gc
 import json
+import logging
 import os
 import runpy
 import select
@@ -186,6 +187,8 @@ def main() -> None:
     die_with_parent(os.getppid())
     import_all()
     gc.freeze()
+    atexit._clear()  # pyright: ignore[reportPrivateUsage] - DuckDB's collects garbage: 6 ms a program
+    atexit.register(logging.shutdown)
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     end_after(program or (lambda: None))
 
