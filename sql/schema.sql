@@ -3961,7 +3961,8 @@ CREATE VIEW ledger.open_item AS
     c.claimed_at,
     p.p AS "position",
     NULL::bigint AS run_no,
-    NULL::timestamp with time zone AS started_at
+    NULL::timestamp with time zone AS started_at,
+    c.attempt[p.p] AS attempt
    FROM (ledger.claim c
      CROSS JOIN LATERAL generate_series((c.started + 1), c.size) p(p))
   WHERE (c.closed_at IS NULL)
@@ -3973,10 +3974,11 @@ UNION ALL
     c.claimed_at,
     p.p AS "position",
     r.run_no,
-    r.started_at
+    r.started_at,
+    c.attempt[p.p] AS attempt
    FROM ((ledger.run r
      JOIN ledger.claim c ON (((c.fence = r.fence) AND (c.claimed_at = r.claimed_at))))
-     CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
+     CROSS JOIN LATERAL generate_series(r.from_position, LEAST(r.to_position, ((r.from_position + bit_length((r.ended)::"bit")) - 1))) p(p))
   WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
 
 COMMENT ON VIEW ledger.open_item IS 'Items that are claimed or running, with claim, position and run.';
@@ -5752,6 +5754,8 @@ GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_pull_worker;
 
 GRANT SELECT(queue_seconds) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(queue_seconds) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(queue_seconds) ON TABLE ledger.claim TO ledger_reconciler;
 
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;

@@ -211,8 +211,13 @@ async def list_stuck_claims(
 
 
 async def list_unfit_runs(connection: Connection, run_max: int) -> list[Record]:
-    """List open runs beyond the end of their claim, with too long a lease, or of no worker."""
+    """List open runs of wrong positions, without an open item, of no worker, or leased too long."""
     return await connection.fetch(statement("list_unfit_runs"), run_max)
+
+
+async def list_unfit_claims(connection: Connection, claim_max: int) -> list[Record]:
+    """List open claims of a wrong size, with nothing left to start, or with too late a deadline."""
+    return await connection.fetch(statement("list_unfit_claims"), claim_max)
 
 
 async def list_unfit_watermarks(connection: Connection, watermark_max: int) -> list[Record]:

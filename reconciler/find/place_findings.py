@@ -38,6 +38,9 @@ async def find_beside_items(
     runs = await reconciled_rows.list_unfit_runs(connection, row_max)
     recorder.note_list(runs, FindingType.UNBALANCED, FindingType.STUCK)
     recorder.add(map(unfit_run, runs))
+    claims = await reconciled_rows.list_unfit_claims(connection, row_max)
+    recorder.note_list(claims, FindingType.UNBALANCED, FindingType.STUCK)
+    recorder.add(map(unfit_claim, claims))
     watermarks = await reconciled_rows.list_unfit_watermarks(connection, row_max)
     recorder.note_list(watermarks, FindingType.TAMPERED)
     recorder.add(map(unfit_watermark, watermarks))
@@ -152,13 +155,44 @@ def unfit_run(row: Record) -> Finding:
             expected={"possible": True},
             actual={"lease_until": row["lease_until"].isoformat(), "possible": False},
         )
+    if row["fault"] == "ended":
+        return Finding(
+            FindingType.UNBALANCED,
+            subject,
+            f"Run {run_no} is open, and all of its items have ended.",
+            expected={"closed": True},
+            actual={"closed": False},
+        )
     return Finding(
         FindingType.UNBALANCED,
         subject,
         f"Run {run_no} is open up to position {to_position} of claim {row['fence']}, which has "
-        f"{size} items.",
+        f"{size} items, or not as many as its bits.",
         expected={"items": size},
         actual={"to_position": to_position},
+    )
+
+
+def unfit_claim(row: Record) -> Finding:
+    """Return the finding about a row of `list_unfit_claims`."""
+    fence, size, items = row["fence"], row["size"], row["items"]
+    subject = FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"claim:{fence}")
+    if row["fault"] == "deadline":
+        return Finding(
+            FindingType.STUCK,
+            subject,
+            f"Claim {fence} is open, and its deadline at {row['deadline']:%Y-%m-%d %H:%M} UTC is "
+            "later than its kinds can have asked for: nobody releases its items before.",
+            expected={"possible": True},
+            actual={"deadline": row["deadline"].isoformat(), "possible": False},
+        )
+    return Finding(
+        FindingType.UNBALANCED,
+        subject,
+        f"Claim {fence} is open with {size} items, of which {row['started']} are started; "
+        f"it lists {items}.",
+        expected={"items": items, "started_less_than": items},
+        actual={"items": size, "started": row["started"]},
     )
 
 
@@ -191,6 +225,7 @@ _SEALED: Final = {
         "Nothing was concluded from it, and nothing of its tenant is repaired.",
     ),
     "definition": ("definition", "Nothing of its kind is repaired."),
+    "flow": ("flow", "It is not as its kind says, and nothing of the kind is repaired."),
     "kind": ("policy of the kind", "Nothing of the kind is repaired."),
 }
 
@@ -215,6 +250,7 @@ _DECISION_FAULTS: Final = {
     "unasked": "nobody who could asked for it",
     "time": "its times are not possible",
     "no_pause": "no pause is in force for it",
+    "not_paused": "a flow that it covers is not paused",
 }
 
 

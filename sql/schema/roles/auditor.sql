@@ -14,5 +14,5 @@ grant select on ledger.actor, ledger.alert, ledger.audit, ledger.calendar, ledge
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.watermark,
   ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_auditor;
 grant select (allocator_no, attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
-  flow_no, flow_nos, item_no, partition, published_at, size, started, topic, topic_actor_no) on ledger.claim to ledger_auditor;
+  flow_no, flow_nos, item_no, partition, published_at, queue_seconds, size, started, topic, topic_actor_no) on ledger.claim to ledger_auditor;
 grant execute on function ledger.has_token, ledger.list_sequences, ledger.measure_depth to ledger_auditor;

@@ -11,7 +11,7 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.transition, ledger.triggered, ledger.watermark, ledger.withdrawal, ledger.witnessed to
   ledger_reconciler;
 grant select (attempt, base_offset, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
-  item_no, partition, published_at, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
+  item_no, partition, published_at, queue_seconds, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
   ledger.population, ledger.process, ledger.reconciliation, ledger.rejected_write, ledger.repair,
   ledger.report, ledger.report_row, ledger.review, ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal, ledger.witnessed

@@ -1,4 +1,4 @@
--- List kinds, versions of calendars and actors that are not as they were sealed, and what was sealed and is gone, up to a limit.
+-- List kinds, versions of calendars and actors that are not as they were sealed, what was sealed and is gone, and flows that are not as their kind, up to a limit.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 limit integer
@@ -23,5 +23,11 @@ from (
 ) c
 full join ledger.seal s on s.what = c.what and s.number = c.number
 where c.number is null or c.what <> 'definition' and s.digest is distinct from c.digest
+union all
+-- A foreign key holds them together, where no session ignores it.
+select 'flow', coalesce(k.tenant, f.tenant), coalesce(k.name, f.kind), f.tenant || '/' || f.kind || '/' || f.lane, false
+from ledger.flow f
+left join ledger.kind k on k.kind_no = f.kind_no
+where (f.tenant, f.kind, f.ordering) is distinct from (k.tenant, k.name, k.ordering)
 order by 1, 2, 4
 limit $1::integer

@@ -24,7 +24,7 @@ place as materialized (
      order by r.item_no limit $2::integer)
     union all
     -- A run beyond the end of its claim has no item there, and nothing is greater than null.
-    select 'handed_out', c.item_no, c.effective_date, null, null, null, null, null, null, null
+    select 'handed_out', c.item_no, c.effective_date, null, null, null, null, null, null, c.attempt - 1
     from ledger.open_item c
     where c.item_no > $1::bigint and ($3::bigint[] is null or c.item_no = any ($3::bigint[]))
   ) o
@@ -41,7 +41,12 @@ compared as (
         select from ledger.transition t
         where t.effective_date = p.effective_date and t.item_no = p.item_no and t.attempt >= p.attempt
           and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
-      ) as is_other,
+      )
+      -- One that was parked has the attempt at which it was, or the one before if nobody started it.
+      or p.state = 'parked' and coalesce((
+        select not bool_or(p.attempt between t.attempt - case when t.run_no is null then 1 else 0 end and t.attempt)
+        from ledger.transition t
+        where t.effective_date = p.effective_date and t.item_no = p.item_no and t.event = 9 /* parked */), false) as is_other,
     -- An item that was never started waits until it is due, or for its key, or for the backoff of its topic's partition.
     p.starts = 0 and (p.serial is null or p.available_at < 'infinity')
       -- One that waited for its key has the time at which another writer, by its clock, woke it.

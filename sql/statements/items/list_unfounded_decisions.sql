@@ -34,6 +34,11 @@ decision as (
     case
       when p.actor_no not in (select actor_no from person) or p.resumed_by not in (select actor_no from person) then 'nobody'
       when p.paused_at > ledger.now() or p.resumed_at < p.paused_at or (p.resumed_at is null) <> (p.resumed_by is null) then 'time'
+      -- Upkeep pauses a flow that was made beside the transaction that paused.
+      when p.resumed_at is null and p.paused_at < ledger.now() - interval '1 minute' and exists (
+        select from ledger.flow f
+        where f.tenant = p.tenant and coalesce(p.kind = f.kind, true) and coalesce(p.lane = f.lane, true)
+          and f.paused_at is null) then 'not_paused'
     end
   from ledger.pause p
   union all

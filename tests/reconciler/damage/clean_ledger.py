@@ -46,6 +46,7 @@ from dueledger.ledger.store.runs import (
 )
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
+from tests.claim_ids import claim_ids, run_ids
 from tests.logins import make_logins, with_login
 from tests.seals import put_grace
 
@@ -64,13 +65,18 @@ from .documents import (
 
 STARTED_BEFORE: Final = "update ledger.run set started_at = started_at - interval '1 millisecond'"
 """The clock stands still while items are worked, and work takes time."""
-EVENTS: Final = 6_000
+EVENTS: Final = 1_200
 """Of each of two tenants."""
-PREMIUMS: Final = 16_000
+PREMIUMS: Final = 26_000
 NOTICES: Final = 10_000
 LETTERS_BY_KAFKA: Final = 2_000
 LETTERS: Final = 6_000
 PAYMENTS_OF_A_KEY: Final = 3
+BOOKED: Final = "Reminder"
+"""A kind of a schedule whose effects are evidence."""
+IN_FLIGHT: Final = ("Reminder", "Renewal", "Premium", "Notice")
+ITEMS_IN_FLIGHT: Final = 24
+"""Of each flow of these kinds: half of them started."""
 PAYERS: Final = 400
 BATCH: Final = 4_000
 EVENTS_A_BATCH: Final = 500
@@ -98,9 +104,18 @@ from jsonb_to_recordset($1::jsonb) as r
   (tenant text, kind text, business_key text, cycle text, effective_date date,
    due_at timestamptz, payload text)
 """
+FLOWS: Final = "select flow_no from ledger.flow where kind = any ($1::text[]) order by flow_no"
+OPEN_CLAIMS: Final = """
+select fence, size, started from ledger.claim
+where closed_at is null and started < size order by fence
+"""
+OPEN_RUNS: Final = """
+select run_no, to_position - from_position + 1 as size from ledger.run
+where closed_at is null order by run_no
+"""
 BOOK_ENDED: Final = """
 insert into public.booking
-select i.id, 'B-' || i.item_no
+select i.id, k.name || '-' || i.item_no
 from ledger.due_item i
 join ledger.flow f using (flow_no)
 join ledger.kind k using (kind_no)
@@ -153,9 +168,11 @@ class CleanLedger:
         await asyncio.gather(self._work_by_kafka(), self._fill())
         await self.emit(letters[LETTERS_BY_KAFKA:])
         await self.set_time(NOW)
+        await self._leave_in_flight()
         await self._work_serially()
         await self._work_in_bulk()
-        await self.connection.execute(BOOK_ENDED, self.letters)
+        for kind in (self.letters, BOOKED):
+            await self.connection.execute(BOOK_ENDED, kind)
         await self.connection.execute(TARGETS)
         await self.connection.execute(STARTED_BEFORE)
         await self.connection.execute("analyze")
@@ -172,7 +189,7 @@ class CleanLedger:
         await clock.set_clock(self.connection, instant, 0, database=True)
 
     async def accept(self, document: dict[str, Any]) -> None:
-        definition = parse_definition(document)
+        definition = parse_definition(document, calendars=None)
         await define(
             self.connection,
             definition.normalised(),
@@ -300,6 +317,38 @@ class CleanLedger:
             worker_session_timeout_seconds=6,
         )
 
+    async def _leave_in_flight(self) -> None:
+        """Leave items of some kinds claimed and running."""
+        for row in await self.connection.fetch(FLOWS, IN_FLIGHT):
+            claims = await self.claim_some(
+                serial=False, flows=[row["flow_no"]], quota=ITEMS_IN_FLIGHT, seconds=LEASE_SECONDS
+            )
+            await self.start(claims, [len(claim.item_nos) // 2 for claim in claims])
+
+    async def finish_in_flight(self) -> None:
+        """Start what is claimed, and complete what is running."""
+        worker_no = await register_actor(self.connection, "worker:clean", ActorKind.WORKER)
+        self.actors[ActorKind.WORKER] = worker_no
+        opened = await self.connection.fetch(OPEN_CLAIMS)
+        await start_runs(
+            self.connection,
+            await claim_ids(self.connection, [claim["fence"] for claim in opened]),
+            [claim["started"] + 1 for claim in opened],
+            [claim["size"] for claim in opened],
+            worker_no=worker_no,
+            lease_seconds=LEASE_SECONDS,
+        )
+        runs = await self.connection.fetch(OPEN_RUNS)
+        settlements = [
+            Settlement(run, [COMPLETED] * row["size"])
+            for row, run in zip(
+                runs,
+                await run_ids(self.connection, [row["run_no"] for row in runs]),
+                strict=True,
+            )
+        ]
+        assert await settle_runs(self.connection, settlements, worker_no) == []
+
     async def _work_serially(self) -> None:
         """Work what is ordered by key: one of a key at a time; what overlaps is skipped."""
         while await self.settle_some(serial=True):
@@ -318,16 +367,25 @@ class CleanLedger:
         while await self.settle_some(serial=True) + await self.settle_some(serial=False):
             await self.set_time(instant := instant + HOUR)
 
-    async def claim_some(self, *, serial: bool) -> list[Claim]:
-        """Claim what is due and serial, or not."""
+    async def claim_some(
+        self,
+        *,
+        serial: bool,
+        flows: Sequence[int] = (),
+        quota: int = QUOTA,
+        seconds: float = 600,
+    ) -> list[Claim]:
+        """Claim what is due and serial, or not: of all flows, or of some."""
         connection, worker_no = self.connection, self.actors[ActorKind.WORKER]
-        rows = await connection.fetch("select flow_no from ledger.flow order by flow_no")
-        flows = [row["flow_no"] for row in rows]
+        if not flows:
+            rows = await connection.fetch("select flow_no from ledger.flow order by flow_no")
+            flows = [row["flow_no"] for row in rows]
+        quotas = [quota] * len(flows)
         async with connection.transaction():
             if serial:
-                items = await claim_serial_items(connection, flows, [QUOTA] * len(flows), worker_no)
+                items = await claim_serial_items(connection, flows, quotas, worker_no)
             else:
-                items = await claim_items(connection, flows, [QUOTA] * len(flows))
+                items = await claim_items(connection, flows, quotas)
             if not items:
                 return []
             chunks = [items[first : first + 1_000] for first in range(0, len(items), 1_000)]
@@ -342,8 +400,8 @@ class CleanLedger:
                     effective_dates=[row["effective_date"] for row in chunk],
                     attempts=[row["attempt"] + 1 for row in chunk],
                     starts=[row["starts"] + 1 for row in chunk],
-                    queue_seconds=600,
-                    dispatch_seconds=600,
+                    queue_seconds=seconds,
+                    dispatch_seconds=seconds,
                 )
                 for fence, chunk in zip(fences, chunks, strict=True)
             ]

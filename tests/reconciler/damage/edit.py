@@ -22,9 +22,13 @@ update ledger.transition set {} where item_no = $1 and event in (5, 11, 12, 13, 
 
 
 class Mending(Enum):
-    """Who mends it: a repair, or a person, who puts back what was."""
+    """Who mends it: a repair, or a person, who puts back what was.
+
+    REPAIR_OF_ONE: a repair of one of its findings, which explains the others.
+    """
 
     REPAIR = "repair"
+    REPAIR_OF_ONE = "repair of one"
     PERSON = "person"
 
 

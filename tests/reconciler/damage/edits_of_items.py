@@ -204,7 +204,7 @@ EDITS_OF_ITEMS: Final = (
         FindingType.UNBALANCED,
         ENDING,
     ),
-    edit("a twin under another date", "kind = 'Renewal' and state = 'parked'", TWIN, TAMPERED),
+    edit("a twin under another date", "kind = 'Premium' and state = 'parked'", TWIN, TAMPERED),
     _stranger("a stranger of a schedule", STATEMENTS, OTHER_KEY, FindingType.UNEXPECTED),
     _stranger("a stranger of an event", RENEWALS, OTHER_KEY, FindingType.UNEXPECTED),
     _stranger("a stranger of a population", PREMIUMS, OTHER_KEY, FindingType.UNEXPECTED),

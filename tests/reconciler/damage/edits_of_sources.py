@@ -35,6 +35,8 @@ insert into public.policy_due
 select p.tenant, p.kind, p.business_key || '-new', p.cycle, p.effective_date, p.due_at, p.payload
 from public.policy_due p join ledger.due_item i using (business_key) where i.item_no = $1
 """
+ORPHANED_ON: Final = "2027-03-28"
+"""A date of which items that were handed out are gone for good: a person decides of its others."""
 NAMED_ID: Final = """
 select ledger.item_id('acme', 'Premium', business_key || '-new', cycle, effective_date)::text
 from ledger.due_item where item_no = $1
@@ -67,7 +69,7 @@ EDITS_OF_SOURCES: Final = (
     ),
     edit(
         "named by the domain alone",
-        PREMIUMS,
+        f"{PREMIUMS} and effective_date <> '{ORPHANED_ON}'",
         NAMED_BY_DOMAIN,
         FindingType.MISSING,
         NAMED_ID,

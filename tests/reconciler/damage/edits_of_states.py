@@ -4,7 +4,7 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 
-from .edit import ENDING, KEY, Edit, Mending, edit, set_ending, set_pending
+from .edit import ENDING, ITEM, KEY, Edit, Mending, edit, set_ending, set_pending
 from .edits_of_items import (
     DELETE_ITEM,
     DELETE_PENDING,
@@ -238,11 +238,11 @@ EDITS_OF_STATES: Final = (
         _rewritten(13, "catch_up", "materialiser"),
         UNEXCUSED,
     ),
-    edit(
-        "completed to skipped, for no gap",
-        REMINDERS,
-        _rewritten(13, "gap", "materialiser"),
-        UNEXCUSED,
+    Edit(
+        name="completed to skipped, for no gap, with evidence",
+        of=REMINDERS,
+        changes=(_rewritten(13, "gap", "materialiser"),),
+        finds=((UNEXCUSED, ITEM), (FindingType.EFFECT_UNRECORDED, ITEM)),
     ),
     edit(
         "cancelled by nobody",

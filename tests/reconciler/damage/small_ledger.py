@@ -4,15 +4,18 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
+from dueledger.definitions.trigger import trigger_definition
+from dueledger.ledger.definitions.calendar_document import parse_calendar
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind
+from dueledger.ledger.store.calendars import put_calendar
 from dueledger.ledger.store.flows import FlowScope, expedite_items, pause_flows
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.runs import Settlement, settle_runs
 from tests.seals import put_grace
 
-from .clean_ledger import BOOK_ENDED, FAILED, PARKED, CleanLedger, drafts_of, event_of
+from .clean_ledger import BOOK_ENDED, COMPLETED, FAILED, PARKED, CleanLedger, drafts_of, event_of
 from .documents import (
     ACME,
     NOW,
@@ -41,6 +44,12 @@ DOCUMENTS: Final[tuple[dict[str, Any], ...]] = (
         sla=SLA | {"start_within": "P20D"},
     ),
     schedule_of("sweep", "Sweep", cron_of("0 */6 * * *", "UTC"), overlap="skip"),
+    schedule_of(
+        "notary",
+        "Deed",
+        cron_of("0 9 * * *", "UTC"),
+        calendar={"name": "notaries", "roll": "following"},
+    ),
     renewal_of(ACME),
     letter_declaration(KIND),
     PAYMENTS,
@@ -50,6 +59,14 @@ LATER: Final = (
 )
 """So often that what is missed of it is one range."""
 
+CALENDAR: Final = {
+    "first_day": "2026-01-01",
+    "last_day": "2027-12-31",
+    "weekend": ["sat", "sun"],
+    "holidays": ["2027-03-26"],
+}
+RETIRED_KEY: Final = "insert into ledger.retired_key values (ledger.least_id('2019-04-01'), $1)"
+"""Of an item of a month that was dropped."""
 OTHER_KEY: Final = """
 insert into ledger.event_other_key
 select tenant, 'P-other', event_no, occurred_at from ledger.event order by event_no limit 1
@@ -60,6 +77,16 @@ async def build_small_ledger(connection: Connection, dsn: str) -> None:
     """Make items of each origin: most completed, some waiting, parked, claimed and running."""
     ledger = CleanLedger(connection, dsn, "", KIND)
     await ledger.begin()
+    calendar = parse_calendar(CALENDAR, source="test")
+    await put_calendar(
+        connection,
+        calendar.normalised(),
+        tenant=ACME,
+        name="notaries",
+        valid_to=calendar.last_day,
+        source="test",
+        actor_no=ledger.actors[ActorKind.PERSON],
+    )
     for document in DOCUMENTS:
         await ledger.accept(document)
     await ledger.materialise(timedelta(days=14))
@@ -81,9 +108,12 @@ async def build_small_ledger(connection: Connection, dsn: str) -> None:
         reason="asked for",
         actor_no=person_no,
     )
-    await ledger.set_time(NOW)
+    await trigger_definition(
+        connection, ACME, "statements", cycle="by hand", reason="asked for", actor_no=person_no
+    )
     while await ledger.settle_some(serial=True):
         pass
+    await ledger.set_time(NOW)  # when another item of their key is due, which is left open
     while await ledger.settle_some(serial=False):
         pass
     await connection.execute(BOOK_ENDED, KIND)
@@ -91,8 +121,12 @@ async def build_small_ledger(connection: Connection, dsn: str) -> None:
     await expedite_items(connection, waiting[:1], reason="asked for", actor_no=person_no)
     scope = FlowScope(ACME, "Rate", None)
     await pause_flows(connection, scope, reason="asked for", actor_no=person_no)
-    await connection.execute("update ledger.flow set paused_at = paused_at - interval '1 hour'")
+    for table in ("flow", "pause"):
+        await connection.execute(
+            f"update ledger.{table} set paused_at = paused_at - interval '1 hour'"  # noqa: S608
+        )
     await connection.execute(OTHER_KEY)
+    await connection.execute(RETIRED_KEY, NOW)
     await _leave_open(ledger)
     await put_grace(connection, 30 * 86_400)
 
@@ -101,13 +135,13 @@ async def _leave_open(ledger: CleanLedger) -> None:
     """Leave an item parked, one that failed, and others claimed and running, serial ones too."""
     drafts = [
         replace(draft, due_at=START, business_key=f"extra-{n}")
-        for n, draft in enumerate(drafts_of("Notice", 2))
+        for n, draft in enumerate(drafts_of("Notice", 3))
     ]
     await ledger.emit(drafts)
     (claim,) = await ledger.claim_some(serial=False)
-    (started,) = await ledger.start([claim], [2])
+    (started,) = await ledger.start([claim], [3])
     assert started.run is not None
-    settlement = Settlement(started.run, [PARKED, FAILED])
+    settlement = Settlement(started.run, [PARKED, FAILED, COMPLETED])
     worker_no = ledger.actors[ActorKind.WORKER]
     assert await settle_runs(ledger.connection, [settlement], worker_no) == []
     others = [replace(draft, due_at=START) for draft in drafts_of("Other", 8)]
@@ -115,3 +149,10 @@ async def _leave_open(ledger: CleanLedger) -> None:
     for serial in (True, False):
         claims = await ledger.claim_some(serial=serial)
         await ledger.start(claims, [len(claim.item_nos) // 2 for claim in claims])
+    await withdraw_items(
+        ledger.connection,
+        [others[-1].id],
+        event=TransitionEvent.CANCELLED,
+        reason="asked for",
+        actor_no=ledger.actors[ActorKind.PERSON],
+    )

@@ -1,8 +1,9 @@
 -- Items that may be edited, and a log of what edits change, written whatever guards are off.
 create schema damage;
 create table damage.target as
-select i.item_no, i.id, k.tenant, k.name as kind, false as is_taken, x.is_serial,
-  coalesce(e.name, case when p.item_no is not null then 'waiting' when r.item_no is not null then 'parked' end) as state,
+select i.item_no, i.id, i.effective_date, k.tenant, k.name as kind, false as is_taken, x.is_serial,
+  coalesce(e.name, case when p.item_no is not null then 'waiting' when r.item_no is not null then 'parked'
+    when h.item_no is not null then case h.state when 2 /* Claimed */ then 'claimed' else 'running' end end) as state,
   t.run_no in (select u.run_no from ledger.run u join ledger.claim c using (fence) where c.topic <> 'due.bulk') as by_kafka
 from ledger.due_item i
 join ledger.flow f using (flow_no)
@@ -11,6 +12,7 @@ left join ledger.transition t on t.item_no = i.item_no and t.event in (5, 11, 12
 left join ledger.transition_event e on e.event = t.event
 left join ledger.pending p on p.item_no = i.item_no and p.starts = 0
 left join ledger.review r on r.item_no = i.item_no
+left join ledger.open_item h on h.item_no = i.item_no
 cross join lateral (select i.serial is not null as is_serial) x;
 create unique index on damage.target (item_no);
 alter table damage.target add column fence bigint;
