@@ -330,6 +330,20 @@ def idle(
 
 
 @bench.command()
+def operation(
+    items: ItemsOption = 50_000,
+    kills: Annotated[
+        int, typer.Option("--kills", min=1, max=100, help="How often the process is killed.")
+    ] = 5,
+    json: JsonOption = False,
+) -> None:
+    """Redrive parked items by a filter: by one process, and while its processes are killed."""
+    from bench.operation import OperationOptions, bench_operation
+
+    _measure("operation", bench_operation, OperationOptions(items, kills), json=json)
+
+
+@bench.command()
 def soak(
     minutes: Annotated[
         float, typer.Option("--minutes", min=0.1, max=1440, help="For how long.")

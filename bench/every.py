@@ -121,6 +121,7 @@ PLAN: Final = (
             Size("--seconds", 30.0, 10.0, 1.0),
         ),
     ),
+    Planned("operation", (Size("--items", 50_000, 20_000, 6_000),)),
     Planned("workers", (Size("--seconds", 10.0, 5.0, 1.0),)),
     Planned(
         "idle", (Size("--items", 1_000_000, 100_000, 10_000), Size("--seconds", 60.0, 20.0, 5.0))
