@@ -2282,6 +2282,82 @@ $$;
 
 COMMENT ON FUNCTION ledger.measure_gauges(series_max integer) IS 'Metrics of the whole ledger by name and labels, as docs/metrics.md describes them. Each has at most series_max names of tenants, kinds or topics, and ''other'' for the rest.';
 
+CREATE FUNCTION ledger.measure_overview_rates(runs_max integer) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    AS $$
+declare
+  reader ledger.overview_reader;
+  begins constant timestamptz := ledger.now() - interval '5 minutes';
+  measured_at constant timestamptz := ledger.machine_now();
+  found_run bigint;
+  flows integer;
+begin
+  select * into reader from ledger.overview_reader for update;
+  if not found then
+    return 0;
+  end if;
+  with locked_default as (select from ledger.due_item_default),
+  latest as materialized (
+    select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, bit_count(r.ended)::integer as ended
+    from ledger.run r
+    where r.run_no >= reader.rated_from_run and r.started_at >= ledger.overview_begin()
+    order by r.run_no desc limit runs_max
+  ),
+  recent as materialized (
+    select l.*, c.flow_nos
+    from latest l
+    cross join lateral (
+      select c.flow_nos from ledger.claim c where c.fence = l.fence and c.claimed_at = l.claimed_at offset 0
+    ) c
+    where l.started_at >= greatest(reader.rated_from, begins)
+  ),
+  span as materialized (
+    select greatest(1, extract(epoch from ledger.now() - case when count(*) < runs_max then greatest(reader.rated_from, begins)
+      else min(r.started_at) end))::double precision as seconds
+    from recent r
+  ),
+  -- Of a run with items of several flows, sixteen items say whose they are.
+  counted as materialized (
+    select e.flow_no, sum(e.items) as items
+    from (
+      select r.flow_nos[1] as flow_no, r.ended::double precision as items from recent r where cardinality(r.flow_nos) = 1
+      union all
+      select i.flow_no, r.ended::double precision / least(cardinality(c.item_nos), 16)
+      from recent r
+      cross join lateral (
+        select c.item_no[r.from_position:r.to_position] as item_nos, c.effective_date[r.from_position:r.to_position] as dates
+        from ledger.claim c where c.fence = r.fence and c.claimed_at = r.claimed_at offset 0
+      ) c
+      cross join lateral generate_series(0, least(cardinality(c.item_nos), 16) - 1) n
+      cross join lateral (select 1 + n * cardinality(c.item_nos) / least(cardinality(c.item_nos), 16) as position offset 0) p
+      cross join lateral (
+        select i.flow_no from ledger.due_item i
+        where i.effective_date = c.dates[p.position] and i.item_no = c.item_nos[p.position] offset 0
+      ) i
+      where r.ended > 0 and coalesce(cardinality(r.flow_nos), 0) <> 1
+    ) e
+    group by e.flow_no
+  ),
+  written as (
+    update ledger.overview_flow o set rate_per_second = c.items / s.seconds, rated_at = measured_at
+    from counted c cross join span s
+    where o.flow_no = c.flow_no
+    returning o.flow_no
+  )
+  select coalesce((select min(r.run_no) from recent r), (select max(l.run_no) from latest l)), (select count(*)::integer from written)
+  into found_run, flows;
+  update ledger.overview_reader r set rated_at = measured_at, rated_from_run = coalesce(found_run, reader.rated_from_run);
+  return flows;
+end $$;
+
+COMMENT ON FUNCTION ledger.measure_overview_rates(runs_max integer) IS 'Measure how many items of each flow ended a second, by the latest runs: those of five minutes, at most so many. Returns of how many flows.';
+
 CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2575,11 +2651,11 @@ begin
       select r.run_no from ledger.run r where r.started_at between begins and until order by r.run_no desc limit 1) r;
     reader.read_from_run := reader.read_to_run + 1;
     reader.read_from := ledger.now();
-    insert into ledger.overview_reader (read_at, read_to_run, read_from_run, read_from)
-    values (ledger.now(), reader.read_to_run, reader.read_from_run, reader.read_from)
+    insert into ledger.overview_reader (read_at, read_to_run, read_from_run, read_from, rated_from_run)
+    values (ledger.now(), reader.read_to_run, reader.read_from_run, reader.read_from, reader.read_to_run)
     on conflict (one) do update
     set read_at = excluded.read_at, read_to_run = excluded.read_to_run, read_from_run = excluded.read_from_run,
-      read_from = excluded.read_from;
+      read_from = excluded.read_from, rated_from = excluded.rated_from, rated_from_run = excluded.rated_from_run;
   end if;
 
   -- New runs, in the order of their numbers.
@@ -4102,7 +4178,9 @@ CREATE TABLE ledger.overview_flow (
     far_counted_to timestamp with time zone,
     late integer DEFAULT 0 NOT NULL,
     failed integer DEFAULT 0 NOT NULL,
-    items integer DEFAULT 0 NOT NULL
+    items integer DEFAULT 0 NOT NULL,
+    rate_per_second double precision DEFAULT 0 NOT NULL,
+    rated_at timestamp with time zone DEFAULT '1970-01-01 00:00:00+00'::timestamp with time zone NOT NULL
 )
 WITH (fillfactor='80', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0');
 
@@ -4120,6 +4198,10 @@ COMMENT ON COLUMN ledger.overview_flow.late IS 'Items that have not ended, of qu
 
 COMMENT ON COLUMN ledger.overview_flow.items IS 'All items of its cells.';
 
+COMMENT ON COLUMN ledger.overview_flow.rate_per_second IS 'Items that ended a second, when it was measured and there were some.';
+
+COMMENT ON COLUMN ledger.overview_flow.rated_at IS 'When that was; before rated_at of the reader: none ended since.';
+
 CREATE TABLE ledger.overview_reader (
     one boolean DEFAULT true NOT NULL,
     read_at timestamp with time zone NOT NULL,
@@ -4127,6 +4209,9 @@ CREATE TABLE ledger.overview_reader (
     read_from_run bigint NOT NULL,
     read_from timestamp with time zone NOT NULL,
     is_cut boolean DEFAULT false NOT NULL,
+    rated_at timestamp with time zone,
+    rated_from timestamp with time zone DEFAULT ledger.now() NOT NULL,
+    rated_from_run bigint DEFAULT 0 NOT NULL,
     CONSTRAINT overview_reader_is_one CHECK (one)
 );
 
@@ -4137,6 +4222,12 @@ COMMENT ON COLUMN ledger.overview_reader.read_at IS 'When it last read runs.';
 COMMENT ON COLUMN ledger.overview_reader.read_from IS 'Runs started from then on are read.';
 
 COMMENT ON COLUMN ledger.overview_reader.is_cut IS 'Whether more items are in flight than are counted.';
+
+COMMENT ON COLUMN ledger.overview_reader.rated_at IS 'When rates of flows were measured; by the machine clock.';
+
+COMMENT ON COLUMN ledger.overview_reader.rated_from IS 'Rates are of the time since then, at most five minutes.';
+
+COMMENT ON COLUMN ledger.overview_reader.rated_from_run IS 'Runs with a lower number do not count for them.';
 
 CREATE TABLE ledger.overview_run (
     run_no bigint NOT NULL,
@@ -5388,6 +5479,9 @@ GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_alerte
 GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_monitor;
 GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_upkeep;
 
+REVOKE ALL ON FUNCTION ledger.measure_overview_rates(runs_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.measure_overview_rates(runs_max integer) TO ledger_service;
+
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_operator;
 
@@ -6045,6 +6139,7 @@ GRANT SELECT ON TABLE ledger.overview_flow TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.overview_reader TO ledger_auditor;
 
+GRANT SELECT ON TABLE ledger.partition_backoff TO ledger_auditor;
 GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.partition_backoff TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.partition_backoff TO ledger_upkeep;

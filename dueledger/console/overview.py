@@ -12,6 +12,7 @@ from dueledger.ledger.store.overview import (
     add_overview_flows,
     count_overview_in_flight,
     count_overview_waiting,
+    measure_overview_rates,
     read_overview_runs,
 )
 
@@ -25,6 +26,7 @@ _NEAR_SHARE: Final = 0.8
 _ADDED_MAX: Final = 2_000
 _IN_FLIGHT_MAX: Final = 2_000
 _RUN_ITEMS_MAX: Final = 1_000
+_RATED_RUNS_MAX: Final = 200
 WAITING_MAX: Final = 10_000
 """Items counted in a quarter hour of a flow."""
 _FLOWS_MAX: Final = 64
@@ -66,6 +68,7 @@ class OverviewRefresh:
         items = await self._read_runs(connection, started + self._budget_seconds * _RUNS_SHARE)
         # After them, so that no item of a run that has closed is counted twice.
         await count_overview_in_flight(connection, items_max=_IN_FLIGHT_MAX)
+        await measure_overview_rates(connection, runs_max=_RATED_RUNS_MAX)
         await self._count_waiting(connection, started, self._budget_seconds * _NEAR_SHARE)
         await self._count_waiting(connection, started, self._budget_seconds, is_far=True)
         items += await self._read_runs(connection, started + self._budget_seconds)

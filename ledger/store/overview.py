@@ -73,6 +73,28 @@ async def count_overview_waiting(
     return await connection.fetchval(statement("count_overview_waiting"), *values)
 
 
+async def measure_overview_rates(connection: Connection, *, runs_max: int) -> int:
+    """Measure how many items of each flow ended a second, by the latest runs of five minutes.
+
+    Returns of how many flows some did.
+    """
+    return await connection.fetchval(statement("measure_overview_rates"), runs_max)
+
+
+async def list_flow_rates(
+    connection: Connection, flows: Sequence[tuple[str, str, str]]
+) -> list[float | None]:
+    """Return how many items ended a second, of each flow by tenant, kind and lane.
+
+    None: it was not measured, as no page was open.
+    """
+    rates: list[float | None] = [None] * len(flows)
+    columns = [[flow[part] for flow in flows] for part in range(3)]
+    for row in await connection.fetch(statement("list_flow_rates"), *columns):
+        rates[row["ord"] - 1] = row["per_second"]
+    return rates
+
+
 async def list_overview(
     connection: Connection, *, tenants: Sequence[str] | None, flows_max: int
 ) -> list[OverviewCell]:

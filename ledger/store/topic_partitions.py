@@ -30,6 +30,17 @@ async def list_topics(connection: Connection, limit: int) -> list[dict[str, Any]
     return [dict(row) for row in await connection.fetch(statement("list_topics"), limit)]
 
 
+async def list_topic_partitions(
+    connection: Connection, topic: str, limit: int
+) -> list[dict[str, Any]]:
+    """List the partitions of a topic that have items which were not started, or do not get further.
+
+    Of the first of these items `next_offset` is the offset, and `end_offset` follows the last.
+    """
+    rows = await connection.fetch(statement("list_topic_partitions"), topic, limit)
+    return [dict(row) for row in rows]
+
+
 async def list_queue_deadlines(connection: Connection, topics: Sequence[str]) -> dict[str, int]:
     """Return the shortest queue deadline of the kinds of each topic, in seconds."""
     rows = await connection.fetch(statement("list_queue_deadlines"), topics)

@@ -100,6 +100,7 @@
 \ir ../schema/functions/take_lead.sql
 \ir ../schema/functions/measure_gauges.sql
 \ir ../schema/functions/refresh_overview.sql
+\ir ../schema/functions/measure_overview_rates.sql
 
 \ir ../schema/roles/alerter.sql
 \ir ../schema/roles/allocator.sql

@@ -4,10 +4,13 @@ import csv
 import io
 import json
 
+from dueledger.console.activity import LedgerActivity
+from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, list_flows, set_flow_limits
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
+from tests.service.test_pull import pull, report
 
 PAGE = "/console/flows/acme/Flowing"
 PAUSE = {"over": "kind", "kind": "Flowing", "reason": "INC-1"}
@@ -66,6 +69,33 @@ async def test_only_the_lane_that_is_named_is_paused(
     await browser.send("/console/flows/acme/resume", resume)
     assert [row["paused_at"] for row in await list_flows(api.owner, kind="OneLane")] == [None] * 2
     assert "INC-4" not in (await browser.open("/console/items?kind=OneLane")).text
+
+
+async def test_a_flow_shows_how_many_of_its_items_end_a_second(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    async def shown() -> tuple[str, str]:
+        listed = await browser.open("/console/flows?kind=Rated&format=csv")
+        [row] = csv.DictReader(io.StringIO(listed.text))
+        page = await browser.open("/console/flows/acme/Rated")
+        figure = page.text.partition('<span class="label">Rate</span>')[2].partition("</li>")[0]
+        assert "no limit" in figure
+        return row["throughput"], figure
+
+    refresh = OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30)
+    await api.emit(key, api.item("R-1", kind="Rated"), api.item("R-2", kind="Rated"))
+    await api.owner.execute("delete from ledger.overview_reader")
+    assert (await shown())[0] == "", "it was not measured yet"
+    await refresh.refresh(api.owner)
+    assert float((await shown())[0]) == 0
+    for claimed in await pull(api, key, "Rated"):
+        names = ("item", "fence", "token", "position")
+        done = {name: claimed[name] for name in names} | {"verdict": "completed"}
+        assert [result for result, _ in await report(api, key, done)] == ["recorded"]
+    await refresh.refresh(api.owner)
+    rate, figure = await shown()
+    assert float(rate) > 0
+    assert f">{float(rate):,.10g}<" in figure
 
 
 async def test_only_limits_that_were_typed_change(

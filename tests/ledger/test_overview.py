@@ -12,7 +12,9 @@ from dueledger.ledger.store.overview import (
     add_overview_flows,
     count_overview_in_flight,
     count_overview_waiting,
+    list_flow_rates,
     list_overview,
+    measure_overview_rates,
     read_overview_place,
     read_overview_runs,
 )
@@ -255,3 +257,44 @@ async def test_a_caller_is_shown_the_flows_of_its_tenants_and_the_worst_first(
         cells = await list_overview(connection, tenants=tenants, flows_max=3)
         assert [each.lane for each in cells] == lanes, tenants
         assert [astuple(each)[0] for each in cells] == list(range(1, len(lanes) + 1))
+
+
+async def test_the_rate_of_a_flow_is_what_ended_of_it_in_the_last_minutes(ledger: Ledger) -> None:
+    connection = ledger.connection
+    flows = [("acme", ledger.kind, lane) for lane in ("", "eu", "us", "nowhere")]
+
+    async def measure(minutes: float, *, runs_max: int = 100) -> list[float | None]:
+        await ledger.stand_at(NOON + timedelta(minutes=minutes))
+        await measure_overview_rates(connection, runs_max=runs_max)
+        return await list_flow_rates(connection, flows)
+
+    async def work(*lanes: str, count: int = 60, ended: int = 60) -> None:
+        for lane in lanes:
+            await ledger.emit(count, due_at=NOON - QUARTER, lane=lane)
+        claim = await ledger.claim()
+        run = await ledger.start(claim.fence, 1, len(claim.item_nos))
+        open_items = len(claim.item_nos) - ended
+        await ledger.settle(run.run_no, *[COMPLETED] * ended, *[None] * open_items)
+
+    await ledger.stand_at(NOON - timedelta(minutes=1))
+    assert await list_flow_rates(connection, flows) == [None] * 4
+    assert await measure_overview_rates(connection, runs_max=1) == 0, "nothing was ever counted"
+    await work("")
+    await ledger.stand_at(NOON)
+    await refresh(connection)
+    assert await measure(0) == [0, None, None, None], "what was before is not in its time"
+    await ledger.stand_at(NOON + timedelta(minutes=1))
+    await work("", "eu", count=48, ended=96)
+    await work("us", ended=30)
+    await add_overview_flows(connection, limit=100)
+    assert await measure(2) == [0.4, 0.4, 0.25, None]
+    await ledger.stand_at(NOON + timedelta(minutes=3))
+    await work("eu")
+    assert await measure(4) == [0.2, 0.45, 0.125, None]
+    assert await measure(4, runs_max=1) == [0, 1, 0, None], "of the latest run: a minute"
+    assert await measure(7) == [0, 0.2, 0, None]
+    assert await measure(9) == [0, 0, 0, None]
+    await connection.execute(
+        "update ledger.overview_reader set rated_at = rated_at - interval '2 minutes'"
+    )
+    assert await list_flow_rates(connection, flows) == [None] * 4

@@ -101,6 +101,7 @@ UNBOUND = {
     **dict.fromkeys(
         (
             "list_processes",
+            "list_topic_partitions",
             "list_topics",
             "list_applied_migrations",
             "read_schema_version",

@@ -25,6 +25,7 @@ from dueledger.ledger.store.flows import (
     list_pauses,
     read_status,
 )
+from dueledger.ledger.store.overview import list_flow_rates
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
@@ -117,6 +118,8 @@ async def list_all(
         after=page.place(FlowPlace, str, str, str),
         count_max=COUNTED_MAX,
     )
+    shown = rows[: page.limit]
+    rates = await _rates(call, [(row["tenant"], row["kind"], row["lane"]) for row in shown])
     pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=PAUSES_MAX)
     return view.page(
         "flows.html",
@@ -133,7 +136,10 @@ async def list_all(
         listing=Listing(
             caption="Flows",
             columns=_columns(view),
-            rows=[{**row, "status": status_of(row)} for row in rows[: page.limit]],
+            rows=[
+                {**row, "status": status_of(row), "throughput": rate}
+                for row, rate in zip(shown, rates, strict=True)
+            ],
             empty="There is no flow yet. The first item of a kind makes one: `dueledger emit`.",
             next_cursor=page.cursor_of(rows, "tenant", "kind", "lane"),
         ),
@@ -164,6 +170,7 @@ async def show_flow(
         title=" ".join(filter(None, (tenant, kind, lane))),
         flow=flow,
         status=status_of(flow),
+        throughput=(await _rates(call, [(tenant, kind, lane)]))[0],
         hindrance=hindrance,
         oldest_due_at=oldest_due_at,
         pauses=pauses,
@@ -255,6 +262,12 @@ async def _hindrance(
     return TEXTS[code].of_flow, rows[0]["oldest_due_at"]
 
 
+async def _rates(call: ApiCall, flows: Sequence[tuple[str, str, str]]) -> list[float | None]:
+    """Return how many items of each flow ended a second, in the last minutes."""
+    found = await list_flow_rates(call.connection, flows)
+    return [None if rate is None else float(f"{rate:.3g}") for rate in found]
+
+
 async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
     wider = (FlowScope(scope.tenant), FlowScope(scope.tenant, scope.kind), scope)
     rows = await list_target_audit(
@@ -314,7 +327,8 @@ def _columns(view: View) -> list[Column]:
         Column("serial", "In order", "count", None, "serial_capped"),
         Column("in_flight", "In flight", "count"),
         Column("concurrency_max", "of at most", "count"),
-        Column("rate_per_second", "Rate a second", "count"),
+        Column("throughput", "Ends a second", "count"),
+        Column("rate_per_second", "of at most", "count"),
         Column("window_items", "Window", "count"),
     ]
 

@@ -1,7 +1,7 @@
 """The system: alerts, processes, topics, checks of the ledger, settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Request, Response
 from pydantic import SecretStr
@@ -9,27 +9,28 @@ from pydantic import SecretStr
 from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.view import CurrentView
+from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.processes import list_processes
-from dueledger.ledger.store.topic_partitions import list_topics
+from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
 from dueledger.ledger_checks import Health, check_ledger, check_machine
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
+from dueledger.service.routes.fields import Text
 from dueledger.service.settings import ServiceSettings
 
 read = PageRoutes(Scope.READ, "console")
 
 PROCESSES_MAX: Final = 200
 TOPICS_MAX: Final = 100
+PARTITIONS_MAX: Final = 500
 
 
 @read.page("/system")
 async def show_system(call: CurrentCall, view: CurrentView, request: Request) -> Response:
     """Show alerts, processes by their last sign of life, topics, health, and settings."""
-    if call.tenants is not None:
-        raise NotPermitted("The page is of the whole ledger. Sign in by a key for all tenants.")
+    _require_all_tenants(call)
     settings: ServiceSettings = request.app.state.settings
     checks = [*check_machine(), *[each async for each in check_ledger(call.connection)]]
     alerts = await list_open_alerts(call.connection, None)
@@ -47,7 +48,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         ),
         topics=_list(
             "Topics",
-            _TOPIC_COLUMNS,
+            _topic_columns(view),
             topics[:TOPICS_MAX],
             "No kind has a topic yet. The first item of a kind makes one.",
             note="Those with the most items." if len(topics) > TOPICS_MAX else None,
@@ -90,6 +91,31 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     )
 
 
+@read.page("/system/topic")
+async def show_topic(
+    call: CurrentCall, view: CurrentView, name: Annotated[str, Text] = ""
+) -> Response:
+    """Show how far the consumers of a topic are behind, by partition."""
+    _require_all_tenants(call)
+    rows = await list_topic_partitions(call.connection, name, PARTITIONS_MAX + 1)
+    return view.page(
+        "topic.html",
+        title=name or "Topic",
+        listing=Listing(
+            caption="Partitions",
+            columns=_PARTITION_COLUMNS,
+            rows=rows[:PARTITIONS_MAX],
+            empty="Nothing lies in its partitions: all that was published was started.",
+            note="Those with the most items." if len(rows) > PARTITIONS_MAX else None,
+        ),
+    )
+
+
+def _require_all_tenants(call: ApiCall) -> None:
+    if call.tenants is not None:
+        raise NotPermitted("The page is of the whole ledger. Sign in by a key for all tenants.")
+
+
 def _list(
     caption: str,
     columns: Sequence[Column],
@@ -120,6 +146,24 @@ def _settings(settings: ServiceSettings) -> Iterator[Mapping[str, object]]:
         }
 
 
+def _topic_columns(view: View) -> Sequence[Column]:
+    def partitions(row: Row) -> str:
+        return view.url("/system/topic", name=row["topic"])
+
+    return (
+        Column("topic", "Topic", "code", partitions),
+        Column("kinds", "Kinds", "count"),
+        Column("dispatch", "Dispatch"),
+        Column("items", "Lag", "count", partitions),
+        Column("oldest_at", "Oldest claim", "time"),
+        Column("workers", "Workers", "count"),
+        Column("granted", "Wanted", "count"),
+        Column("silent_since", "Silent since", "time"),
+        Column("stalled_partitions", "Stalled partitions", "count"),
+        Column("unavailable", "Unavailable", "prose"),
+    )
+
+
 _ALERT_COLUMNS: Final[Sequence[Column]] = (
     Column("alert", "Alert"),
     Column("severity", "Severity", "status"),
@@ -138,17 +182,15 @@ _PROCESS_COLUMNS: Final[Sequence[Column]] = (
     Column("failure", "Cannot take work", "prose"),
     Column("failing_since", "Since", "time"),
 )
-_TOPIC_COLUMNS: Final[Sequence[Column]] = (
-    Column("topic", "Topic", "code"),
-    Column("kinds", "Kinds", "count"),
-    Column("dispatch", "Dispatch"),
-    Column("items", "Not started", "count"),
+_PARTITION_COLUMNS: Final[Sequence[Column]] = (
+    Column("partition", "Partition"),
+    Column("items", "Lag", "count"),
     Column("oldest_at", "Oldest claim", "time"),
-    Column("workers", "Workers", "count"),
-    Column("granted", "Wanted", "count"),
-    Column("silent_since", "Silent since", "time"),
-    Column("stalled_partitions", "Stalled partitions", "count"),
-    Column("unavailable", "Unavailable", "prose"),
+    Column("next_offset", "Next offset"),
+    Column("end_offset", "End offset"),
+    Column("stalled_at", "No further since", "time"),
+    Column("expirations", "Expired in a row", "count"),
+    Column("backs_off_until", "Waits until", "time"),
 )
 _CHECK_COLUMNS: Final[Sequence[Column]] = (
     Column("name", "Check"),

@@ -62,11 +62,11 @@ begin
       select r.run_no from ledger.run r where r.started_at between begins and until order by r.run_no desc limit 1) r;
     reader.read_from_run := reader.read_to_run + 1;
     reader.read_from := ledger.now();
-    insert into ledger.overview_reader (read_at, read_to_run, read_from_run, read_from)
-    values (ledger.now(), reader.read_to_run, reader.read_from_run, reader.read_from)
+    insert into ledger.overview_reader (read_at, read_to_run, read_from_run, read_from, rated_from_run)
+    values (ledger.now(), reader.read_to_run, reader.read_from_run, reader.read_from, reader.read_to_run)
     on conflict (one) do update
     set read_at = excluded.read_at, read_to_run = excluded.read_to_run, read_from_run = excluded.read_from_run,
-      read_from = excluded.read_from;
+      read_from = excluded.read_from, rated_from = excluded.rated_from, rated_from_run = excluded.rated_from_run;
   end if;
 
   -- New runs, in the order of their numbers.

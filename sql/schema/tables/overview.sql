@@ -38,7 +38,9 @@ create table ledger.overview_flow (
   far_counted_to timestamptz,
   late integer not null default 0,
   failed integer not null default 0,
-  items integer not null default 0
+  items integer not null default 0,
+  rate_per_second double precision not null default 0,
+  rated_at timestamptz not null default 'epoch'
 ) with (
   fillfactor = 80,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0
@@ -53,6 +55,8 @@ comment on column ledger.overview_flow.far_counted_at is 'When those of the hour
 comment on column ledger.overview_flow.far_counted_to is 'As counted_to, of these.';
 comment on column ledger.overview_flow.late is 'Items that have not ended, of quarter hours whose grace is over.';
 comment on column ledger.overview_flow.items is 'All items of its cells.';
+comment on column ledger.overview_flow.rate_per_second is 'Items that ended a second, when it was measured and there were some.';
+comment on column ledger.overview_flow.rated_at is 'When that was; before rated_at of the reader: none ended since.';
 
 create index overview_flow_age_idx on ledger.overview_flow (counted_at, flow_no);
 create index overview_flow_far_age_idx on ledger.overview_flow (far_counted_at, flow_no);
@@ -65,6 +69,9 @@ create table ledger.overview_reader (
   read_from_run bigint not null,
   read_from timestamptz not null,
   is_cut boolean not null default false,
+  rated_at timestamptz,
+  rated_from timestamptz not null default ledger.now(),
+  rated_from_run bigint not null default 0,
   constraint overview_reader_is_one check (one)
 );
 
@@ -72,6 +79,9 @@ comment on table ledger.overview_reader is
   'Up to where the overview has read runs, in one row: those between both numbers are read, or in overview_run.';
 comment on column ledger.overview_reader.read_at is 'When it last read runs.';
 comment on column ledger.overview_reader.read_from is 'Runs started from then on are read.';
+comment on column ledger.overview_reader.rated_at is 'When rates of flows were measured; by the machine clock.';
+comment on column ledger.overview_reader.rated_from is 'Rates are of the time since then, at most five minutes.';
+comment on column ledger.overview_reader.rated_from_run is 'Runs with a lower number do not count for them.';
 comment on column ledger.overview_reader.is_cut is 'Whether more items are in flight than are counted.';
 
 create table ledger.overview_run (
