@@ -30,6 +30,7 @@ PAGES = {
     "repairs": "/console/reconciliation/repairs",
     "reports": "/console/reconciliation/reports",
     "system": "/console/system",
+    "topic": "/console/system/topic?name=due.PaymentDue",
 }
 LINKED = {
     "decide": ("/console/reviews", "td.c-action a"),

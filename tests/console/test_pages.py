@@ -3,10 +3,13 @@
 import csv
 import io
 import json
+import re
+import sys
 from uuid import UUID
 
 import orjson
 import pytest
+from pydantic import BaseModel
 
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.app import PAGES
@@ -18,14 +21,32 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, ensure_flow, pause_flows
 from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.service.query_parameters import query_parameters
 from dueledger.service.scoped_routes import CallRoute
-from tests.console.conftest import Browser, open_browser
+from tests.console.conftest import Browser, Shown, open_browser
 from tests.hostile_text import HOSTILE, unsafe_characters
-from tests.service.conftest import SCHEDULE, Api
+from tests.service.conftest import EVENT, SCHEDULE, Api
 
 ROUTES = [route for route in PAGES if isinstance(route, CallRoute) and not route.waits]
-OF_ALL = {entry.path for entry in NAVIGATION if entry.is_of_all}
+OF_ALL = {
+    route.path
+    for route in ROUTES
+    for entry in NAVIGATION
+    if entry.is_of_all and f"{route.path}/".startswith(f"{entry.path}/")
+}
+FORM_FIELDS = {
+    name
+    for path, module in [*sys.modules.items()]
+    if path.startswith("dueledger.console.pages.")
+    for form in vars(module).values()
+    if isinstance(form, type) and issubclass(form, BaseModel)
+    for name in form.model_fields
+}
 SCRIPT = "<script>alert(1)"
+TOPIC = "<b>lane</b>"
+TOPIC_OF = {"/system/topic": {"name": TOPIC}}
+_TEXTAREA = re.compile("<textarea.*?</textarea>", re.DOTALL)
+HOSTILE_EVENT = "<img src=x>"
 HOSTILE_KEY = HOSTILE.replace("\r\n", " ").replace("\x7f", "")
 
 
@@ -47,7 +68,7 @@ async def item(api: Api, key: NewApiKey) -> UUID:
 
 
 @pytest.fixture(scope="module")
-async def hostile(api: Api, item: UUID) -> dict[str, str]:
+async def hostile(api: Api, item: UUID, key: NewApiKey) -> dict[str, str]:
     """What paths may name, after its neighbours have hostile texts, too."""
     await api.park(item)
     await api.owner.execute("update ledger.review set reason = $1", HOSTILE)
@@ -83,6 +104,19 @@ async def hostile(api: Api, item: UUID) -> dict[str, str]:
         " values ('ItemsParked', $1::jsonb, 1, now(), '[]')",
         orjson.dumps(["acme", SCRIPT]).decode(),
     )
+    await api.owner.execute(
+        "update ledger.process set failure = $1, failing_since = now(), host = $1, version = $1",
+        HOSTILE,
+    )
+    await api.owner.execute("update ledger.kind set topic = $1", TOPIC)
+    await api.owner.execute(
+        "insert into ledger.partition_backoff (topic, partition, expirations, available_at)"
+        " values ($1, 0, 3, ledger.now() + interval '1 day')",
+        TOPIC,
+    )
+    event = {**EVENT, "id": HOSTILE_EVENT, "source": f"/{SCRIPT}", "data": {SCRIPT: "\u202e"}}
+    recorded = await api.ask("POST", "/v1/events", key=key, body=event)
+    assert recorded.status == 200, recorded.text
     await api.define("acme", "d", SCHEDULE | {"business_key": SCRIPT, "labels": {"l": SCRIPT}})
     await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
     return {
@@ -103,17 +137,21 @@ def test_each_page_has_a_scope() -> None:
     assert {entry.path for entry in NAVIGATION} <= paths
 
 
-@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize(
+    ("scope", "tenants"), [*((scope, ("acme",)) for scope in Scope), (Scope.READ, None)]
+)
 async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
-    api: Api, hostile: dict[str, str], scope: Scope
+    api: Api, hostile: dict[str, str], scope: Scope, tenants: tuple[str, ...] | None
 ) -> None:
-    key = await api.make_key(f"only-{scope}", scope)
+    key = await api.make_key(f"only-{scope}-{tenants}", scope, tenants=tenants)
     async with open_browser(api) as browser:
         await browser.send("/console/sign-in", {"key": key.text})
         shown = await browser.open("/console/")
         for entry in NAVIGATION:
             is_shown = f">{entry.name}</a>" in shown.text
-            assert is_shown == (entry.scope is scope and not entry.is_of_all), entry
+            assert is_shown == (
+                entry.scope is scope and (tenants is None or not entry.is_of_all)
+            ), entry
         for route in ROUTES:
             path = "/console" + route.path.format(**hostile)
             page = (
@@ -121,26 +159,58 @@ async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
                 if "GET" in (route.methods or ())
                 else await browser.send(path, {})
             )
-            is_refused = route.scope is not scope or route.path in OF_ALL
+            is_refused = route.scope is not scope or (tenants is not None and route.path in OF_ALL)
             expected = {403} if is_refused else {200, 303, 409, 422}
             assert page.status in expected, (path, page.status)
 
 
+def check_harmless(page: Shown, where: object) -> None:
+    assert page.status < 500, where
+    for markup in (SCRIPT, "<b>lane", "<img", "<i>"):
+        assert markup not in page.text, where
+    shown = _TEXTAREA.sub("", page.text)  # a text that is edited stays as it was typed
+    assert unsafe_characters(shown) == set(), where
+
+
 async def test_no_text_of_the_ledger_is_code_or_cannot_be_seen(
-    browser: Browser, hostile: dict[str, str]
+    api: Api, browser: Browser, hostile: dict[str, str]
 ) -> None:
+    async with open_browser(api) as everybody:
+        await everybody.sign_in(await api.make_key("sees-all", *Scope, tenants=None))
+        for path in OF_ALL:
+            page = await everybody.open(f"/console{path}", params=TOPIC_OF.get(path, {}))
+            assert page.status == 200, page.text
+            assert "lane&lt;/b&gt;" in page.text, path
+            check_harmless(page, path)
     for route in ROUTES:
         if "GET" not in (route.methods or ()) or route.path in OF_ALL:
             continue
         page = await browser.open("/console" + route.path.format(**hostile))
         assert page.status == 200, page.text
-        assert SCRIPT not in page.text
-        assert "<b>lane" not in page.text
-        assert "<img" not in page.text
-        assert unsafe_characters(page.text) == set()
-    for query in (f"q={SCRIPT}", f"tenant={SCRIPT}", f"state={SCRIPT}", f"{SCRIPT}=1", "cursor=x"):
-        page = await browser.open(f"/console/items?{query}")
-        assert SCRIPT not in page.text
+        check_harmless(page, route.path)
+    for text in (HOSTILE, HOSTILE_KEY, f"{TOPIC}/0/7", f"claim {SCRIPT}"):
+        check_harmless(await browser.open("/console/search", params={"q": text}), text)
+    found = await browser.open("/console/search", params={"q": HOSTILE_EVENT})
+    assert "Event" in found.text
+    check_harmless(found, HOSTILE_EVENT)
+
+
+async def test_no_text_of_a_request_is_code_or_cannot_be_seen(
+    browser: Browser, hostile: dict[str, str]
+) -> None:
+    for route in ROUTES:
+        path = "/console" + route.path.format(**hostile)
+        if "GET" in (route.methods or ()):
+            for name in (*query_parameters(route.dependant), SCRIPT):
+                check_harmless(await browser.open(path, params={name: HOSTILE}), (path, name))
+            continue
+        everything = dict.fromkeys(FORM_FIELDS, HOSTILE)
+        check_harmless(await browser.send(path, everything), path)
+        for name in FORM_FIELDS & {"text", "reason", "shown"}:
+            check_harmless(await browser.send(path, {name: HOSTILE}), (path, name))
+    for path in ("/console/sign-in", "/console/preferences"):
+        fields: dict[str, str] = dict.fromkeys(("key", "to", "theme", "zone"), HOSTILE)
+        check_harmless(await browser.send(path, fields), path)
 
 
 async def test_a_session_sees_its_tenants_alone(api: Api, item: UUID) -> None:

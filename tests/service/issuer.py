@@ -35,6 +35,7 @@ class Issuer:
         self.claims: dict[str, object] = {}
         """Of the next token by a code, beside those of its sign-in."""
         self.method = "client_secret_basic"
+        self.refuses_codes = False
 
     def token(self, key: RSAKey | ECKey | None = None, alg: str = "RS256", **claims: object) -> str:
         """Return a token of `CLAIMS` and these; a claim that is None is left out."""
@@ -85,6 +86,7 @@ class Issuer:
         digest = hashlib.sha256(given["code_verifier"].encode()).digest()
         is_valid = (
             asked is not None
+            and not self.refuses_codes
             and (given["client_id"], given["client_secret"]) == (CLIENT["id"], CLIENT["secret"])
             and given["redirect_uri"] == asked["redirect_uri"]
             and base64.urlsafe_b64encode(digest).decode().rstrip("=") == asked["code_challenge"]

@@ -55,8 +55,9 @@ def sign_in_page(
     """Return the page that signs in, with what went wrong before."""
     callers: Callers = request.app.state.callers
     issuer = None if callers.login is None else callers.login.host
+    kept = to if own_address(request, to) == to else ""
     page = View.of(request).page(
-        "sign_in.html", title="Sign in", to=to, problem=problem, issuer=issuer
+        "sign_in.html", title="Sign in", to=kept, problem=problem, issuer=issuer
     )
     page.status_code = status
     return page
