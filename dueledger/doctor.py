@@ -22,7 +22,7 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
         async with open_connection(
             settings.dsn.get_secret_value(), application_name="dueledger-doctor"
         ) as connection:
-            async for check in check_ledger(connection):
+            for check in await check_ledger(connection):
                 yield check
     except (InvalidSetting, Unavailable) as error:
         yield DoctorCheck(

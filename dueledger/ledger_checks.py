@@ -2,7 +2,7 @@
 
 import platform
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError
@@ -59,18 +59,28 @@ def check_machine() -> tuple[DoctorCheck, DoctorCheck]:
     return _python(), _tzdata()
 
 
-async def check_ledger(connection: Connection) -> AsyncIterator[DoctorCheck]:
-    """Yield the checks of a ledger. One that the server refuses fails, and others go on."""
-    for check in _CHECKS:
-        try:
-            async with connection.transaction():
-                done = await check(connection)
-        except STATEMENT_REFUSED as error:
-            if is_lost(connection):
-                raise
-            remedy = "run it as an auditor: `dueledger grant auditor TO …`"
-            done = DoctorCheck(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
-        yield done
+async def check_ledger(connection: Connection) -> list[DoctorCheck]:
+    """Return the checks of a ledger. One that the server refuses fails, and others go on."""
+    try:
+        async with connection.transaction():
+            return [await check(connection) for check in _CHECKS]
+    except STATEMENT_REFUSED:
+        if is_lost(connection):
+            raise
+    return [await _check_alone(connection, check) for check in _CHECKS]
+
+
+async def _check_alone(
+    connection: Connection, check: Callable[[Connection], Awaitable[DoctorCheck]]
+) -> DoctorCheck:
+    try:
+        async with connection.transaction():
+            return await check(connection)
+    except STATEMENT_REFUSED as error:
+        if is_lost(connection):
+            raise
+        remedy = "run it as an auditor: `dueledger grant auditor TO …`"
+        return DoctorCheck(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
 
 
 def _python() -> DoctorCheck:

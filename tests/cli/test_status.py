@@ -126,6 +126,8 @@ RUNNING: Final = dict.fromkeys(ProcessRole, RoleStatus()) | {
         (Hindrance.NO_WORKER, {"due": 1, "grants": 0, "worker": GONE}),
         (Hindrance.WORKER_SILENT, {"due": 1, "grants": 0, "worker": SILENT}),
         (Hindrance.NO_HANDLER, {"due": 1, "grants": 0, "worker": RoleStatus(live=1)}),
+        (Hindrance.NO_WORKER, {"claimed": 1, "worker": GONE}),
+        (Hindrance.NOT_STARTED, {"claimed": 1, "worker": GONE, "direct_worker": ALIVE}),
         (Hindrance.JOINING, {"due": 1, "grants": 0}),
         (Hindrance.KAFKA_DOWN, {"due": 1, "grants": 0, "worker": CUT_OFF}),
         (Hindrance.NO_CREDIT, {"due": 1, "outstanding": 1}),

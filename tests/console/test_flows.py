@@ -63,7 +63,7 @@ async def test_only_the_lane_that_is_named_is_paused(
         ("", False),
     ):
         text = (await browser.open(f"/console/items?{query}")).text
-        words = ["OneLane (default lane)</a> since", "by key:person: INC-4"]
+        words = ["OneLane (default lane)</a> <time", "by key:person: INC-4"]
         assert [each in text for each in words] == [is_said] * 2, query
     resume = {"kind": "OneLane", "of_kind": "OneLane", "of_default_lane": "true", "reason": "done"}
     await browser.send("/console/flows/acme/resume", resume)

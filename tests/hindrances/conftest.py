@@ -64,6 +64,7 @@ LOGINS: Final = {
     ("work", "--direct"): "direct_worker",
     ("work", "--outcomes"): "outcome_intake",
     ("work",): "worker",
+    ("reconcile",): "reconciler",
 }
 COMMAND: Final = re.compile(r"`([^`]+)`")
 SILENT_SECONDS: Final = 20.0

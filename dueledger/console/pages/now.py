@@ -13,11 +13,11 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
 from dueledger.hindrance_texts import TEXTS
-from dueledger.items import page_open_items
+from dueledger.items import ListedItems, page_open_items
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, list_watermarks
-from dueledger.ledger.store.flows import list_next_due, read_status
+from dueledger.ledger.store.flows import list_next_due, list_pauses, read_status
 from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.overview import list_overview, read_overview_place
 from dueledger.ledger.store.processes import read_roles
@@ -29,11 +29,22 @@ FLOWS_MAX: Final = 50
 COUNTED_MAX: Final = 1_000
 """Items counted of a flow; more are shown as this number and +."""
 LATE_MAX: Final = 100
-LATE_READ_MAX: Final = 250
+LATE_READ_MAX: Final = 500
 """Open items read to count those that are late."""
 COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
 ALERTS_MAX: Final = 5
+PAUSES_MAX: Final = 3
+
+
+_WAITS: Final = {
+    State.SCHEDULED.label: "waits for another item of its key",
+    State.RETRYABLE_FAILURE.label: "waits for its next attempt",
+    State.MANUAL_REVIEW.label: "waits for a person",
+    State.CLAIMED.label: "is handed out, and was not started",
+    State.RUNNING.label: "is running",
+}
+"""What a late item waits for that may not be claimed now."""
 
 
 class Figure(NamedTuple):
@@ -59,13 +70,28 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     assert view.clock.now is not None  # noqa: S101 - it has a call
     status = make_status(view.clock.now, flows, roles)
     groups = [(TEXTS[each.code].of_flow, _rows(each.flows)) for each in status.groups]
+    late = await page_open_items(
+        call.connection,
+        ItemListFilter(tenants=call.tenants),
+        limit=LATE_MAX,
+        late=True,
+        read_max=LATE_READ_MAX,
+        read_total_max=LATE_READ_MAX,
+    )
+    findings = await _findings(call, view)
     return view.page(
         "now.html",
         title="Now",
         status=status,
-        verdict=_verdict(view, status),
+        verdict=_verdict(view, status, late.items, findings),
         failures=describe_failures(roles),
-        figures=await _figures(call, view, flows, status),
+        figures=[
+            *_figures(view, flows, status, late),
+            *([] if findings is None else [findings]),
+            await _completeness(call, view),
+        ],
+        pauses=await list_pauses(call.connection, tenants=call.tenants, limit=PAUSES_MAX + 1),
+        pauses_max=PAUSES_MAX,
         groups=groups,
         alerts=await firing_alerts(call.connection, call.tenants, limit=ALERTS_MAX + 1),
         alerts_max=ALERTS_MAX,
@@ -75,15 +101,25 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     )
 
 
-def _verdict(view: View, status: LedgerStatus) -> tuple[str, str]:
+def _verdict(
+    view: View, status: LedgerStatus, items: Sequence[Mapping[str, Any]], findings: Figure | None
+) -> tuple[str, str]:
     """Return the tone and the sentence that answers whether anything is late."""
     late = [flow for group in status.groups for flow in group.flows if flow["is_past_sla"]]
     if late:
         first = min(late, key=lambda flow: flow["oldest_due_at"])
-        name = " ".join(filter(None, (first["tenant"], first["kind"], first["lane"])))
         flows = "1 flow is" if len(late) == 1 else f"{len(late)} flows are"
         age = view.clock.age(first["oldest_due_at"])
-        return "bad", f"{flows} late. {name} has waited longest, for {age}."
+        return "bad", f"{flows} late. {_name(first)} has waited longest, for {age}."
+    if items:
+        first, age = items[0], view.clock.age(items[0]["due_at"])
+        count = "1 item is" if len(items) == 1 else f"{len(items)} items are"
+        return "bad", f"{count} late. {_name(first)}, due {age} ago, {_WAITS[first['state']]}."
+    if findings is not None and findings.value:
+        found = (
+            "1 finding is open" if findings.value == 1 else f"{findings.value} findings are open"
+        )
+        return "warn", f"Nothing is late that is known of, and {found}."
     if status.due:
         return "good", "Items are due, and none is late."
     if status.groups:
@@ -91,20 +127,15 @@ def _verdict(view: View, status: LedgerStatus) -> tuple[str, str]:
     return "good", "Nothing is open."
 
 
-async def _figures(
-    call: ApiCall, view: View, flows: Sequence[Mapping[str, Any]], status: LedgerStatus
+def _name(flow: Mapping[str, Any]) -> str:
+    return " ".join(filter(None, (flow["tenant"], flow["kind"], flow["lane"])))
+
+
+def _figures(
+    view: View, flows: Sequence[Mapping[str, Any]], status: LedgerStatus, late: ListedItems
 ) -> list[Figure]:
-    late = await page_open_items(
-        call.connection,
-        ItemListFilter(tenants=call.tenants),
-        limit=LATE_MAX,
-        late=True,
-        read_max=LATE_READ_MAX,
-        read_total_max=LATE_READ_MAX,
-    )
     is_more = late.next_place is not None or late.is_cut
-    running = State.RUNNING.label
-    figures = [
+    return [
         Figure(
             "Due now",
             status.due,
@@ -115,7 +146,7 @@ async def _figures(
         Figure(
             "In flight",
             flows[0]["all_in_flight"] if flows else 0,
-            view.url("/items", state=running),
+            view.url("/items", state=State.RUNNING.label),
             tone="active",
             note="handed out or running",
         ),
@@ -136,22 +167,22 @@ async def _figures(
             "wait for a person",
         ),
     ]
-    if view.may(Scope.AUDIT):
-        rows = await count_findings(call.connection, tenants=call.tenants, count_max=FINDINGS_MAX)
-        findings = sum(row["findings"] for row in rows)
-        is_capped = any(row["findings_capped"] for row in rows)
-        tone = "bad" if findings else "good"
-        figures.append(
-            Figure(
-                "Findings open",
-                findings,
-                view.url("/reconciliation/findings"),
-                is_capped,
-                tone,
-                "of the reconciler",
-            )
-        )
-    return [*figures, await _completeness(call, view)]
+
+
+async def _findings(call: ApiCall, view: View) -> Figure | None:
+    """Return how many findings are open, to who may see them."""
+    if not view.may(Scope.AUDIT):
+        return None
+    rows = await count_findings(call.connection, tenants=call.tenants, count_max=FINDINGS_MAX)
+    findings = sum(row["findings"] for row in rows)
+    return Figure(
+        "Findings open",
+        findings,
+        view.url("/reconciliation/findings"),
+        any(row["findings_capped"] for row in rows),
+        "bad" if findings else "good",
+        "of the reconciler",
+    )
 
 
 async def _strip(call: ApiCall, view: View) -> HeatStrip | None:

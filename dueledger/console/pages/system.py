@@ -32,7 +32,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     """Show alerts, processes by their last sign of life, topics, health, and settings."""
     _require_all_tenants(call)
     settings: ServiceSettings = request.app.state.settings
-    checks = [*check_machine(), *[each async for each in check_ledger(call.connection)]]
+    checks = [*check_machine(), *await check_ledger(call.connection)]
     alerts = await list_open_alerts(call.connection, None)
     topics = await list_topics(call.connection, TOPICS_MAX + 1)
     processes = await list_processes(call.connection, PROCESSES_MAX + 1)
