@@ -111,7 +111,7 @@ async def bench_service(rig: Rig, options: ServiceOptions) -> Measured:
             for name, each in paths.items():
                 rig.say(f"asking for {name}")
                 routes[name] = await measure_route(client, each, options.requests)
-            streams = await watch_streams(rig, browser, client, options.streams, options.seconds)
+            streams = await watch_streams(rig, browser, options.streams, options.seconds)
             page_costs = await measure_pages(rig, browser, pages, options.requests)
             emissions = await _emit(rig, ledger, client, options.emissions)
             flooded, flooded_pages = await _flood(rig, ledger, (client, paths), (browser, pages))

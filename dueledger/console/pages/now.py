@@ -124,7 +124,7 @@ def _verdict(
         return "good", "Items are due, and none is late."
     if status.groups:
         return "good", "Nothing is due now, and nothing is late."
-    return "good", "Nothing is open."
+    return "good", "Nothing is due, and nothing is late."
 
 
 def _name(flow: Mapping[str, Any]) -> str:
@@ -238,7 +238,7 @@ def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
         caption="Flows with open items",
         columns=columns,
         rows=_rows(flows),
-        empty="No flow has open items. Emit one: `dueledger emit`.",
+        empty="No flow has items that are due, in flight or in review. `dueledger emit` makes one.",
     )
 
 

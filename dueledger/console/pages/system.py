@@ -1,6 +1,7 @@
 """The system: alerts, processes, topics, checks of the ledger, settings."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from fastapi import Request, Response
@@ -13,6 +14,7 @@ from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.clock import read_machine_now
 from dueledger.ledger.store.processes import list_processes
 from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
 from dueledger.ledger_checks import Health, check_ledger, check_machine
@@ -32,6 +34,9 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     """Show alerts, processes by their last sign of life, topics, health, and settings."""
     _require_all_tenants(call)
     settings: ServiceSettings = request.app.state.settings
+    # Processes, topics and alerts have the machine's time, which is not that of a simulated clock.
+    now = await read_machine_now(call.connection)
+    view = replace(view, clock=replace(view.clock, now=now))
     checks = [*check_machine(), *await check_ledger(call.connection)]
     alerts = await list_open_alerts(call.connection, None)
     topics = await list_topics(call.connection, TOPICS_MAX + 1)
