@@ -48,7 +48,7 @@ async def reconcile_demo(
     sources = load_sources(example("insurer/sources.yaml"))
     async with open_reconciler(settings, sources, mode="execute") as reconciler:
         found = await reconciler.run_pass()
-        before = await reconciler.report()
+        before = await reconciler.report(records=True)
         view.say(
             f"the reconciler expected {found.expected_count:,} items; in "
             f"{found.duration_seconds:.1f} s: {before.statement.sentence}"
@@ -63,7 +63,7 @@ async def reconcile_demo(
         view.say(f"{executed:,} repairs were executed; waiting for their effects")
         await _mend(stage, before)
         passes = await _wait_for_effects(stage, reconciler)
-        after = await reconciler.report(directory=report_dir)
+        after = await reconciler.report(directory=report_dir, records=True)
         view.say(f"after {passes} more passes: {after.statement.sentence}")
     return DemoResult(
         injected=injected,
