@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Final, final
 
 import orjson
+from fastapi import Request
 
 from dueledger.definitions.named_calendars import add_ledger_calendars
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
@@ -211,3 +212,9 @@ def _plan(
 ) -> LoadPlan:
     schedules = expand_days(definitions, start, end, occurrences_max=occurrences_max)
     return make_plan(schedules, quiet_for=quiet_for)
+
+
+def times_of(request: Request) -> ScheduleTimes:
+    """Return what computes when schedules are due, with what it has computed."""
+    times: ScheduleTimes = request.app.state.schedule_times
+    return times

@@ -22,7 +22,6 @@ from dueledger.console.assets import load_assets
 from dueledger.console.clock import UTC_NAME, PageClock, iso, zone_of
 from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
-from dueledger.console.schedule_times import ScheduleTimes
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
 from dueledger.console.states import STATE_BADGES
 from dueledger.ledger.store.clock import read_now
@@ -103,12 +102,6 @@ class View:
         """Return the zones that may be chosen, each with its words."""
         words = {"utc": "UTC", "browser": "The browser's zone"}
         return [(each, words.get(each, each)) for each in self.zones]
-
-    @property
-    def schedule_times(self) -> ScheduleTimes:
-        """Return what computes when schedules are due, with what it has computed."""
-        times: ScheduleTimes = self.request.app.state.schedule_times
-        return times
 
     @property
     def navigation(self) -> list[NavigationEntry]:

@@ -11,6 +11,7 @@ from dueledger.console.clock import iso
 from dueledger.console.forms import Filter
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.schedule_times import times_of
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.schedule.when import DUE_END
@@ -51,7 +52,7 @@ async def show_calendar(
     assert view.clock.now is not None  # noqa: S101 - it has a call
     definitions, is_cut = await _definitions(call, view, tenant, kind)
     try:
-        plan = await view.schedule_times.plan(
+        plan = await times_of(view.request).plan(
             definitions,
             view.clock.now,
             DAYS,
@@ -91,7 +92,7 @@ async def _definitions(
     found = [
         DefinitionInForce(definition, each.effective_from, each.superseded_at or DUE_END)
         for each, definition in zip(
-            shown, await view.schedule_times.read(call.connection, shown), strict=True
+            shown, await times_of(view.request).read(call.connection, shown), strict=True
         )
         if definition is not None and not definition.ended
     ]

@@ -13,7 +13,7 @@ from dueledger.console.pages.schedules import (
     definition_text,
     schedule_path,
 )
-from dueledger.console.schedule_times import Coming, read_definition
+from dueledger.console.schedule_times import Coming, read_definition, times_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import PlannedChanges, doubts
 from dueledger.definitions.defaults import defaults_of, without_defaults
@@ -170,7 +170,7 @@ async def _unchanged(
         return Preview(
             change={"changed": False, "version": newest.version},
             defaults=document_text(defaults_of(definition)),
-            coming=await view.schedule_times.coming(call.connection, definition, since),
+            coming=await times_of(view.request).coming(call.connection, definition, since),
             load=await _load(call, view, definition, since),
         )
     except DueledgerError as error:
@@ -196,7 +196,7 @@ async def _describe(call: ApiCall, view: View, planned: PlannedChanges) -> Previ
         notes=await planned.describe(call.connection),
         doubts=doubts(await planned.ask_witness()),
         defaults=document_text(defaults_of(change.definition)),
-        coming=await view.schedule_times.coming(call.connection, change.definition, since),
+        coming=await times_of(view.request).coming(call.connection, change.definition, since),
         load=await _load(call, view, change.definition, since),
     )
 
@@ -211,7 +211,7 @@ def problems_of(error: DueledgerError) -> list[dict[str, Any]]:
 
 async def _load(call: ApiCall, view: View, definition: Definition, since: datetime) -> WeekLoad:
     """Return how many items a definition owes in the days from an instant on, and when most."""
-    times = view.schedule_times
+    times = times_of(view.request)
     try:
         observing = await times.observe(call.connection, definition)
         plan = await times.plan(

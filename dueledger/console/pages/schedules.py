@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.schedule_times import Coming, read_definition
+from dueledger.console.schedule_times import Coming, read_definition, times_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.trigger import trigger_definition
 from dueledger.importers.definition_yaml import document_text
@@ -184,7 +184,7 @@ async def coming_of(connection: Connection, view: View, version: DefinitionVersi
     """Return what a version owes next; for an event rule or an ended one nothing."""
     since = max(version.now, version.effective_from)
     try:
-        return await view.schedule_times.coming(connection, read_definition(version), since)
+        return await times_of(view.request).coming(connection, read_definition(version), since)
     except DueledgerError as error:
         return Coming(problem=error.message)
 
@@ -203,7 +203,7 @@ _PLACES: Final = {"timezone", "gap", "fold"}
 
 async def _rows(call: ApiCall, view: View, versions: Sequence[DefinitionVersion]) -> list[Row]:
     """Return versions with the time at which each is due next."""
-    times = view.schedule_times
+    times = times_of(view.request)
     definitions = await times.read(call.connection, versions)
     starts = [max(each.now, each.effective_from) for each in versions]
     next_due = await times.next_due(list(zip(definitions, starts, strict=True)))
