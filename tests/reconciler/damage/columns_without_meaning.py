@@ -93,7 +93,6 @@ WITHOUT_MEANING: Final = {
     "materialised.failed_at": "when a failure, which is a finding, was last seen",
     "materialised.tzdata": "which tz database placed the items: their times are compared with it",
     "missed_range.occurrences": "a count for people: the range decides",
-    "pause.lane": "of a kind with one lane: the flows that it pauses are compared",
     "pause.pause_no": _TRACE,
     "pause.reason": _TRACE,
     "pending.batch_max": "in how large runs suspects are started",
@@ -206,6 +205,10 @@ IN_SOME_ROWS: Final[dict[str, tuple[Callable[[Row, Any], bool], str]]] = {
             lambda row, _: _at(row["due_at"]) <= NOW,
             "of an item that ended no order follows; where it waits, pending is compared with it",
         ),
+    ),
+    "expedited.expedited_at": (
+        lambda _, value: _at(value) <= NOW,
+        "in the past, and after the emission of its item: for people",
     ),
     "flow.lane": (
         lambda row, _: row["kind"] in EMITTED,

@@ -15,7 +15,16 @@ from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.runs import Settlement, settle_runs
 from tests.seals import put_grace
 
-from .clean_ledger import BOOK_ENDED, COMPLETED, FAILED, PARKED, CleanLedger, drafts_of, event_of
+from .clean_ledger import (
+    BOOK_ENDED,
+    COMPLETED,
+    FAILED,
+    LEASE_SECONDS,
+    PARKED,
+    CleanLedger,
+    drafts_of,
+    event_of,
+)
 from .documents import (
     ACME,
     NOW,
@@ -138,7 +147,7 @@ async def _leave_open(ledger: CleanLedger) -> None:
         for n, draft in enumerate(drafts_of("Notice", 3))
     ]
     await ledger.emit(drafts)
-    (claim,) = await ledger.claim_some(serial=False)
+    (claim,) = await ledger.claim_some(serial=False, seconds=LEASE_SECONDS)
     (started,) = await ledger.start([claim], [3])
     assert started.run is not None
     settlement = Settlement(started.run, [PARKED, FAILED, COMPLETED])
@@ -147,7 +156,7 @@ async def _leave_open(ledger: CleanLedger) -> None:
     others = [replace(draft, due_at=START) for draft in drafts_of("Other", 8)]
     await ledger.emit([*drafts_of("Payment", 8), *others])
     for serial in (True, False):
-        claims = await ledger.claim_some(serial=serial)
+        claims = await ledger.claim_some(serial=serial, seconds=LEASE_SECONDS)
         await ledger.start(claims, [len(claim.item_nos) // 2 for claim in claims])
     await withdraw_items(
         ledger.connection,
