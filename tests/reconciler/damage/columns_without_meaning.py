@@ -235,6 +235,11 @@ IN_SOME_ROWS: Final[dict[str, tuple[Callable[[Row, Any], bool], str]]] = {
         "the earlier of both ends counts, and between them nothing occurs",
     ),
     "pause.paused_at": (_is_earlier("paused_at"), "since when, for people: the flows are compared"),
+    "pending.attempt": (
+        lambda row, value: value < row["attempt"],
+        "fewer than it had, which it may: a person redrives it from none, and it is tried again",
+    ),
+    "pending.available_at": (lambda row, _: row["starts"] > 0, _LATER),
     "run.closed_at": (
         lambda row, value: row["closed_at"] is not None and value is not None,
         "later than its last ending: for people",
