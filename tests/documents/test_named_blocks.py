@@ -18,7 +18,6 @@ import pytest
 from dueledger import NewItem, emit
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.item_lists import ItemListFilter, list_items
-from dueledger.ledger.store.outbox import outbox_schema
 from dueledger.reconciler.sources_file import load_sources
 from tests.document_blocks import ROOT, blocks_of
 
@@ -72,18 +71,6 @@ def test_the_documented_sources_are_read(tmp_path: Path) -> None:
     file.write_text("".join(block.text for block in blocks), encoding="utf-8")
     sources = load_sources(file)
     assert ("acme", "PolicyTouched") in sources.ignored_events
-
-
-async def test_the_documented_outbox_takes_the_documented_row(connection: Connection) -> None:
-    name = "test_the_documented_outbox_takes_the_documented_row"
-    transaction = connection.transaction()
-    await transaction.start()
-    await connection.execute(outbox_schema())
-    await connection.execute("create role letters; create role letters_relay")
-    for block in blocks_of("docs/outbox.md", run_by=name):
-        await connection.execute(block.text)
-    assert await connection.fetchval("select business_key from due_outbox.item") == "INV-1001"
-    await transaction.rollback()
 
 
 HOST = """

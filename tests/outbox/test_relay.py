@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import secrets
 import signal
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
@@ -22,6 +24,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.outbox import OUTBOX_SQL, outbox_schema
 from dueledger.stack import Endpoints
 from tests.databases import named_database
+from tests.document_blocks import blocks_of
 from tests.logins import with_login
 
 NEVER_SECONDS = 1e6
@@ -366,3 +369,35 @@ async def test_the_batch_is_found_by_its_index_beside_many_refused_rows(service:
     sql = OUTBOX_SQL.joinpath("list_outbox_items.sql").read_text().replace("$1::integer", "500")
     plan = await service.connection.fetch(f"explain {sql}")
     assert "item_waiting_idx" in "\n".join(row[0] for row in plan)
+
+
+async def test_the_documented_grants_are_enough_for_the_service_and_for_the_relay(
+    service: Service, outbox_dsn: str
+) -> None:
+    name = "test_the_documented_grants_are_enough_for_the_service_and_for_the_relay"
+    grants, insert = (block.text for block in blocks_of("docs/outbox.md", run_by=name))
+    tag = secrets.token_hex(4)
+    logins = {"letters_relay": f"relay_{tag}", "letters": f"letters_{tag}"}
+    for documented, login in logins.items():
+        await service.connection.execute(f"create role {login} login password '{login}'")
+        grants = re.sub(rf"\b{documented}\b", login, grants)
+    await service.connection.execute(grants)
+
+    def as_login(login: str) -> str:
+        place = urlsplit(outbox_dsn).netloc.rpartition("@")[2]
+        parts = urlsplit(outbox_dsn)._replace(netloc=f"{login}:{login}@{place}")
+        return urlunsplit(parts)
+
+    try:
+        writer = await asyncpg.connect(as_login(logins["letters"]))
+        await writer.execute(insert)
+        await writer.execute(insert.replace("'acme'", "'a b'"))
+        await writer.close()
+        outbox = SecretStr(as_login(logins["letters_relay"]))
+        async with open_relay(service.settings.model_copy(update={"outbox_dsn": outbox})) as relay:
+            assert await relay.tick() == {"emitted": 1, "known": 0, "refused": 1}
+            while not await service.connection.fetchval(SLEEPERS):
+                await relay.wait_for_rows()
+    finally:
+        names = ", ".join(logins.values())
+        await service.connection.execute(f"drop owned by {names}; drop role {names}")
