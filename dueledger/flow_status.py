@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from dueledger.hindrance_texts import TEXTS, Hindrance
-from dueledger.hindrances import DIRECT, HTTP, Roles, find_hindrance
-from dueledger.ledger.store.processes import ProcessRole
+from dueledger.hindrances import Roles, find_hindrance, is_unread
 
 _FLOW_FIELDS: Final = (
     *("tenant", "kind", "lane", "due", "due_capped", "oldest_due_at", "is_past_sla"),
@@ -103,20 +102,10 @@ def code_of(flow: Mapping[str, Any], roles: Roles) -> Hindrance:
         (flow["blocked"], Hindrance.BEHIND),
         (flow["retrying"], Hindrance.RETRY),
         (flow["parked"], Hindrance.PARKED),
-        (flow["claimed"] and _is_unread(flow, roles), Hindrance.NO_WORKER),
+        (flow["claimed"] and is_unread(flow, roles), Hindrance.NO_WORKER),
         (flow["claimed"], Hindrance.NOT_STARTED),
     )
     return next((wait for applies, wait in waits if applies), Hindrance.RUNNING)
-
-
-def _is_unread(flow: Mapping[str, Any], roles: Roles) -> bool:
-    """Return whether items of a flow lie in a topic that workers read alone, and none lives."""
-    place = flow["tenant"], flow["kind"]
-    others = (roles[ProcessRole.DIRECT_WORKER], roles[ProcessRole.SERVICE])
-    if flow["dispatch"] in {DIRECT, HTTP} or flow["settled_by"] == "topic":
-        return False
-    workers = roles[ProcessRole.WORKER]
-    return not (workers.live or workers.silent or any(each.takes(*place) for each in others))
 
 
 def describe_processes(roles: Roles) -> list[str]:

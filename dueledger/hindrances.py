@@ -104,5 +104,13 @@ def hindrance_of_workers(workers: RoleStatus, kind: str) -> Hindrance:
     return Hindrance.WORKER_SILENT if workers.silent else Hindrance.NO_WORKER
 
 
+def is_unread(flow: Mapping[str, Any], roles: Roles) -> bool:
+    """Return whether items of a flow lie in a topic that workers read alone, and none lives."""
+    if flow["dispatch"] in {DIRECT, HTTP} or flow["settled_by"] == "topic":
+        return False
+    workers = roles[ProcessRole.WORKER]
+    return not (workers.live or workers.silent or _has_direct(flow, roles))
+
+
 def _reaches(items: int, limit: int | None) -> bool:
     return limit is not None and items >= limit
