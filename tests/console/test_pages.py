@@ -5,6 +5,7 @@ import io
 import json
 import re
 import sys
+from html import unescape
 from uuid import UUID
 
 import orjson
@@ -295,3 +296,11 @@ async def test_what_is_decided_on_the_page_is_in_the_journal_with_name_and_reaso
         made,
     )
     assert ended == State.CANCELLED.label
+    first = (await browser.open(f"{path}?limit=1")).text
+    assert "First steps" not in first
+    assert '<li class="cancelled">' not in first
+    [later] = re.findall(r'rel="next" href="([^"#]+)#history"', first)
+    last = (await browser.open(unescape(later))).text
+    assert '<li class="cancelled">' in last
+    assert "First steps" in last
+    assert "Later steps" not in last
