@@ -9,6 +9,9 @@ ARGS   =
 PROCESSES = $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores > 4 ? 6 : cores + 2 )))
 PYTEST = $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
+# These compare rates by the clock: beside other tests they would measure those.
+TIMED = $(BIN)/pytest -m timed tests/faults
+
 BIN  = $(VENV)/bin
 
 # One file of SQL: make test-mutations ARGS=claims/claim_items. A sample: MUTATIONS='--mutants 100 --mutants-seed 7'.
@@ -36,9 +39,11 @@ demo: env ## run the whole system on real input: a simulated day of an insurer, 
 
 test: env ## run the tests that every change must pass
 	@$(PYTEST) $(ARGS)
+	$(if $(ARGS),,@$(TIMED))
 
 test-full: env ## run those and the slow ones
-	@$(PYTEST) -m 'not faults and not bench and not browser' $(ARGS)
+	@$(PYTEST) -m 'not faults and not timed and not bench and not browser' $(ARGS)
+	$(if $(ARGS),,@$(TIMED))
 
 test-faults: env ## stop, kill and cut off real servers, then ten minutes of random faults
 	@DUELEDGER_FAULT_SECONDS=$${DUELEDGER_FAULT_SECONDS:-600} $(BIN)/pytest -m faults -o faulthandler_timeout=1200 $(ARGS)

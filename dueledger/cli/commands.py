@@ -59,7 +59,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             {
                 "emit": "Emit one item.",
                 "items": "List items with their states.",
-                "show": "Show one item and all its transitions.",
+                "show": "Show one item and its history, its first `--limit` steps.",
                 "why": "Explain why an item has not been done yet.",
             },
         ),

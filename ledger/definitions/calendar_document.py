@@ -20,8 +20,9 @@ NAME_CHARS_MAX: Final = 200
 
 DayName = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00-\x1f\x7f]+$"),
+    StringConstraints(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"^[^\x00]+$"),
 ]
+"""Postgres has no NUL in a text; other control characters are shown escaped."""
 
 
 class CalendarDocument(BaseModel):

@@ -142,6 +142,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("key", "list"): (),
     ("key", "revoke"): (HOSTILE,),
     ("key", "rotate"): (HOSTILE,),
+    ("key", "sign-out"): (HOSTILE,),
     ("materialise",): ("--check-tz", "--history"),
     ("migrate",): (),
     ("operation", "list"): (),

@@ -18,9 +18,9 @@ DOCUMENT: dict[str, Any] = {
 }
 COPY = """
 insert into ledger.definition
-  (tenant, name, version, kind, document, effective_from, created_at, actor_no, digest)
+  (tenant, name, version, kind, document, effective_from, created_at, actor_no)
 select tenant, n.name, version, kind, document || jsonb_build_object('definition', n.name),
-  effective_from, created_at, actor_no, digest
+  effective_from, created_at, actor_no
 from ledger.definition, lateral (select 'gone-' || n as name from generate_series(1, $1) n) n
 """
 
