@@ -115,10 +115,10 @@ async def page_executions(
 
     The page ends after `bytes_max` bytes of evidence.
     """
-    numbers, key = await read_execution_versions(connection, tenant, name, limit=VERSIONS_MAX)
-    if not numbers:
+    versions = await read_execution_versions(connection, tenant, name, limit=VERSIONS_MAX)
+    if not versions.definition_nos:
         return ListedItems([], None)
-    wanted = ItemListFilter(tenants=[tenant], business_key=key, definition_nos=numbers)
+    wanted = ItemListFilter(tenants=[tenant], **versions._asdict())
     places, reached = await find_items(
         connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
     )

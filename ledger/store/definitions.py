@@ -275,15 +275,23 @@ async def list_versions(
     return [DefinitionVersion(**row) for row in rows]
 
 
+class ExecutionVersions(NamedTuple):
+    """The numbers of a definition's newest versions that owe items; the items' key and kind.
+
+    The key or the kind is None where items have several.
+    """
+
+    definition_nos: list[int]
+    business_key: str | None
+    kind: str | None
+
+
 async def read_execution_versions(
     connection: Connection, tenant: str, name: str, *, limit: int
-) -> tuple[list[int], str | None]:
-    """Read the numbers of a definition's newest versions that owe items, and their business key.
-
-    It is None where items have several.
-    """
+) -> ExecutionVersions:
+    """Read which versions of a definition have executions."""
     row = await connection.fetchrow(statement("read_execution_versions"), tenant, name, limit)
-    return row["definition_nos"], row["business_key"]
+    return ExecutionVersions(row["definition_nos"], row["business_key"], row["kind"])
 
 
 async def list_source_definitions(

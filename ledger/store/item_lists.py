@@ -9,6 +9,8 @@ from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 READ_MAX: Final = 10_000
+_FIRST_EXAMINED: Final = 20
+"""So many items for each that is wanted are examined first."""
 READ_TOTAL_MAX: Final = 1_000_000
 _NO_LABEL: Final = (None, None)
 _NOWHERE: Final = (None, None)
@@ -102,24 +104,32 @@ async def find_items(
     limit: int,
     examined_max: int,
 ) -> tuple[list[ItemPlace], ItemPlace | None]:
-    """Find the places of the items that `list_items` lists."""
-    values = *wanted.values(), wanted.definition_nos, *(after or _NOWHERE), examined_max, limit
-    places: list[ItemPlace] = []
-    reached = None
-    is_crowded = True
+    """Find the places of the items that `list_items` lists.
+
+    Most pages are full long before as many are examined as may be: that is tried first.
+    """
+    for examined in sorted({min(_FIRST_EXAMINED * limit, examined_max), examined_max}):
+        values = *wanted.values(), wanted.definition_nos, *(after or _NOWHERE), examined, limit
+        places, reached = await _find_among(connection, wanted, values)
+        if reached is None:
+            break
+    return places, reached
+
+
+async def _find_among(
+    connection: Connection, wanted: ItemListFilter, values: Sequence[object]
+) -> tuple[list[ItemPlace], ItemPlace | None]:
     if wanted.business_key is not None:
         rows = await connection.fetch(statement("list_key_items"), *values)
-        is_crowded = rows[0]["is_crowded"]
-        places = _places(rows)
-    if is_crowded:
-        # Of all tenants, what is examined may be anybody's.
-        is_of_all = wanted.tenants is None and wanted.tenant is None
-        text = statement("list_items") if is_of_all else statement("list_flow_items")
-        rows = await connection.fetch(text, *values)
-        places = _places(rows)
-        if (number := rows[0]["reached_no"]) is not None:
-            reached = ItemPlace(rows[0]["reached_date"], number)
-    return places, reached
+        if not rows[0]["is_crowded"]:
+            return _places(rows), None
+    # Of all tenants, what is examined may be anybody's.
+    is_of_all = wanted.tenants is None and wanted.tenant is None
+    text = statement("list_items") if is_of_all else statement("list_flow_items")
+    rows = await connection.fetch(text, *values)
+    number = rows[0]["reached_no"]
+    reached = None if number is None else ItemPlace(rows[0]["reached_date"], number)
+    return _places(rows), reached
 
 
 async def read_items(

@@ -116,6 +116,16 @@ async def test_a_list_goes_on_where_too_few_of_the_items_examined_match(
     assert await listed(api, lister, by_key) == [KEYS[0]]
 
 
+@pytest.mark.parametrize("more", ["", f"&business_key={KEYS[0]}"])
+async def test_a_page_that_the_first_items_do_not_fill_is_looked_for_among_more(
+    api: Api, lister: NewApiKey, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    monkeypatch.setattr("dueledger.ledger.store.item_lists._FIRST_EXAMINED", 1)
+    path = f"/v1/items?limit=1&kind={KIND}&lane=us&label=line=0{more}"
+    answer = await api.ask("GET", path, key=lister)
+    assert [each["business_key"] for each in answer.document["items"]] == [KEYS[0]]
+
+
 @pytest.mark.parametrize("query", ["open=true", "state=Running"])
 async def test_items_in_flight_are_listed_however_many_others_have(
     api: Api, monkeypatch: pytest.MonkeyPatch, query: str

@@ -25,7 +25,7 @@ read = PageRoutes(Scope.READ, "console")
 
 DAYS: Final = 7
 DEFINITIONS_MAX: Final = 500
-OCCURRENCES_MAX: Final = 100_000
+OCCURRENCES_MAX: Final = 200_000
 QUIET_SHOWN: Final = 20
 _HOUR: Final = timedelta(hours=1)
 _LEVELS: Final = 4

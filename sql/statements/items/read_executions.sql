@@ -32,6 +32,16 @@ handed_out as materialized (
   select o.item_no, o.state, o.run_no, o.started_at from ledger.open_item o
   where exists (select from item i where i.state is null)
     and o.item_no = any (array(select i.item_no from item i where i.state is null))
+),
+worked as materialized (
+  select r.run_no, r.started_at, r.worker_no
+  from (
+    select array_agg(distinct coalesce(i.run_no, o.run_no)) as run_nos, min(i.emitted_at) as emitted_at,
+      max(coalesce(i.ended_at, o.started_at)) as ended_at
+    from item i left join handed_out o on o.item_no = i.item_no
+    where coalesce(i.run_no, o.run_no) is not null
+  ) w
+  cross join lateral ledger.list_runs(w.run_nos, w.emitted_at, w.ended_at) r
 )
 select i.id, i.business_key, i.cycle, i.effective_date, i.due_at, i.definition_version, s.name as state, i.attempt, i.available_at,
   r.started_at, i.ended_at, a.name as worker,
@@ -40,8 +50,6 @@ select i.id, i.business_key, i.cycle, i.effective_date, i.due_at, i.definition_v
 from item i
 left join handed_out o on o.item_no = i.item_no
 join ledger.state s on s.state = coalesce(i.state, o.state)
-left join lateral ledger.list_runs(
-  array[coalesce(i.run_no, o.run_no)], i.emitted_at, coalesce(i.ended_at, o.started_at)) r
-  on coalesce(i.run_no, o.run_no) is not null
+left join worked r on r.run_no = coalesce(i.run_no, o.run_no)
 left join ledger.actor a on a.actor_no = r.worker_no
 order by i.ord
