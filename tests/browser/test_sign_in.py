@@ -52,6 +52,8 @@ async def test_a_person_signs_in_at_the_issuer_and_out_again(
         window.wait_for(".problem")
         assert "refuses the code" in window.find(".problem")[0].text
         assert window.violations() == []
+        [refused] = window.messages()
+        assert " 403 " in refused
 
     await window.do(sign_in)
     issuer.refuses_codes = True
