@@ -213,6 +213,17 @@ async def test_g4_a_stopped_worker_that_was_cut_off_stops_its_handlers_when_it_c
     assert await estate.completed() == 4
 
 
+async def work_behind_a_proxy(estate: Estate, handlers: Handlers) -> Proxy:
+    """Start a worker that reaches Postgres by a proxy, which ends after it."""
+    proxy = Proxy(PostgresTap)
+    proxy.upstream_port = urlsplit(estate.dsn).port or 0
+    await proxy.start()
+    estate.running.push_async_callback(proxy.stop)
+    dsn = estate.settings.dsn.get_secret_value()
+    await estate.work(handlers, dsn=SecretStr(with_address(dsn, port=proxy.port)))
+    return proxy
+
+
 async def test_g4_a_worker_whose_network_is_cut_stops_its_handlers_and_begins_again_after(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
@@ -228,13 +239,8 @@ async def test_g4_a_worker_whose_network_is_cut_stops_its_handlers_and_begins_ag
             cancelled.set()
         return Completed()
 
-    proxy = Proxy(PostgresTap)
-    proxy.upstream_port = urlsplit(estate.dsn).port or 0
-    await proxy.start()
-    estate.running.push_async_callback(proxy.stop)  # after the worker has ended
-    dsn = estate.settings.dsn.get_secret_value()
     await estate.emit(make_drafts())
-    await estate.work(handlers, dsn=SecretStr(with_address(dsn, port=proxy.port)))
+    proxy = await work_behind_a_proxy(estate, handlers)
     await began.wait()
     lease_end = await estate.connection.fetchval("select lease_until from ledger.run")
     proxy.silence()
@@ -261,13 +267,8 @@ async def test_a_worker_that_lives_takes_its_lock_again_within_1_s_or_stops_its_
             cancelled.set()
         raise AssertionError
 
-    proxy = Proxy(PostgresTap)
-    proxy.upstream_port = urlsplit(estate.dsn).port or 0
-    await proxy.start()
-    estate.running.push_async_callback(proxy.stop)  # after the worker has ended
-    dsn = estate.settings.dsn.get_secret_value()
     await estate.emit(make_drafts())
-    await estate.work(handlers, dsn=SecretStr(with_address(dsn, port=proxy.port)))
+    proxy = await work_behind_a_proxy(estate, handlers)
     await began.wait()
     lost_at = await estate.connection.fetchval("select ledger.machine_now()")
     await estate.connection.fetchval(KILL)  # as by a failover, or a server that is restarted
