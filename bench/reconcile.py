@@ -24,6 +24,7 @@ from bench.rig import Rig
 from bench.snapshots import watching_snapshots
 from bench.usage import Usage
 from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.runtime.memory import tune_memory
 from dueledger.ledger.store.clock import set_clock
 from dueledger.reconciler import (
     PassResult,
@@ -70,6 +71,7 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
         await set_clock(ledger.connection, until, 0, database=True)
         await ledger.rest()
         settings = ReconcilerSettings(dsn=SecretStr(ledger.dsn))
+        tune_memory()  # as the process does
         with watching_snapshots(ledger.dsn, APPLICATION) as longest:
             async with open_reconciler(settings, ReconcilerSources()) as reconciler:
                 rig.say("a pass that reads everything")
