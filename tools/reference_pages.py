@@ -78,7 +78,7 @@ def rest_page(document: Schema) -> str:
         "# REST routes",
         "",
         "`GET /openapi.json` has the schemas of all bodies, with examples.",
-        "[The service](../service.md) explains keys, lists, versions and repeated requests.",
+        "[The service](../service.md) explains scopes, lists, versions and repeated requests.",
     ]
     by_tag: defaultdict[str, list[tuple[str, str, Schema]]] = defaultdict(list)
     for path, operations in document["paths"].items():

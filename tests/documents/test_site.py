@@ -21,7 +21,6 @@ LONG = {
     "design.md": "the design",
     "glossary.md": "a row for each word",
     "performance.md": "what was measured",
-    "service.md": "all that holds for every route",
     "settings.md": "made of the code",
 }
 """Pages that may be longer, and what they are."""
