@@ -2,7 +2,7 @@
 
 Bytes are those of PostgreSQL 18, indexes included, without bloat and WAL; docs/sizing.md says how
 they were measured, and a test holds them to a ledger. CPU is that of full batches
-(docs/performance.md).
+(docs/measured-rates.md).
 """
 
 from collections.abc import Mapping

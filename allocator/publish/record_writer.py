@@ -2,7 +2,7 @@
 
 The loop over items is the hottest of the allocator: each record is one join of bytes. Kafka's
 client would first make a tuple for each header, which costs more than twice as much (see
-docs/performance.md).
+docs/measured-rates.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

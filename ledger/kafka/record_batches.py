@@ -3,7 +3,7 @@
 A claim is one record batch, so nearly every record is the next position of its claim. Only this is
 checked when a batch is read; key, value and headers are parsed when a handler needs them. Kafka's
 client makes an object of each record and a tuple of each header, which took most of a worker's time
-(see docs/performance.md).
+(see docs/measured-rates.md).
 """
 
 from __future__ import annotations

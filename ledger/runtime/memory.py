@@ -2,7 +2,7 @@
 
 Batches of megabytes are allocated and freed all the time. By default glibc returns each to the
 system and faults it in again page by page, and Python's collector visits all items in flight again
-and again to find cycles that do not exist. Measured on the hot processes: see docs/performance.md.
+and again to find cycles that do not exist.
 """
 
 import atexit

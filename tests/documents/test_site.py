@@ -20,7 +20,6 @@ LINES_MAX = 150
 LONG = {
     "design.md": "the design",
     "glossary.md": "a row for each word",
-    "performance.md": "what was measured",
     "settings.md": "made of the code",
 }
 """Pages that may be longer, and what they are."""
