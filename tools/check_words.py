@@ -1,8 +1,8 @@
 """Check that one word means one thing: class names, glossary terms, and words that are not used.
 
-`docs/glossary.md` is the list of words. A class name of the product or of `bench` has one
-definition; a term of the glossary has one row; names, docstrings and comments, those of tests too,
-do not use the words below.
+`docs/glossary.md` is the list of words, with `docs/words-of-the-code.md`. A class name of the
+product or of `bench` has one definition; a term has one row; names, docstrings and comments, those
+of tests too, do not use the words below.
 """
 
 import ast
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-GLOSSARY: Final = ROOT / "docs" / "glossary.md"
+GLOSSARY: Final = (ROOT / "docs" / "glossary.md", ROOT / "docs" / "words-of-the-code.md")
 PRODUCT: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
 NAMED: Final = (*PRODUCT, "bench")
 """The folders among which a class name is unique."""
@@ -118,20 +118,21 @@ def _terms(line: str) -> Iterator[str]:
         yield term.strip()
 
 
-def _rows() -> Iterator[tuple[int, str]]:
-    """Yield the rows of the glossary's tables, each with its line number."""
-    for number, line in enumerate(GLOSSARY.read_text(encoding="utf-8").splitlines(), 1):
-        if line.startswith("| ") and not line.startswith(("| term |", "|---")):
-            yield number, line
+def _rows() -> Iterator[tuple[str, str]]:
+    """Yield the rows of the glossary's tables, each with its place."""
+    for path in GLOSSARY:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if line.startswith("| ") and not line.startswith(("| term |", "|---")):
+                yield _where(path, number), line
 
 
 def _repeated_terms() -> Iterator[str]:
-    seen: dict[str, int] = {}
-    for number, line in _rows():
+    seen: dict[str, str] = {}
+    for place, line in _rows():
         for term in _terms(line):
             if term in seen:
-                yield f"{_where(GLOSSARY, number)}: {term} has a row already, line {seen[term]}"
-            seen.setdefault(term, number)
+                yield f"{place}: {term} has a row already, {seen[term]}"
+            seen.setdefault(term, place)
 
 
 def _names(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -181,11 +182,11 @@ def _unused_terms() -> Iterator[str]:
     files += _files("sql", "*.sql")
     text = " ".join(path.read_text(encoding="utf-8") for path in files).lower()
     words = " ".join(_PART.findall(text.replace("_", " ")))
-    for number, line in _rows():
+    for place, line in _rows():
         for term in _terms(line):
             plain = " ".join(_PART.findall(term.lower()))
             if plain and plain not in words:
-                yield f"{_where(GLOSSARY, number)}: nothing uses the term {term}"
+                yield f"{place}: nothing uses the term {term}"
 
 
 def _old_words_of_texts() -> Iterator[str]:
@@ -195,7 +196,7 @@ def _old_words_of_texts() -> Iterator[str]:
         *(ROOT / "docs").rglob("*.md"),
     ]
     for path in documents:
-        if path == GLOSSARY:  # it lists the refused words
+        if path in GLOSSARY:  # they list the refused words
             continue
         text = re.sub(r"```.*?```", _blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
         yield from _old_words(path, re.sub(r"`[^`\n]*`", "", text))

@@ -19,7 +19,6 @@ PICTURES = sorted((DOCS / "pictures").glob("*.svg"))
 LINES_MAX = 150
 LONG = {
     "design.md": "the design",
-    "glossary.md": "a row for each word",
     "settings.md": "made of the code",
 }
 """Pages that may be longer, and what they are."""
