@@ -49,7 +49,7 @@ class AlertSettings(Settings):
         default=DATABASE_BYTES_MAX,
         gt=0,
         le=1e18,
-        description="size of the database above which DatabaseLarge stands; 4/5 of its disk",
+        description="size of the database above which DatabaseLarge fires; 4/5 of its disk",
     )
 
     @model_validator(mode="after")

@@ -42,34 +42,53 @@ DOCUMENT = ROOT / "docs" / "alerts.md"
 INTRODUCTION = """\
 # Alerts
 
-`deploy/prometheus` has the rules for Prometheus (`rules.yml`), what inhibits what for Alertmanager
-(`inhibit.yml`, to be added to its configuration), and a dashboard for Grafana (`dashboard.json`).
-What to do is in the [runbook](runbook.md). `make schema` makes this page and these files of the
-rules in the code.
+What to do for each alert is in the [runbook](runbook.md). `page` calls somebody, `ticket` waits for
+the day. `make schema` makes this page, and the files below, of the rules in the code.
 
-Prometheus needs `/metrics` of every allocator and direct worker, and of each `dueledger serve`
-whose login may do upkeep, at `DUELEDGER_METRICS_PORT`, because one of them measures the ledger:
-while none does, it has `AllocatorMissing`, and evaluates no other alert of the ledger.
+## With Prometheus
 
-Without Prometheus, `dueledger alert` evaluates the same rules on the same numbers each
-`DUELEDGER_ALERT_INTERVAL_SECONDS` (15) and sends what stands, once to each channel, and its end
-when it has been over for 30 seconds. One that comes again after that has another `id`. Channels are
-a webhook (`DUELEDGER_ALERT_WEBHOOK_URL`, signed with `…_SECRET` as items sent by
-[HTTP](http-dispatch.md) are; a private address must lie in `…_NETWORKS`), chats and mailboxes
-(`DUELEDGER_ALERT_APPRISE_URLS`, with the extra `dueledger[alert]`; each address is a channel), and
-a topic of Kafka (`DUELEDGER_ALERT_TOPIC`). A channel that fails gets it again in the next pass,
-with the same `id`. Any number of these processes may run: one sends, and one that loses the lead
-while it sends stops. While Postgres is away or refuses to be written, the one that sent last says
-so by itself. `dueledger alert --test` sends a test to each channel, with the status `test`, and
-fails if one does not take it. Its login has the role `alerter`.
-`DUELEDGER_ALERT_DATABASE_BYTES_MAX` is the bound of `DatabaseLarge`.
+| file in `deploy/prometheus` | for |
+|---|---|
+| `rules.yml` | Prometheus |
+| `inhibit.yml` | Alertmanager: which alert inhibits which; add it to its configuration |
+| `dashboard.json` | Grafana |
 
-An alert is not sent while one stands that inhibits it, for the same tenant, kind, topic and
-dispatch where both name them; `KafkaUnreachable` inhibits none of items whose `dispatch` is
-`direct`. `page` calls somebody, `ticket` waits for the day. Eight series of a metric have names,
-the others are `other`: where an alert stands by them, they are the oldest.
+Prometheus needs `/metrics` at `DUELEDGER_METRICS_PORT` of every allocator and direct worker, and of
+each `dueledger serve` whose login may do upkeep: one of them measures the ledger. While none does,
+`AllocatorMissing` fires, and no other alert of the ledger is evaluated.
 
-| alert | what is broken | it stands while | for | | inhibits |
+## Without Prometheus
+
+`dueledger alert` evaluates the same rules on the same numbers, each
+`DUELEDGER_ALERT_INTERVAL_SECONDS` (15). It sends each alert that fires once to each channel. It
+sends its end when it has been over for 30 seconds. An alert that fires again after that has another
+`id`.
+
+| channel | setting |
+|---|---|
+| a webhook, [signed](http-dispatch.md#the-signature) | `DUELEDGER_ALERT_WEBHOOK_URL`, `…_SECRET` |
+| chats and mailboxes, a channel each | `DUELEDGER_ALERT_APPRISE_URLS` |
+| a topic of Kafka | `DUELEDGER_ALERT_TOPIC` |
+
+- A webhook at a private address needs its network in `…_NETWORKS`. Chats and mailboxes need the
+  extra `dueledger[alert]`.
+- A channel that fails gets the alert again in the next pass, with the same `id`.
+- Any number of these processes may run. One of them, the leader, sends. A process that is no longer
+  the leader stops sending.
+- While Postgres is away, or refuses to be written, the process that sent last sends that.
+- `dueledger alert --test` sends a test to each channel, with the status `test`. It fails if a
+  channel does not accept it.
+- Its login has the role `alerter`. `DUELEDGER_ALERT_DATABASE_BYTES_MAX` is the bound of
+  `DatabaseLarge`.
+
+## The alerts
+
+An alert is not sent while another one fires that inhibits it, for the same tenant, kind, topic and
+dispatch where both name them. `KafkaUnreachable` inhibits no alert of items whose `dispatch` is
+`direct`. Of each metric, eight series have names and the others are `other`. Where an alert fires
+by such a series, the named ones are the oldest.
+
+| alert | what is broken | it fires while | for | | inhibits |
 |---|---|---|---|---|---|
 """
 
