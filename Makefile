@@ -93,7 +93,7 @@ check-sql: env ## lock hazards in schema and migrations; statement headers and s
 	$(BIN)/pytest tests/sql -q -k 'header or schema or migration'
 
 # The files that are made of the code; tests compare them.
-MADE_BY = $(addprefix tests/,sql test_why.py alerts/test_prometheus.py metrics/test_catalogue.py test_settings_document.py test_definitions.py reconciler/test_comparison.py service/test_client.py)
+MADE_BY = $(addprefix tests/,sql test_why.py test_findings_document.py alerts/test_prometheus.py metrics/test_catalogue.py test_settings_document.py test_definitions.py reconciler/test_comparison.py service/test_client.py)
 
 schema: env ## write sql/schema.sql, the pages of docs that are made of the code, the JSON Schemas of definition and report, and the client's models again
 	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest -p no:randomly $(MADE_BY) -q -k 'schema_dump or docs_show or published_schema'
