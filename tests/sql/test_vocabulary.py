@@ -56,6 +56,18 @@ def test_g9_every_waiting_state_can_be_left() -> None:
 
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "states.md"
+MEANINGS = {
+    State.SCHEDULED: "waits to be claimed: not due yet, due, snoozed or released",
+    State.CLAIMED: "handed out: to Kafka, or to a worker that has not started it",
+    State.RUNNING: "started by a worker, under a lease",
+    State.RETRYABLE_FAILURE: "an attempt failed; the next one follows after the backoff",
+    State.MANUAL_REVIEW: "parked: a person must decide",
+    State.COMPLETED: "done, with its evidence",
+    State.CANCELLED: "not owed any more",
+    State.SUPERSEDED: "another item or version takes its place",
+    State.SKIPPED: "not executed, by a rule: the reason is recorded",
+    State.WRITTEN_OFF: "not done, in a person's name",
+}
 
 
 def describe_states() -> str:
@@ -75,13 +87,21 @@ def describe_states() -> str:
         [
             "# States",
             "",
-            "Written from `ledger/states.py` by `make schema`; a test holds them together.",
-            "Every pair that is not listed is refused. *Due* is no state: it is a comparison of",
-            "`available_at` with the database's clock. Retry is a transition, not a state.",
+            "Every item has one state. `make schema` makes this page of `ledger/states.py`.",
             "",
             "![The usual path through the states](pictures/states.svg)",
             "",
-            "The picture has the usual path, the table every transition.",
+            "| state | an item in it | final |",
+            "|---|---|---|",
+            *(
+                f"| {state.label} | {meaning} | {'yes' if state in TERMINAL_STATES else 'no'} |"
+                for state, meaning in MEANINGS.items()
+            ),
+            "",
+            "*Due* is no state: it is a comparison of `available_at` with the database's clock.",
+            "",
+            "## Transitions",
+            "The picture has the usual path, this table every transition. Others are refused.",
             "",
             "| event | from | to |",
             "|---|---|---|",
@@ -92,6 +112,7 @@ def describe_states() -> str:
 
 
 def test_docs_show_exactly_the_declared_states() -> None:
+    assert list(MEANINGS) == list(State)
     if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
         DOCUMENT.write_text(describe_states())
     assert DOCUMENT.read_text() == describe_states(), "run `make schema` and read the difference"
