@@ -63,7 +63,7 @@ def test_the_documented_sources_are_read(tmp_path: Path) -> None:
     name = "test_the_documented_sources_are_read"
     blocks = [
         block
-        for page in ("docs/sources.md", "docs/reconciling.md")
+        for page in ("docs/sources.md", "docs/reconciling.md", "docs/repairs.md")
         for block in blocks_of(page, run_by=name)
     ]
     assert len(blocks) == 3
