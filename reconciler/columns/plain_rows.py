@@ -11,7 +11,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from threading import Lock
+from typing import Any, Final, NamedTuple, final
 from weakref import finalize
 
 import numpy as np
@@ -79,7 +80,8 @@ class PlainUnit(NamedTuple):
 class KeptRows:
     """The plain rows of passes of one process, by unit: the next pass takes those that it needs.
 
-    A unit is named for all that its rows depend on. The file ends with the object.
+    A unit is named for all that its rows depend on. The file ends with the object. Several threads
+    may write.
     """
 
     def __init__(self) -> None:
@@ -87,15 +89,18 @@ class KeptRows:
         finalize(self, file.close)
         self._file = file
         self._end = 0
+        self._writing = Lock()
         self.units: dict[Hashable, PlainUnit] = {}
 
     def write(self, day: int, rows: Column, hashes: Column) -> _DayBlock:
         """Write rows of a day behind the others."""
         count, digest = len(hashes), int(hashes.view(np.uint64).sum(dtype=np.uint64))
-        block = _DayBlock(day, self._end, count, digest)
-        self._file.seek(self._end)
-        self._file.write(np.ascontiguousarray(rows).tobytes())
-        self._end += count * _BYTES_A_ROW
+        written = np.ascontiguousarray(rows).tobytes()
+        with self._writing:
+            block = _DayBlock(day, self._end, count, digest)
+            self._file.seek(self._end)
+            self._file.write(written)
+            self._end += count * _BYTES_A_ROW
         return block
 
     def read(self, block: _DayBlock) -> Column:
@@ -119,60 +124,21 @@ class PlainRows:
     def __init__(self, kept: KeptRows) -> None:
         self._kept = kept
         self._blocks: defaultdict[int, list[_DayBlock]] = defaultdict(list)
-        self._waiting: list[tuple[Column, Column]] = []
-        self._waiting_rows = 0
-        self._written: list[_DayBlock] = []
-        self._totals = PlainTotals()
+        self._taking = Lock()
         self.counts: defaultdict[int, int] = defaultdict(int)
         self.units: dict[Hashable, PlainUnit] = {}
 
-    def take(self, name: Hashable) -> PlainUnit | None:
-        """Take the rows of a unit that was kept; None if there is no such unit."""
-        unit = self._kept.units.get(name)
-        if unit is not None:
-            self._take(name, unit)
-        return unit
+    def writer(self) -> "UnitWriter":
+        """Return what makes the units of one source. Those of several sources may work at once."""
+        return UnitWriter(self, self._kept)
 
-    def add(self, days: Column, columns: Columns) -> None:
-        """Add rows of these days (proleptic ordinals) to a new unit; `columns` are FIELDS."""
-        rows = np.stack([columns[name] for name in FIELDS])
-        self._waiting.append((days, rows))
-        self._waiting_rows += len(days)
-        hash_total = int(rows[_LOW].view(np.uint64).sum(dtype=np.uint64))
-        known = self._totals
-        self._totals = PlainTotals(known.rows + len(days), known.hash_total + hash_total)
-        if self._waiting_rows >= _WAITING_ROWS_MAX:
-            self._write()
-
-    def finish(self, name: Hashable, left: Sequence[Any] = ()) -> PlainUnit:
-        """Make a unit of the rows that were added since the last one."""
-        self._write()
-        unit = PlainUnit(tuple(self._written), self._totals, tuple(left))
-        self._written, self._totals = [], PlainTotals()
-        self._kept.units[name] = unit
-        self._take(name, unit)
-        return unit
-
-    def _take(self, name: Hashable, unit: PlainUnit) -> None:
-        self.units[name] = unit
-        for block in unit.blocks:
-            self._blocks[block.day].append(block)
-            self.counts[block.day] += block.rows
-
-    def _write(self) -> None:
-        """Write the rows that wait, a block for each day."""
-        if not self._waiting_rows:
-            return
-        days = np.concatenate([each for each, _ in self._waiting])
-        order = np.argsort(days, kind="stable")
-        ordered = days[order]
-        rows = np.concatenate([each for _, each in self._waiting], axis=1)[:, order]
-        self._waiting, self._waiting_rows = [], 0
-        hashes = all_mixed(*(rows[place] for place in _DIGESTED))
-        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
-        for begin, end in pairwise((*starts.tolist(), len(ordered))):
-            day = int(ordered[begin])
-            self._written.append(self._kept.write(day, rows[:, begin:end], hashes[begin:end]))
+    def take(self, name: Hashable, unit: PlainUnit) -> None:
+        """Take the rows of a unit."""
+        with self._taking:
+            self.units[name] = unit
+            for block in unit.blocks:
+                self._blocks[block.day].append(block)
+                self.counts[block.day] += block.rows
 
     def read(self, from_day: int, to_day: int) -> tuple[Column, Columns]:
         """Return the days and the FIELDS of the rows of a half-open range of days."""
@@ -192,6 +158,60 @@ class PlainRows:
     def _within(self, from_day: int, to_day: int) -> Iterator[_DayBlock]:
         for day in range(from_day, to_day):
             yield from self._blocks.get(day, ())
+
+
+@final
+class UnitWriter:
+    """Makes the units of one source, one after another."""
+
+    def __init__(self, rows: PlainRows, kept: KeptRows) -> None:
+        self._rows, self._kept = rows, kept
+        self._waiting: list[tuple[Column, Column]] = []
+        self._waiting_rows = 0
+        self._written: list[_DayBlock] = []
+        self._totals = PlainTotals()
+
+    def take(self, name: Hashable) -> PlainUnit | None:
+        """Take the rows of a unit that was kept; None if there is no such unit."""
+        unit = self._kept.units.get(name)
+        if unit is not None:
+            self._rows.take(name, unit)
+        return unit
+
+    def add(self, days: Column, columns: Columns) -> None:
+        """Add rows of these days (proleptic ordinals) to a new unit; `columns` are FIELDS."""
+        rows = np.stack([columns[name] for name in FIELDS])
+        self._waiting.append((days, rows))
+        self._waiting_rows += len(days)
+        hash_total = int(rows[_LOW].view(np.uint64).sum(dtype=np.uint64))
+        known = self._totals
+        self._totals = PlainTotals(known.rows + len(days), known.hash_total + hash_total)
+        if self._waiting_rows >= _WAITING_ROWS_MAX:
+            self._write()
+
+    def finish(self, name: Hashable, left: Sequence[Any] = ()) -> PlainUnit:
+        """Make a unit of the rows that were added since the last one."""
+        self._write()
+        unit = PlainUnit(tuple(self._written), self._totals, tuple(left))
+        self._written, self._totals = [], PlainTotals()
+        self._kept.units[name] = unit
+        self._rows.take(name, unit)
+        return unit
+
+    def _write(self) -> None:
+        """Write the rows that wait, a block for each day."""
+        if not self._waiting_rows:
+            return
+        days = np.concatenate([each for each, _ in self._waiting])
+        order = np.argsort(days, kind="stable")
+        ordered = days[order]
+        rows = np.concatenate([each for _, each in self._waiting], axis=1)[:, order]
+        self._waiting, self._waiting_rows = [], 0
+        hashes = all_mixed(*(rows[place] for place in _DIGESTED))
+        starts = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+        for begin, end in pairwise((*starts.tolist(), len(ordered))):
+            day = int(ordered[begin])
+            self._written.append(self._kept.write(day, rows[:, begin:end], hashes[begin:end]))
 
 
 @dataclass(slots=True)
@@ -218,7 +238,7 @@ class PlainBatch:
             for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
                 each[:] = [each[place] for place in kept]
 
-    def put(self, rows: PlainRows) -> None:
+    def put(self, writer: UnitWriter) -> None:
         """Add the rows, and forget them; entries stay."""
         if not self.digests:
             return
@@ -227,7 +247,7 @@ class PlainBatch:
         high, low = ids_of(day, self.digests)
         texts = np.array(self.texts, dtype=np.int64)
         smear = np.full(len(day), double_bits(NO_SMEAR))
-        rows.add(
+        writer.add(
             day,
             {
                 "high": high,
