@@ -23,7 +23,7 @@ from dueledger.ledger.store.item_lists import (
 )
 from dueledger.ledger.store.items import show_item
 
-EXECUTIONS_AT_ONCE: Final = 32
+EXECUTIONS_AT_ONCE: Final = 50
 VERSIONS_MAX: Final = 10_000
 """The newest versions of a definition whose items are its executions."""
 _OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]

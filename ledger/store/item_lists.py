@@ -106,27 +106,41 @@ async def find_items(
 ) -> tuple[list[ItemPlace], ItemPlace | None]:
     """Find the places of the items that `list_items` lists.
 
-    Most pages are full long before as many are examined as may be: that is tried first.
+    Pages of a key or a definition are full long before as many are examined as may be: that is
+    tried first. Those of other filters often are not: items listed first may be due later, say, and
+    none of them has ended.
     """
-    for examined in sorted({min(_FIRST_EXAMINED * limit, examined_max), examined_max}):
-        values = *wanted.values(), wanted.definition_nos, *(after or _NOWHERE), examined, limit
-        places, reached = await _find_among(connection, wanted, values)
-        if reached is None:
-            break
+    is_narrow = wanted.business_key is not None or wanted.definition_nos is not None
+    first = min(_FIRST_EXAMINED * limit, examined_max) if is_narrow else examined_max
+    places, reached = await _find_among(connection, wanted, after, (first, first), limit)
+    if reached is not None and first < examined_max:
+        more = examined_max - first, examined_max
+        found, reached = await _find_among(connection, wanted, reached, more, limit - len(places))
+        places += found
     return places, reached
 
 
 async def _find_among(
-    connection: Connection, wanted: ItemListFilter, values: Sequence[object]
+    connection: Connection,
+    wanted: ItemListFilter,
+    after: ItemPlace | None,
+    examined_max: tuple[int, int],
+    limit: int,
 ) -> tuple[list[ItemPlace], ItemPlace | None]:
+    """Find items among so many after a place, or among all of a key that has no more than so many.
+
+    Return their places, and the one that was reached if fewer than `limit` were found.
+    """
+    among, of_key = examined_max
+    values = *wanted.values(), wanted.definition_nos, *(after or _NOWHERE)
     if wanted.business_key is not None:
-        rows = await connection.fetch(statement("list_key_items"), *values)
+        rows = await connection.fetch(statement("list_key_items"), *values, of_key, limit)
         if not rows[0]["is_crowded"]:
             return _places(rows), None
     # Of all tenants, what is examined may be anybody's.
     is_of_all = wanted.tenants is None and wanted.tenant is None
     text = statement("list_items") if is_of_all else statement("list_flow_items")
-    rows = await connection.fetch(text, *values)
+    rows = await connection.fetch(text, *values, among, limit)
     number = rows[0]["reached_no"]
     reached = None if number is None else ItemPlace(rows[0]["reached_date"], number)
     return _places(rows), reached

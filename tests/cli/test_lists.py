@@ -8,6 +8,7 @@ import pytest
 
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.item_lists import ItemListFilter, list_open_items
+from dueledger.workers.http.dispatcher import UNUSABLE_SECONDS
 from tests.logins import with_login
 
 from .conftest import Command
@@ -18,6 +19,10 @@ select count(*) from (
     '{}', '', $2::text, labels => jsonb_build_object('service', 'billing'))
   from generate_series(1, $1) n) x
 """
+LOOKED_UP: Final = (
+    "select sum(idx_tup_fetch)::integer from pg_stat_xact_user_tables"
+    " where schemaname = 'ledger' and relname like 'due_item%'"
+)
 
 
 @pytest.fixture
@@ -96,6 +101,36 @@ async def test_a_list_says_so_where_late_items_in_their_backoff_were_not_all_rea
                 connection, wanted, past_sla=wanted.due_before is None, read_max=read_max
             )
             assert (len(found.items), found.is_cut) == (min(read_max, 5), read_max == 3)
+
+
+async def test_only_a_page_is_looked_up_of_items_that_are_due_later_and_all_that_were_snoozed(
+    connection: Connection,
+) -> None:
+    await emit(connection, 2)
+    await connection.execute(
+        "update ledger.pending set starts = 1, attempt = 1, available_at = '2199-06-01'"
+        " where item_no = (select max(item_no) from ledger.pending)"
+    )
+    await connection.execute(
+        "select ledger.emit('acme', 'ReminderDue', 'LATER-' || n, '2027-01-01',"
+        " timestamptz '2199-01-01' + n * interval '1 minute') from generate_series(1, 30) n"
+    )
+    assert UNUSABLE_SECONDS < 300  # the longest wait of an item that was never started
+    for past_sla in (False, True):
+        async with connection.transaction():
+            before = await connection.fetchval(LOOKED_UP)
+            found = await list_open_items(connection, ItemListFilter(), past_sla=past_sla, limit=5)
+            looked_up = await connection.fetchval(LOOKED_UP) - before
+        names = [item["business_key"] for item in found.items]
+        later = [] if past_sla else ["LATER-1", "LATER-2", "LATER-3"]
+        assert (names, looked_up) == (["INV-1", "INV-2", *later], 2 if past_sla else 7)
+    filters = (
+        ItemListFilter(business_key="LATER-30"),
+        ItemListFilter(due_from=datetime(2199, 1, 1, 0, 29, 30, tzinfo=UTC)),
+    )
+    for wanted in filters:
+        found = await list_open_items(connection, wanted, limit=5)
+        assert [item["business_key"] for item in found.items] == ["LATER-30"]
 
 
 async def test_parked_and_claimed_items_are_late_too(

@@ -19,6 +19,10 @@
 -- index: due_item_flow_idx, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
+ending as materialized (
+  select array_agg(e.event) as events
+  from ledger.transition_event e join ledger.state s on s.state = e.after_state where s.name = $6::text
+),
 scope as materialized (
   select f.flow_no
   from ledger.flow f
@@ -87,9 +91,7 @@ found as materialized (
     and ($10::timestamptz is null or i.due_at < $10::timestamptz)
     and ($6::text is null or exists (
       select from ledger.transition t
-      join ledger.transition_event e on e.event = t.event
-      join ledger.state s on s.state = e.after_state
-      where t.item_no = i.item_no and t.effective_date = i.effective_date and s.name = $6::text
+      where t.item_no = i.item_no and t.effective_date = i.effective_date and t.event = any ((select e.events from ending e)::smallint[])
         and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
   order by i.effective_date desc, i.item_no desc
   limit $15::integer

@@ -21,8 +21,9 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
-  select f.flow_no
+  select f.flow_no, k.grace_seconds
   from ledger.flow f
+  join ledger.kind k on k.kind_no = f.kind_no
   where ($1::text[] is null or f.tenant = any ($1::text[])) and ($2::text is null or f.tenant = $2::text)
     and ($3::text is null or f.kind = $3::text) and ($4::text is null or f.lane = $4::text)
 ),
@@ -30,64 +31,88 @@ scope as materialized (
 flow_max as materialized (
   select least($14::integer, greatest(1, $15::integer / greatest(count(*), 1)))::integer as items from scope
 ),
+wanted as materialized (
+  select ledger.now() as now, (select n.state from ledger.state n where n.name = $6::text) as state
+),
 read_items as materialized (
-  select s.flow_no, p.*
+  select s.flow_no, s.grace_seconds, p.*
   from scope s
   cross join lateral (
-    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 1 as source from ledger.pending p
+    -- What was never started and is available in 5 minutes or later is due then: other waits for a first start end in a minute.
+    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 1 as source,
+      p.starts = 0 and p.available_at > (select w.now + interval '5 minutes' from wanted w) as is_ahead
+     from ledger.pending p
      where p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
      order by p.available_at limit (select m.items from flow_max m))
     union all
-    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 2 from ledger.pending p
+    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 2, false from ledger.pending p
      where p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
      order by p.available_at limit (select m.items from flow_max m))
     union all
-    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3 from ledger.pending p
+    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3, false from ledger.pending p
      where p.flow_no = s.flow_no and p.serial is not null
      order by p.state, p.available_at limit (select m.items from flow_max m))
     union all
-    (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, r.attempt, null::timestamptz, 4 from ledger.review r
+    (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, r.attempt, null::timestamptz, 4, false from ledger.review r
      where r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
   union all
   -- No index has the items in flight of a flow: those of claims with such a flow are asked for theirs.
-  (select null::integer, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5
+  (select null::integer, null::double precision, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5, false
    from ledger.list_in_flight(array(select s.flow_no from scope s)) o
    cross join lateral (
      select i.flow_no, i.due_at from ledger.due_item i
      where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0
    ) i
-   where o.state = coalesce((select n.state from ledger.state n where n.name = $6::text), o.state)
+   where o.state = coalesce((select w.state from wanted w), o.state)
      and (i.flow_no in (select s.flow_no from scope s)) is true  -- hashed once, and not joined
      and ($11::timestamptz is null or (i.due_at, o.item_no) > ($11::timestamptz, $12::bigint))
    order by i.due_at, o.item_no limit $14::integer)
 ),
-found as (
-  select i.id, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, n.name as state, r.attempt,
-    r.available_at, null::timestamptz as ended_at, i.item_no, i.start_by, i.complete_by, i.labels
-  from (select * from read_items r order by r.available_at nulls first limit $15::integer) r
+-- Of items that are due when they are available no more than a page is looked up, and none of them is late.
+examined as materialized (
+  (select r.item_no, r.effective_date, r.state, r.attempt, r.available_at, r.grace_seconds
+   from read_items r
+   where not r.is_ahead and ($6::text is null or r.state = (select w.state from wanted w))
+   order by r.available_at nulls first limit $15::integer)
+  union all
+  (select r.item_no, r.effective_date, r.state, r.attempt, r.available_at, r.grace_seconds
+   from read_items r
+   where r.is_ahead and not $13::boolean and ($6::text is null or r.state = (select w.state from wanted w))
+     and ($9::timestamptz is null or r.available_at >= $9::timestamptz)
+     and ($10::timestamptz is null or r.available_at < $10::timestamptz)
+     and ($11::timestamptz is null or (r.available_at, r.item_no) > ($11::timestamptz, $12::bigint))
+   order by r.available_at, r.item_no
+   limit case when $5::text is null and $7::text is null then $16::integer end)
+),
+page as materialized (
+  select i.*, r.state, r.attempt, r.available_at
+  from examined r
   cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
     select i.id, i.flow_no, i.item_no, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by, i.complete_by, i.labels
     from ledger.due_item i where i.effective_date = r.effective_date and i.item_no = r.item_no offset 0
   ) i
-  cross join lateral (select f.* from ledger.flow f where f.flow_no = i.flow_no offset 0) f
-  cross join lateral (select k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
-  join ledger.state n on n.state = r.state
-  where ($1::text[] is null or f.tenant = any ($1::text[])) and ($2::text is null or f.tenant = $2::text)
-    and ($3::text is null or f.kind = $3::text) and ($4::text is null or f.lane = $4::text)
-    and ($5::text is null or i.business_key = $5::text) and ($6::text is null or n.name = $6::text)
+  where ($5::text is null or i.business_key = $5::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
     and ($10::timestamptz is null or i.due_at < $10::timestamptz)
     and ($11::timestamptz is null or (i.due_at, i.item_no) > ($11::timestamptz, $12::bigint))
-    and (not $13::boolean or ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds)))
+    and (not $13::boolean or ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => coalesce(
+      r.grace_seconds, (select s.grace_seconds from scope s where s.flow_no = i.flow_no)))))
   order by i.due_at, i.item_no
   limit $16::integer
+),
+found as (
+  select p.id, f.tenant, f.kind, f.lane, p.business_key, p.cycle, p.effective_date, p.due_at, n.name as state, p.attempt,
+    p.available_at, p.item_no, p.start_by, p.complete_by, p.labels
+  from page p
+  cross join lateral (select f.tenant, f.kind, f.lane from ledger.flow f where f.flow_no = p.flow_no offset 0) f
+  cross join lateral (select n.name from ledger.state n where n.state = p.state offset 0) n
 )
 select f.id, f.tenant, f.kind, f.lane, f.business_key, f.cycle, f.effective_date, f.due_at, f.state, f.attempt, f.available_at,
-  f.ended_at, f.item_no, f.start_by, f.complete_by, f.labels, c.is_cut
+  null::timestamptz as ended_at, f.item_no, f.start_by, f.complete_by, f.labels, c.is_cut
 from (
   -- First attempts are read in the order in which they are due, those not read are due later than the last one. Retries, and
   -- items that wait for their key, may have been due long before they are available.
