@@ -1944,7 +1944,7 @@ end $$;
 
 COMMENT ON FUNCTION ledger.match_items(wanted ledger.item_filter, after_item_no bigint, examined_max integer, matched_max integer, OUT items ledger.matched_item[], OUT reached_item_no bigint) IS 'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. reached_item_no: number up to which items were examined; null where no open item is left. Without after_item_no, items are examined by the flows of the filter, in no order: that counts, and names no place from which to go on.';
 
-CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(tenant text, kind text, lane text, topic text, count_max integer, due integer, available_since timestamp with time zone, waiting integer, blocked integer, retrying integer, claimed integer, running integer, parked integer)
+CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000, of_flows integer[] DEFAULT NULL::integer[], counts_waiting boolean DEFAULT true) RETURNS TABLE(tenant text, kind text, lane text, topic text, count_max integer, due integer, available_since timestamp with time zone, waiting integer, blocked integer, retrying integer, claimed integer, running integer, parked integer)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET jit TO 'off'
@@ -1954,10 +1954,13 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
     SET enable_mergejoin TO 'off'
     AS $$
   with locked_default as (select from ledger.due_item_default),
+  asked as materialized (
+    select n.flow_no from unnest(of_flows) n (flow_no)
+  ),
   bounds as materialized (
-    select least(greatest(up_to, 1), greatest(200000 / greatest(count(*), 1), 100))::integer as count_max,
+    select least(greatest(up_to, 1), greatest(200000 / greatest(f.flows, 1), 100))::integer as count_max,
       100000 as open_max, ledger.now() as now
-    from ledger.flow
+    from (select coalesce(cardinality(of_flows), (select count(*) from ledger.flow)) as flows) f
   ),
   open_items as materialized (
     select o.item_no, o.effective_date, o.is_running
@@ -1966,6 +1969,8 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
       from ledger.claim c
       cross join lateral unnest(c.item_no[c.started + 1:], c.effective_date[c.started + 1:]) u (item_no, effective_date)
       where c.closed_at is null and c.deadline > '-infinity' and c.flow_no is null
+        and (of_flows is null or c.flow_nos is null or exists (
+          select from unnest(c.flow_nos) n (flow_no) where (n.flow_no in (select a.flow_no from asked a)) is true))
       union all
       select u.item_no, u.effective_date, true
       from ledger.run r
@@ -1975,6 +1980,8 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
       ) with ordinality u (item_no, effective_date, n)
       where r.closed_at is null and r.lease_until > '-infinity' and r.flow_no is null
         and get_bit(r.ended, u.n::integer - 1) = 0
+        and (of_flows is null or c.flow_nos is null or exists (
+          select from unnest(c.flow_nos) n (flow_no) where (n.flow_no in (select a.flow_no from asked a)) is true))
     ) o
     limit (select open_max + 1 from bounds)
   ),
@@ -1996,12 +2003,12 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
     group by o.flow_no
   )
   select k.tenant, k.name, f.lane, k.topic, b.count_max,
-    due.items, due.since, later.items, blocked.items, least(due.retries + later.retries, b.count_max),
+    due.items, due.since, case when counts_waiting then later.items end, blocked.items, least(due.retries + later.retries, b.count_max),
     case when open.items <= b.open_max then coalesce(h.claimed, 0) end,
     case when open.items <= b.open_max then coalesce(h.running, 0) end,
     parked.items
   from bounds b
-  cross join ledger.flow f
+  join ledger.flow f on of_flows is null or (f.flow_no in (select a.flow_no from asked a)) is true
   join ledger.kind k on k.kind_no = f.kind_no
   left join in_flight h on h.flow_no = f.flow_no
   cross join (select count(*) as items from open_items) open
@@ -2032,7 +2039,7 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
     from (
       (select false from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > b.now
-       limit b.count_max)
+       limit case when counts_waiting then b.count_max else 0 end)
       union all
       (select true from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null and p.available_at > b.now
@@ -2041,7 +2048,7 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
       (select false from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
          and p.available_at > b.now and p.available_at < 'infinity'
-       limit b.count_max)
+       limit case when counts_waiting then b.count_max else 0 end)
       union all
       (select true from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
@@ -2068,7 +2075,7 @@ CREATE FUNCTION ledger.measure_depth(up_to integer DEFAULT 10000) RETURNS TABLE(
   ) parked
 $$;
 
-COMMENT ON FUNCTION ledger.measure_depth(up_to integer) IS 'Counts of the items of each flow that have not ended, read from indexes. A count equal to count_max means that many or more. count_max is up_to, or less in a ledger of many flows: 200,000 divided by their number, at least 100. claimed and running are null while more than 100,000 items of flows without a limit are in flight.';
+COMMENT ON FUNCTION ledger.measure_depth(up_to integer, of_flows integer[], counts_waiting boolean) IS 'Counts of the items of each flow that have not ended, read from indexes. A count equal to count_max means that many or more. count_max is up_to, or less for many flows: 200,000 divided by their number, at least 100. claimed and running are null while more than 100,000 items of flows without a limit are in flight. of_flows: these alone; null: all. Without counts_waiting, waiting is null: most items of a ledger may wait, and who wants the other counts need not read them.';
 
 CREATE FUNCTION ledger.measure_gauges(series_max integer DEFAULT 8) RETURNS TABLE(metric text, labels text[], value double precision)
     LANGUAGE sql STABLE SECURITY DEFINER
@@ -5469,10 +5476,10 @@ GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max inte
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_materialiser;
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_upkeep;
 
-REVOKE ALL ON FUNCTION ledger.measure_depth(up_to integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_auditor;
-GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_monitor;
-GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer) TO ledger_operator;
+REVOKE ALL ON FUNCTION ledger.measure_depth(up_to integer, of_flows integer[], counts_waiting boolean) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer, of_flows integer[], counts_waiting boolean) TO ledger_auditor;
+GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer, of_flows integer[], counts_waiting boolean) TO ledger_monitor;
+GRANT ALL ON FUNCTION ledger.measure_depth(up_to integer, of_flows integer[], counts_waiting boolean) TO ledger_operator;
 
 REVOKE ALL ON FUNCTION ledger.measure_gauges(series_max integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.measure_gauges(series_max integer) TO ledger_alerter;

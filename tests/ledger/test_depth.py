@@ -168,6 +168,24 @@ async def test_a_count_that_does_not_stop_is_exact(
     assert (row["count_max"], row["due"]) == (50, 49)
 
 
+async def test_flows_are_counted_alone_and_what_waits_only_if_it_is_asked_for(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts, kind: str
+) -> None:
+    drafts = make_drafts(3), make_drafts(3, prefix="later", due_at=LATER)
+    more = make_drafts(2, kind=f"{kind}Other", lane="eu")
+    await emit_items(connection, [*drafts[0], *drafts[1], *more], actor_no=actor_no)
+    flows = await list_due_flows(connection, 100)
+    plain, limited = sorted(flows, key=lambda flow: flow.lane)
+    await claim_and_start(connection, actor_no, plain, claim=2, start=1)
+    await claim_and_start(connection, actor_no, limited, claim=2, start=1)
+
+    counts = "due, waiting, claimed, running, count_max"
+    counted = f"select {counts} from ledger.measure_depth(150000, array[$1::integer], $2)"  # noqa: S608
+    for counts_waiting, waiting in ((True, 3), (False, None)):
+        (row,) = await connection.fetch(counted, plain.flow_no, counts_waiting)
+        assert tuple(row) == (1, waiting, 1, 1, 150_000)
+
+
 @pytest.mark.damages
 async def test_in_flight_items_beyond_the_bound_are_not_counted_and_not_guessed(
     connection: Connection, actor_no: int, make_drafts: MakeDrafts

@@ -1,7 +1,9 @@
 -- A monitor asks every few seconds, on any ledger. Each part of a count is read from an index that begins with the flow,
 -- up to a limit; items in flight are found through the few claims and runs that are open. A plan is made for a full
 -- ledger, whatever the session of the monitor has set.
-create function ledger.measure_depth(up_to integer default 10000) returns table (
+create function ledger.measure_depth(
+  up_to integer default 10000, of_flows integer[] default null, counts_waiting boolean default true
+) returns table (
   tenant text, kind text, lane text, topic text, count_max integer,
   due integer, available_since timestamptz, waiting integer, blocked integer, retrying integer,
   claimed integer, running integer, parked integer
@@ -10,10 +12,13 @@ create function ledger.measure_depth(up_to integer default 10000) returns table 
   set jit = off set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
   with locked_default as (select from ledger.due_item_default),
+  asked as materialized (
+    select n.flow_no from unnest(of_flows) n (flow_no)
+  ),
   bounds as materialized (
-    select least(greatest(up_to, 1), greatest(200000 / greatest(count(*), 1), 100))::integer as count_max,
+    select least(greatest(up_to, 1), greatest(200000 / greatest(f.flows, 1), 100))::integer as count_max,
       100000 as open_max, ledger.now() as now
-    from ledger.flow
+    from (select coalesce(cardinality(of_flows), (select count(*) from ledger.flow)) as flows) f
   ),
   open_items as materialized (
     select o.item_no, o.effective_date, o.is_running
@@ -22,6 +27,8 @@ as $$
       from ledger.claim c
       cross join lateral unnest(c.item_no[c.started + 1:], c.effective_date[c.started + 1:]) u (item_no, effective_date)
       where c.closed_at is null and c.deadline > '-infinity' and c.flow_no is null
+        and (of_flows is null or c.flow_nos is null or exists (
+          select from unnest(c.flow_nos) n (flow_no) where (n.flow_no in (select a.flow_no from asked a)) is true))
       union all
       select u.item_no, u.effective_date, true
       from ledger.run r
@@ -31,6 +38,8 @@ as $$
       ) with ordinality u (item_no, effective_date, n)
       where r.closed_at is null and r.lease_until > '-infinity' and r.flow_no is null
         and get_bit(r.ended, u.n::integer - 1) = 0
+        and (of_flows is null or c.flow_nos is null or exists (
+          select from unnest(c.flow_nos) n (flow_no) where (n.flow_no in (select a.flow_no from asked a)) is true))
     ) o
     limit (select open_max + 1 from bounds)
   ),
@@ -52,12 +61,12 @@ as $$
     group by o.flow_no
   )
   select k.tenant, k.name, f.lane, k.topic, b.count_max,
-    due.items, due.since, later.items, blocked.items, least(due.retries + later.retries, b.count_max),
+    due.items, due.since, case when counts_waiting then later.items end, blocked.items, least(due.retries + later.retries, b.count_max),
     case when open.items <= b.open_max then coalesce(h.claimed, 0) end,
     case when open.items <= b.open_max then coalesce(h.running, 0) end,
     parked.items
   from bounds b
-  cross join ledger.flow f
+  join ledger.flow f on of_flows is null or (f.flow_no in (select a.flow_no from asked a)) is true
   join ledger.kind k on k.kind_no = f.kind_no
   left join in_flight h on h.flow_no = f.flow_no
   cross join (select count(*) as items from open_items) open
@@ -88,7 +97,7 @@ as $$
     from (
       (select false from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > b.now
-       limit b.count_max)
+       limit case when counts_waiting then b.count_max else 0 end)
       union all
       (select true from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null and p.available_at > b.now
@@ -97,7 +106,7 @@ as $$
       (select false from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
          and p.available_at > b.now and p.available_at < 'infinity'
-       limit b.count_max)
+       limit case when counts_waiting then b.count_max else 0 end)
       union all
       (select true from ledger.pending p
        where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
@@ -126,6 +135,7 @@ $$;
 
 comment on function ledger.measure_depth is
   'Counts of the items of each flow that have not ended, read from indexes. A count equal to count_max means that many or '
-  'more. count_max is up_to, or less in a ledger of many flows: 200,000 divided by their number, at least 100. claimed and '
-  'running are null while more than 100,000 items of flows without a limit are in flight.';
+  'more. count_max is up_to, or less for many flows: 200,000 divided by their number, at least 100. claimed and running are '
+  'null while more than 100,000 items of flows without a limit are in flight. of_flows: these alone; null: all. Without '
+  'counts_waiting, waiting is null: most items of a ledger may wait, and who wants the other counts need not read them.';
 revoke execute on function ledger.measure_depth from public;

@@ -12,16 +12,20 @@
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, claim_flow_idx, run_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
+asked as materialized (
+  select array_agg(f.flow_no) as flow_nos
+  from ledger.flow f
+  where ($1::text is null or f.tenant = $1::text) and ($2::text is null or f.kind = $2::text)
+    and ($3::text is null or f.lane = $3::text) and ($7::text[] is null or f.tenant = any ($7::text[]))
+),
 open_flows as materialized (
   select d.*, f.flow_no, count(*) over () as flows, (sum(d.due) over ())::bigint as all_due, (sum(d.parked) over ())::bigint as all_parked,
     (sum(d.claimed + d.running) over ())::bigint as all_in_flight,
     bool_or(d.due >= d.count_max) over () as all_due_capped, bool_or(d.parked >= d.count_max) over () as all_parked_capped
-  from ledger.measure_depth($8::integer) d
+  from ledger.measure_depth($8::integer, coalesce((select a.flow_nos from asked a), '{}'), false) d
   join ledger.flow f on f.tenant = d.tenant and f.kind = d.kind and f.lane = d.lane
-  where ($1::text is null or d.tenant = $1::text) and ($2::text is null or d.kind = $2::text)
-    and ($3::text is null or d.lane = $3::text) and ($7::text[] is null or d.tenant = any ($7::text[]))
-    -- claimed and running are null while too many items are in flight to be counted
-    and (d.due > 0 or d.blocked > 0 or d.retrying > 0 or d.parked > 0 or d.claimed > 0 or d.running > 0 or d.claimed is null)
+  -- claimed and running are null while too many items are in flight to be counted
+  where (d.due > 0 or d.blocked > 0 or d.retrying > 0 or d.parked > 0 or d.claimed > 0 or d.running > 0 or d.claimed is null)
   order by d.available_since, d.tenant, d.kind, d.lane
   limit $6::integer
 ),
