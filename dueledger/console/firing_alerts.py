@@ -38,6 +38,8 @@ async def firing_alerts(
 ) -> list[ShownAlert]:
     """Return the alerts that stand longest; for some tenants of those that name one of them."""
     found = sorted(await list_open_alerts(connection, tenants), key=itemgetter("since"))
+    if not found:
+        return []
     now = await read_machine_now(connection)
     return [_show(each, now) for each in found[:limit]]
 

@@ -1,8 +1,7 @@
 """Forms: their fields, and the token by which each belongs to a session."""
 
 import hmac
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
@@ -13,10 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ValidationError
 
 from dueledger.console.sessions import cookie_session_id, csrf_token_of, require_same_site
 from dueledger.ledger.errors import InvalidBody, NotPermitted
-from dueledger.ledger.store.api_keys import ApiCaller
-from dueledger.ledger.store.console_sessions import limit_statement_time
 from dueledger.service.bodies import ReadBody
-from dueledger.service.calls import ApiCall, CallHost
+from dueledger.service.calls import CallHost
 from dueledger.service.routes.fields import Text
 
 FIELDS_MAX: Final = 2_000
@@ -54,13 +51,9 @@ class FormHost(CallHost):
         request.state.form = fields
         return ReadBody(body, dict(fields))
 
-    @asynccontextmanager
-    async def open(self, caller: ApiCaller, body: bytes) -> AsyncGenerator[ApiCall]:
-        """Open a transaction for the block, as `CallHost` does."""
-        async with super().open(caller, body) as call:
-            seconds = ACTION_SECONDS if body else STATEMENT_SECONDS
-            await limit_statement_time(call.connection, seconds)
-            yield call
+    def statement_seconds(self, body: bytes) -> float:
+        """Return the time of each statement of a page, or of an action, which has a form."""
+        return ACTION_SECONDS if body else STATEMENT_SECONDS
 
 
 def read_fields(raw: bytes) -> FormFields:
@@ -71,14 +64,14 @@ def read_fields(raw: bytes) -> FormFields:
         raise InvalidBody(f"The form cannot be read: {error}.") from None
 
 
-def form_of(model: type[Form]) -> Callable[[Request], Form]:
+def form_of(model: type[Form]) -> Callable[[Request], Coroutine[Any, Any, Form]]:
     """Return a dependency that reads the fields of a model; an empty field is an absent one.
 
     A field of several values takes all of its name, others the last. It raises
     RequestValidationError.
     """
 
-    def read(request: Request) -> Form:
+    async def read(request: Request) -> Form:
         fields: FormFields = request.state.form
         given: dict[str, Any] = {}
         for name, field in model.model_fields.items():

@@ -24,10 +24,8 @@ from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
 from dueledger.console.states import STATE_BADGES
-from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
 from dueledger.preview.occurrences import offset_text
-from dueledger.service.calls import CurrentCall
 
 if TYPE_CHECKING:
     from dueledger.service.settings import ServiceSettings
@@ -193,8 +191,8 @@ def _zones_of_tenants(request: Request, session: ConsoleSession | None) -> list[
     return sorted(zones)[:_ZONES_MAX]
 
 
-async def _open_view(request: Request, call: CurrentCall, format: PageFormat = "html") -> View:  # noqa: A002 - the parameter's name
-    return View.of(request, await read_now(call.connection), format)
+async def _open_view(request: Request, format: PageFormat = "html") -> View:  # noqa: A002 - the parameter's name
+    return View.of(request, request.state.now, format)
 
 
 CurrentView = Annotated[View, Depends(_open_view)]

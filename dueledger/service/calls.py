@@ -141,6 +141,10 @@ class CallHost:
         except ValueError as error:
             raise InvalidBody(f"The body is no JSON that can be read: {error}.") from None
 
+    def statement_seconds(self, body: bytes) -> float | None:  # noqa: ARG002 - a form's is
+        """Return the time that each statement of a call may take; None: that of its connection."""
+        return None
+
     @asynccontextmanager
     async def lend(self) -> AsyncGenerator[Connection]:
         """Lend a connection for the block, for no caller yet."""
@@ -216,12 +220,12 @@ class WaitingCall:
             pass
 
 
-def call_of(request: Request) -> ApiCall:
+async def call_of(request: Request) -> ApiCall:
     """Return the call of a request, within its route."""
     return request.state.call
 
 
-def _waiting_call_of(request: Request) -> WaitingCall:
+async def _waiting_call_of(request: Request) -> WaitingCall:
     return request.state.call
 
 

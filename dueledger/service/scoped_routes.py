@@ -81,7 +81,10 @@ class CallRoute(APIRoute):
                 request.state.call = call
 
                 async def run() -> Response:
-                    await assume_role(call.connection, caller, self.role)
+                    seconds = host.statement_seconds(body.raw)
+                    request.state.now = await assume_role(
+                        call.connection, caller, self.role, statement_seconds=seconds
+                    )
                     response = await answer(ReadRequest(request, body))
                     if self.is_audited:
                         await self._audit(request, call, body)

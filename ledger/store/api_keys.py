@@ -194,13 +194,24 @@ async def check_readable(connection: Connection) -> None:
     await connection.fetch(statement("find_key"), "")
 
 
-async def assume_role(connection: Connection, caller: ApiCaller | None, role: str) -> None:
-    """Give the rest of the transaction the rights of a role, in the name of the caller if any."""
+async def assume_role(
+    connection: Connection,
+    caller: ApiCaller | None,
+    role: str,
+    *,
+    statement_seconds: float | None = None,
+) -> datetime:
+    """Give the rest of the transaction the rights of a role, in the name of the caller if any.
+
+    Return the business clock. A statement that takes longer than `statement_seconds` is cancelled;
+    None: no further limit.
+    """
     name = "" if caller is None else caller.name
     tenants = None
     if caller is not None and caller.is_token:
         tenants = [EVERY_TENANT] if caller.tenants is None else caller.tenants
-    await connection.execute(statement("assume_role"), role, name, tenants)
+    values = role, name, tenants, statement_seconds
+    return await connection.fetchval(statement("assume_role"), *values)
 
 
 def rate_of(row: Record) -> CallRate | None:

@@ -57,10 +57,5 @@ async def forget_sessions(connection: Connection, limit: int) -> int:
     return await connection.fetchval(statement("forget_sessions"), limit)
 
 
-async def limit_statement_time(connection: Connection, seconds: float) -> None:
-    """Limit each further statement of the transaction; one that takes longer is cancelled."""
-    await connection.execute(statement("limit_statement_time"), seconds)
-
-
 def _digest(session_id: str) -> bytes:
     return hashlib.sha256(session_id.encode()).digest()

@@ -5,11 +5,15 @@ import io
 import json
 import re
 import sys
+from collections.abc import Iterator
 from html import unescape
+from inspect import iscoroutinefunction
 from uuid import UUID
 
 import orjson
 import pytest
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from dueledger.console.activity import LedgerActivity
@@ -22,6 +26,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, ensure_flow, pause_flows
 from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.service.app import ROUTES as SERVICE_ROUTES
 from dueledger.service.query_parameters import query_parameters
 from dueledger.service.scoped_routes import CallRoute
 from tests.console.conftest import Browser, Shown, open_browser
@@ -136,6 +141,22 @@ def test_each_page_has_a_scope() -> None:
     assert all(isinstance(route, CallRoute) for route in PAGES)
     paths = {route.path for route in ROUTES}
     assert {entry.path for entry in NAVIGATION} <= paths
+
+
+def test_no_function_of_a_route_or_page_is_called_in_a_thread() -> None:
+    def functions(dependant: Dependant) -> Iterator[object]:
+        yield dependant.call
+        for each in dependant.dependencies:
+            yield from functions(each)
+
+    called = [
+        function
+        for route in [*PAGES, *SERVICE_ROUTES]
+        if isinstance(route, APIRoute)
+        for function in functions(route.dependant)
+    ]
+    assert len(called) > len(PAGES)
+    assert [each for each in called if not iscoroutinefunction(each)] == []
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ class PullResponse(BaseModel):
     items: list[PulledItem]
 
 
-def _pulls_of(request: Request) -> Pulls:
+async def _pulls_of(request: Request) -> Pulls:
     return request.app.state.pulls
 
 

@@ -71,7 +71,7 @@ class EventResult(BaseModel):
     withdrawn: int
 
 
-def _rules_of(request: Request) -> EventRules:
+async def _rules_of(request: Request) -> EventRules:
     """Return the rules that the application keeps since its first event."""
     state = request.app.state
     if not hasattr(state, "event_rules"):

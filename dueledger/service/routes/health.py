@@ -29,7 +29,7 @@ class ProblemKind(BaseModel):
     status: int
 
 
-def _readiness_of(request: Request) -> Readiness:
+async def _readiness_of(request: Request) -> Readiness:
     return request.app.state.readiness
 
 
