@@ -301,6 +301,7 @@ def serve(
 ) -> None:
     """Answer requests by HTTP, with API keys, and people by the console. Any number may run."""
     from dueledger.ledger.errors import MissingExtra
+    from dueledger.ledger.runtime.memory import collect_in_small_steps
     from dueledger.ledger.runtime.setting_problems import read_settings
 
     try:
@@ -310,7 +311,12 @@ def serve(
         message = f"{error.name} is not installed. Install dueledger[serve]."
         raise MissingExtra(message, extra="serve") from None
     settings = read_settings(ServiceSettings, dsn=dsn, service_host=host, service_port=port)
-    _run_until_stopped(settings, lambda stop: run_service_process(settings, stop, open_console))
+
+    async def answer(stop: "Stop") -> None:
+        collect_in_small_steps()
+        await run_service_process(settings, stop, open_console)
+
+    _run_until_stopped(settings, answer)
 
 
 def _run_passes(

@@ -17,6 +17,7 @@ _TOP_PAD: Final = (-2, 2**20)
 
 # Young objects, then how many times each generation waits for the one before it.
 _COLLECT: Final = (50_000, 20, 50)
+_COLLECT_OF_REQUESTS: Final = (5_000, 20, 50)
 
 
 def tune_memory() -> None:
@@ -32,3 +33,12 @@ def tune_memory() -> None:
     if hasattr(library, "mallopt"):
         for parameter, value in (_MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD):
             library.mallopt(parameter, value)
+
+
+def collect_in_small_steps() -> None:
+    """Collect ten times as often as `tune_memory` does. A process that answers requests calls it.
+
+    The templates of a page leave 200 objects in cycles, and one request waits while those of all
+    before it are freed: 55 to 70 ms for 50,000.
+    """
+    gc.set_threshold(*_COLLECT_OF_REQUESTS)

@@ -40,3 +40,21 @@ def test_a_process_ends_without_a_word_of_the_libraries_that_it_used() -> None:
     ends = "import duckdb; from dueledger.ledger.runtime.memory import tune_memory; tune_memory()"
     ran = subprocess.run([sys.executable, "-c", ends], capture_output=True, check=True)  # noqa: S603
     assert ran.stderr == b""
+
+
+def test_objects_in_cycles_wait_for_fewer_others_where_requests_are_answered() -> None:
+    cycles = """
+import gc
+from dueledger.ledger.runtime.memory import collect_in_small_steps, tune_memory
+tune_memory()
+{more}
+before = gc.get_stats()[0]["collections"]
+for _ in range(20_000):
+    cycle = []
+    cycle.append(cycle)
+print(gc.get_stats()[0]["collections"] - before)
+"""
+    texts = [cycles.format(more=more) for more in ("", "collect_in_small_steps()")]
+    runs = [[sys.executable, "-c", text] for text in texts]
+    ran = [subprocess.run(each, capture_output=True, check=True) for each in runs]  # noqa: S603
+    assert [int(each.stdout) for each in ran] == [0, 3]
