@@ -31,7 +31,7 @@ _OPENED_SECONDS: Final = 120.0
 @final
 @dataclass(frozen=True, slots=True)
 class PageCost:
-    """What the requests of a page took, and its size as it is sent, compressed."""
+    """What the requests of a page took, and its size, compressed as a proxy may send it."""
 
     route: RouteCost
     bytes: int

@@ -8,7 +8,9 @@ from typing import Final
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
-from starlette.routing import BaseRoute
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import BaseRoute, Route
 
 from dueledger.console.activity import READ_SECONDS, LedgerActivity
 from dueledger.console.assets import serve_asset
@@ -93,7 +95,9 @@ async def open_console(
     console.include_router(sign_in.routes)
     console.include_router(issuer_sign_in.routes)
     console.include_router(preferences.routes)
-    console.add_route("/assets/{name}", serve_asset, methods=["GET"])
+    console.router.routes.append(
+        Route("/assets/{name}", serve_asset, middleware=[Middleware(GZipMiddleware)])
+    )
     console.add_middleware(SecurityHeaders)
     handle_errors(console, _answer_problem)
     app.add_route("/", _to_console, methods=["GET"], include_in_schema=False)

@@ -155,4 +155,7 @@ async def test_assets_are_kept_for_ever_under_names_with_their_digest(browser: B
         asset = await browser.open(f"/console/assets/{name}")
         assert asset.status == 200
         assert asset.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        assert asset.headers.get("Content-Encoding", "") == ("" if "svg" in name else "gzip")
+    # A page has tokens beside what it was asked for: its size compressed would tell of them.
+    assert "Content-Encoding" not in page.headers
     assert (await browser.open("/console/assets/console.css")).status == 404
