@@ -62,9 +62,10 @@ def time_of(clock: PageClock, instant: datetime | None) -> str:
     if instant is None:
         return _NOTHING
     utc = iso(instant)
+    exact, brief = clock.exact_and_brief(instant)
     return (
-        f'<time datetime="{utc}" title="{clock.exact(instant)} · {utc}">{clock.relative(instant)}'
-        f'</time> <span class="exact">{clock.brief(instant)}</span>'
+        f'<time datetime="{utc}" title="{exact} · {utc}">{clock.relative(instant)}'
+        f'</time> <span class="exact">{brief}</span>'
     )
 
 

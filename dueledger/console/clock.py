@@ -1,6 +1,6 @@
 """Times as a page shows them: how long ago or ahead, and exact in the reader's zone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
 from typing import Final
 
@@ -9,6 +9,8 @@ from dueledger.ledger.schedule.zones import load_zone
 from dueledger.time_spans import brief_span
 
 UTC_NAME: Final = "UTC"
+_DAY, _MINUTE, _OFFSET = len("2027-03-01 "), len("2027-03-01 09:00"), len("2027-03-01 09:00:00")
+"""Where the parts of an ISO time end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,21 +20,28 @@ class PageClock:
     now: datetime | None
     zone_name: str
     zone: tzinfo
+    _today: str = field(init=False)
+    """How times of this day begin in the zone."""
+
+    def __post_init__(self) -> None:
+        """Find the day in the zone."""
+        today = "never" if self.now is None else f"{self.now.astimezone(self.zone).date()} "
+        object.__setattr__(self, "_today", today)
 
     def exact(self, instant: datetime) -> str:
         """Return the time in the zone, to the second, as 2027-03-01 09:00:00 +01:00."""
-        local = instant.astimezone(self.zone)
-        if self.zone_name == UTC_NAME:
-            return f"{local:%Y-%m-%d %H:%M:%S} UTC"
-        offset = f"{local:%z}"
-        return f"{local:%Y-%m-%d %H:%M:%S} {offset[:3]}:{offset[3:]}"
+        return self.exact_and_brief(instant)[0]
 
     def brief(self, instant: datetime) -> str:
         """Return the time in the zone as it fits a column: the day only if it is another one."""
-        local = instant.astimezone(self.zone)
-        if self.now is not None and local.date() == self.now.astimezone(self.zone).date():
-            return f"{local:%H:%M:%S}"
-        return f"{local:%Y-%m-%d %H:%M}"
+        return self.exact_and_brief(instant)[1]
+
+    def exact_and_brief(self, instant: datetime) -> tuple[str, str]:
+        """Return both. A page shows hundreds of times, and `strftime` would take most of each."""
+        text = instant.astimezone(self.zone).isoformat(" ", "seconds")
+        offset = UTC_NAME if self.zone_name == UTC_NAME else text[_OFFSET:]
+        is_today = text.startswith(self._today)
+        return f"{text[:_OFFSET]} {offset}", text[_DAY:_OFFSET] if is_today else text[:_MINUTE]
 
     def month(self, instant: datetime) -> str:
         """Return the month in the zone, as 2027-03."""
@@ -55,7 +64,7 @@ class PageClock:
 def iso(instant: datetime | date) -> str:
     """Return a time in UTC as ISO 8601, or a date."""
     if isinstance(instant, datetime):
-        return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
+        return f"{instant.astimezone(UTC).isoformat(timespec='seconds')[:_OFFSET]}Z"
     return instant.isoformat()
 
 

@@ -21,6 +21,7 @@ _PAST: Final = 96
 _TICK_QUARTERS: Final = 12
 _EMPTY: Final = "<td></td>"
 _LEVELS: Final = (10, 100, 1_000)
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 class Tone(NamedTuple):
@@ -111,10 +112,15 @@ def _cell(view: View, cell: OverviewCell, href: str, now: datetime) -> str:
     until = cell.quarter + QUARTER
     zone = view.clock.zone
     begin, end = cell.quarter.astimezone(zone), until.astimezone(zone)
-    text = f"{begin:%a %H:%M}–{end:%H:%M}: {', '.join(words)}"
+    text = f"{_DAYS[begin.weekday()]} {_minute(begin)}–{_minute(end)}: {', '.join(words)}"
     address = escape(f"{href}&due_from={iso(cell.quarter)}&due_before={iso(until)}{scope}")
     link = f'class="{tone.name} n{level}" tabindex="-1" href="{address}" title="{text}"'
     return f"<td><a {link}></a></td>"
+
+
+def _minute(local: datetime) -> str:
+    """Return a time as 09:00; `strftime` takes ten times as long, and a strip has 1,500 cells."""
+    return f"{local.hour:02}:{local.minute:02}"
 
 
 def _items(cell: OverviewCell) -> int:

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
+import orjson
 from fastapi import Depends, Response
 from pydantic import BaseModel
 
@@ -40,6 +42,8 @@ operate = PageRoutes(Scope.OPERATE, "console")
 VERSIONS_SHOWN: Final = 50
 EXECUTIONS_EXAMINED_MAX: Final = 1_000
 _PAUSES_MAX: Final = 200
+_TEXTS_KEPT: Final = 100
+"""Documents as YAML: a millisecond to write, and a version's does not change."""
 
 
 class ReasonForm(BaseModel):
@@ -174,7 +178,12 @@ def schedule_path(tenant: str, name: str) -> str:
 
 def definition_text(version: DefinitionVersion) -> str:
     """Return the document of a version as YAML, in the order of the schema."""
-    document = version.document
+    return _text_of(orjson.dumps(version.document))
+
+
+@lru_cache(_TEXTS_KEPT)
+def _text_of(written: bytes) -> str:
+    document = orjson.loads(written)
     known = [name for name in Definition.model_fields if name in document]
     others = [name for name in document if name not in Definition.model_fields]
     return document_text({name: document[name] for name in [*known, *others]})
