@@ -738,7 +738,7 @@ begin
   if created then
     insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
     values (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap);
-    if pg_sequence_last_value('ledger.sleep_until'::regclass) >= date_part('epoch', available_at) then
+    if to_timestamp(pg_sequence_last_value('ledger.sleep_until'::regclass)) >= available_at then
       perform ledger.wake_sleepers(array[flow_no], array[available_at]);
     end if;
   end if;
@@ -759,6 +759,7 @@ declare
   flow_kinds text[];
   flow_lanes text[];
   flow_of integer[];
+  ids uuid[];
   known bigint[];
 begin
   if (
@@ -796,14 +797,19 @@ begin
   payloads := case
     when payloads is null then array_fill('{}'::text, array[cardinality(tenants)]) else array_replace(payloads, null, '{}') end;
 
+  -- Infinite dates have no id, and ledger.emit_items refuses them.
+  select array_agg(
+    case when isfinite(u.effective_date) then ledger.item_id(u.tenant, u.kind, u.business_key, u.cycle, u.effective_date) end
+    order by u.ord) into ids
+  from unnest(tenants, kinds, business_keys, cycles, effective_dates) with ordinality u (
+    tenant, kind, business_key, cycle, effective_date, ord);
   select array_agg(e.ord) into known
   from ledger.emit_items(
     flow_tenants, flow_kinds, flow_lanes, flow_of, business_keys, cycles, effective_dates, due_ats, payloads, actor,
-    partition_keys => partition_keys, labels => labels, traceparents => traceparents) e;
+    partition_keys => partition_keys, labels => labels, traceparents => traceparents, ids => ids) e;
   return query
-  select u.ord, ledger.item_id(u.tenant, u.kind, u.business_key, u.cycle, u.effective_date), k.ord is null
-  from unnest(tenants, kinds, business_keys, cycles, effective_dates) with ordinality u (
-    tenant, kind, business_key, cycle, effective_date, ord)
+  select u.ord, u.id, k.ord is null
+  from unnest(ids) with ordinality u (id, ord)
   left join unnest(known) k (ord) on k.ord = u.ord
   order by u.ord;
 end $$;
@@ -864,7 +870,7 @@ end $$;
 
 COMMENT ON FUNCTION ledger.emit_follower() IS 'Emit the next item of a schedule with a fixed delay: the same terms, due `delay_seconds` after the item before it ended. Nothing where another version decides by then, or decided about the item before: it has a chain of its own.';
 
-CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint)
+CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[], ids uuid[] DEFAULT NULL::uuid[]) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -907,7 +913,7 @@ begin
   ),
   input as materialized (
     select n.*, f.flow_no,
-      ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date) as id,
+      coalesce(n.given_id, ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date)) as id,
       case
         when n.overlap is not null then ledger.serial_of(f.kind_no, coalesce(n.overlap_key, n.business_key))
         when f.ordered then ledger.serial_of(f.kind_no, coalesce(n.partition_key, n.business_key))
@@ -916,11 +922,11 @@ begin
     from unnest(
       flow_of, business_keys, cycles, effective_dates, due_ats, payloads, partition_keys, labels,
       start_bys, complete_bys, definition_nos, event_nos, nominals, zones, decisions, smears, traceparents,
-      skip_reasons, overlap_rules, overlap_keys
+      skip_reasons, overlap_rules, overlap_keys, ids
     ) with ordinality n (
       flow_of, business_key, cycle, effective_date, due_at, payload, partition_key, labels,
       start_by, complete_by, definition_no, event_no, nominal, zone, decision, smear, traceparent,
-      skip_reason, overlap, overlap_key, ord
+      skip_reason, overlap, overlap_key, given_id, ord
     )
     left join flow f on f.ord = n.flow_of
   ),
@@ -982,7 +988,7 @@ begin
   end if;
 end $$;
 
-COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
+COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], ids uuid[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. `ids`, where the caller has them, are what ledger.item_id makes of each. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
 
 CREATE FUNCTION ledger.emit_many(items json) RETURNS TABLE(ord bigint, id uuid, created boolean)
     LANGUAGE plpgsql
@@ -1023,7 +1029,7 @@ COMMENT ON FUNCTION ledger.emit_many(items json) IS 'Emit many items, a JSON arr
 
 CREATE FUNCTION ledger.emitter_name() RETURNS text
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN CASE WHEN ((current_setting('ledger.key_name'::text, true) ~ similar_to_escape('(key|oidc):%'::text)) AND pg_has_role(SESSION_USER, 'ledger_service'::name, 'member'::text)) THEN current_setting('ledger.key_name'::text, true) ELSE ('service:'::text || (SESSION_USER)::text) END;
+    RETURN CASE WHEN ((COALESCE(current_setting('ledger.key_name'::text, true), ''::text) <> ''::text) AND (current_setting('ledger.key_name'::text, true) ~ similar_to_escape('(key|oidc):%'::text)) AND pg_has_role(SESSION_USER, 'ledger_service'::name, 'member'::text)) THEN current_setting('ledger.key_name'::text, true) ELSE ('service:'::text || (SESSION_USER)::text) END;
 
 COMMENT ON FUNCTION ledger.emitter_name() IS 'The name under which a login emits: its own, or that of the API key or of the subject of a token for which a service acts in this transaction.';
 
@@ -5421,11 +5427,11 @@ GRANT ALL ON FUNCTION ledger.emit_arrays(tenants text[], kinds text[], business_
 
 REVOKE ALL ON FUNCTION ledger.emit_follower() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_intake;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_materialiser;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_operator;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_reconciler;
+REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], ids uuid[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], ids uuid[]) TO ledger_intake;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], ids uuid[]) TO ledger_materialiser;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], ids uuid[]) TO ledger_operator;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], ids uuid[]) TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.emit_many(items json) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit_many(items json) TO ledger_emitter;

@@ -68,7 +68,7 @@ begin
   if created then
     insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
     values (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap);
-    if pg_sequence_last_value('ledger.sleep_until'::regclass) >= date_part('epoch', available_at) then
+    if to_timestamp(pg_sequence_last_value('ledger.sleep_until'::regclass)) >= available_at then
       perform ledger.wake_sleepers(array[flow_no], array[available_at]);
     end if;
   end if;

@@ -11,6 +11,7 @@ declare
   flow_kinds text[];
   flow_lanes text[];
   flow_of integer[];
+  ids uuid[];
   known bigint[];
 begin
   if (
@@ -48,14 +49,19 @@ begin
   payloads := case
     when payloads is null then array_fill('{}'::text, array[cardinality(tenants)]) else array_replace(payloads, null, '{}') end;
 
+  -- Infinite dates have no id, and ledger.emit_items refuses them.
+  select array_agg(
+    case when isfinite(u.effective_date) then ledger.item_id(u.tenant, u.kind, u.business_key, u.cycle, u.effective_date) end
+    order by u.ord) into ids
+  from unnest(tenants, kinds, business_keys, cycles, effective_dates) with ordinality u (
+    tenant, kind, business_key, cycle, effective_date, ord);
   select array_agg(e.ord) into known
   from ledger.emit_items(
     flow_tenants, flow_kinds, flow_lanes, flow_of, business_keys, cycles, effective_dates, due_ats, payloads, actor,
-    partition_keys => partition_keys, labels => labels, traceparents => traceparents) e;
+    partition_keys => partition_keys, labels => labels, traceparents => traceparents, ids => ids) e;
   return query
-  select u.ord, ledger.item_id(u.tenant, u.kind, u.business_key, u.cycle, u.effective_date), k.ord is null
-  from unnest(tenants, kinds, business_keys, cycles, effective_dates) with ordinality u (
-    tenant, kind, business_key, cycle, effective_date, ord)
+  select u.ord, u.id, k.ord is null
+  from unnest(ids) with ordinality u (id, ord)
   left join unnest(known) k (ord) on k.ord = u.ord
   order by u.ord;
 end $$;

@@ -8,7 +8,8 @@ create function ledger.emit_items(
   definition_nos bigint[] default null, event_nos bigint[] default null, tzdata text default null,
   nominals text[] default null, zones text[] default null, decisions text[] default null,
   smears double precision[] default null, traceparents text[] default null,
-  skip_reasons text[] default null, overlap_rules smallint[] default null, overlap_keys text[] default null
+  skip_reasons text[] default null, overlap_rules smallint[] default null, overlap_keys text[] default null,
+  ids uuid[] default null
 ) returns table (ord bigint)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_hashjoin = on set jit = off
@@ -49,7 +50,7 @@ begin
   ),
   input as materialized (
     select n.*, f.flow_no,
-      ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date) as id,
+      coalesce(n.given_id, ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date)) as id,
       case
         when n.overlap is not null then ledger.serial_of(f.kind_no, coalesce(n.overlap_key, n.business_key))
         when f.ordered then ledger.serial_of(f.kind_no, coalesce(n.partition_key, n.business_key))
@@ -58,11 +59,11 @@ begin
     from unnest(
       flow_of, business_keys, cycles, effective_dates, due_ats, payloads, partition_keys, labels,
       start_bys, complete_bys, definition_nos, event_nos, nominals, zones, decisions, smears, traceparents,
-      skip_reasons, overlap_rules, overlap_keys
+      skip_reasons, overlap_rules, overlap_keys, ids
     ) with ordinality n (
       flow_of, business_key, cycle, effective_date, due_at, payload, partition_key, labels,
       start_by, complete_by, definition_no, event_no, nominal, zone, decision, smear, traceparent,
-      skip_reason, overlap, overlap_key, ord
+      skip_reason, overlap, overlap_key, given_id, ord
     )
     left join flow f on f.ord = n.flow_of
   ),
@@ -127,6 +128,7 @@ end $$;
 comment on function ledger.emit_items is
   'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in '
   '`skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind '
-  'ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: '
-  'identities emitted before, or twice in the batch.';
+  'ordered by key makes them serial by partition key. `ids`, where the caller has them, are '
+  'what ledger.item_id makes of each. Returns the inputs that made no row, in input order: identities emitted before, or '
+  'twice in the batch.';
 revoke execute on function ledger.emit_items from public;

@@ -4,7 +4,8 @@
 create function ledger.emitter_name() returns text
   language sql stable parallel safe
   return case
-    when current_setting('ledger.key_name', true) similar to '(key|oidc):%' and pg_has_role(session_user, 'ledger_service', 'member')
+    when coalesce(current_setting('ledger.key_name', true), '') <> ''  -- after a null the other two would be evaluated
+      and current_setting('ledger.key_name', true) similar to '(key|oidc):%' and pg_has_role(session_user, 'ledger_service', 'member')
     then current_setting('ledger.key_name', true)
     else 'service:' || session_user end;
 
