@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 from bench.draining import PREFIX, ProcessSet, working
 from bench.ledgers import Ledger, MeasurementFailed, after
-from bench.measurements import Lag, measure_lags
+from bench.measurements import Lag, count_claims, measure_lags
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
 from bench.usage import Usage, bound_by
@@ -59,6 +59,7 @@ class _One:
     is_for_now: bool
     lag: Lag
     usage: Usage
+    claims: int
 
 
 async def bench_lag(rig: Rig, options: LagOptions) -> Measured:
@@ -118,10 +119,11 @@ async def _one(rig: Rig, way: str, rate: int, options: LagOptions) -> _One:
         meter = rig.meter()
         await asyncio.sleep(options.seconds)
         usage = meter.read()
+        claims = await count_claims(ledger.watcher, since, await ledger.now())
         await ledger.until_ended(watch=rig.require_alive)
         await ledger.require_balance()
         lag = await whole_lag(ledger, prefix=PREFIX, since=since, until=await ledger.now())
-    return _One(way, rate, is_for_now=False, lag=lag, usage=usage)
+    return _One(way, rate, is_for_now=False, lag=lag, usage=usage, claims=claims)
 
 
 async def _one_for_now(rig: Rig, way: str, rate: int, options: LagOptions) -> _One:
@@ -133,10 +135,11 @@ async def _one_for_now(rig: Rig, way: str, rate: int, options: LagOptions) -> _O
         since, meter = await ledger.now(), rig.meter()
         await ledger.emit_for_now(rate, options.seconds, flows=flows, prefix=PREFIX)
         usage = meter.read()
+        claims = await count_claims(ledger.watcher, since, await ledger.now())
         await ledger.until_ended(watch=rig.require_alive)
         await ledger.require_balance()
         lag = await whole_lag(ledger, prefix=PREFIX, since=since, until=await ledger.now())
-    return _One(way, rate, is_for_now=True, lag=lag, usage=usage)
+    return _One(way, rate, is_for_now=True, lag=lag, usage=usage, claims=claims)
 
 
 def _goals(one: _One) -> list[Goal]:
@@ -176,5 +179,7 @@ def _fields(one: _One) -> dict[str, Any]:
         "is_for_now": one.is_for_now,
         **lag_fields(one.lag),
         **usage_fields(one.usage, one.lag.items),
+        "claims": one.claims,
+        "cpu_microseconds_a_claim": one.usage.microseconds_an_item(max(1, one.claims)),
         "bound_by": bound_by(one.usage),
     }

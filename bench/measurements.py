@@ -277,6 +277,11 @@ async def count_ended(connection: Connection) -> int:
     return await connection.fetchval(bench_statement("count_ended"))
 
 
+async def count_claims(connection: Connection, since: datetime, until: datetime) -> int:
+    """Count the claims of a span of time. Reads all of its months: for benchmarks only."""
+    return await connection.fetchval(bench_statement("count_claims"), since, until)
+
+
 class PassCounts(NamedTuple):
     """How many passes of reconciliation have begun, and how many have ended."""
 

@@ -76,6 +76,7 @@ async def test_lag_is_measured_each_way_at_each_rate(taken: Take) -> None:
     ahead = [("kafka", 1000), ("kafka", 2000), ("direct", 1000), ("direct", 2000)]
     assert measured == [*ahead, ("kafka", 100), ("direct", 100)]
     assert all(one["p50_milliseconds"] >= 0 for one in document["lags"])
+    assert all(one["claims"] > 0 for one in document["lags"])
 
 
 @pytest.mark.full
