@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,12 +20,20 @@ from dueledger.ledger.store.claims import (
     record_claims,
 )
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
-from dueledger.ledger.store.statements import SQL_ROOT, parse_statement, statement_paths
+from dueledger.ledger.store.statements import (
+    SQL_ROOT,
+    SqlStatement,
+    parse_statement,
+    statement_paths,
+)
 
-ITEMS = 200_000
+pytestmark = pytest.mark.long
+
+ITEMS = 60_000
 BENCH = SQL_ROOT.parent / "bench"
+STORE = SQL_ROOT.parent / "ledger" / "store"
 STATEMENTS = [*statement_paths(), *sorted(BENCH.rglob("*.sql"))]
-BATCH = 4_000
+BATCH = 1_200
 HOT_TABLES = {
     "due_item",
     "pending",
@@ -99,7 +106,7 @@ PLANNED_BY_OTHERS = {
 
 @pytest.fixture(scope="module")
 async def populated(populated_database: str) -> AsyncGenerator[Connection]:
-    """A ledger of 200,000 items: half completed or parked, some in flight; the rest wait."""
+    """A ledger of 60,000 items: half completed or parked, some in flight; the rest wait."""
     connection = await connect(populated_database, application_name="test")
     actor_no = await register_actor(connection, "test", ActorKind.WORKER)
     assert await connection.fetchval(POPULATE, ITEMS, actor_no, timeout=300) == ITEMS
@@ -208,42 +215,51 @@ async def _work_a_batch(
         assert await settle_runs(connection, [settlement], actor_no) == []
 
 
-@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
-def test_header_is_complete_and_the_function_carries_the_statements_name(path: Path) -> None:
-    parsed = parse_statement(path)
-    assert parsed.sentence.endswith(".")
-    code = re.sub(r"--.*", "", parsed.text)
-    assert ";" not in code, "one statement a file"
-    folder = BENCH if BENCH in path.parents else SQL_ROOT.parent / "ledger" / "store"
-    store = "\n".join(module.read_text() for module in folder.glob("*.py"))
-    runs = rf"(?:statement\(|fetch_counted\(\s*connection,)\s*\"{path.stem}\""
-    assert re.search(runs, store), "no store function runs it"
+def test_header_is_complete_and_the_function_carries_the_statements_name() -> None:
+    stores = {
+        folder: "\n".join(module.read_text() for module in folder.glob("*.py"))
+        for folder in (BENCH, STORE)
+    }
+    faults: dict[str, str] = {}
+    for path in STATEMENTS:
+        parsed = parse_statement(path)
+        folder = BENCH if BENCH in path.parents else STORE
+        runs = rf"(?:statement\(|fetch_counted\(\s*connection,)\s*\"{path.stem}\""
+        if not parsed.sentence.endswith("."):
+            faults[path.stem] = f"no sentence: {parsed.sentence}"
+        elif ";" in re.sub(r"--.*", "", parsed.text):
+            faults[path.stem] = "more than one statement"
+        elif not re.search(runs, stores[folder]):
+            faults[path.stem] = f"no function of {folder} runs it"
+    assert faults == {}
 
 
 DATED = re.compile(r"(?:from|join|into|update) ledger\.(?:due_item|transition)\b")
 LOCKED_DEFAULT = "locked_default as (select from ledger.due_item_default)"
 
 
-@pytest.mark.parametrize(
-    "path", [*STATEMENTS, *(SQL_ROOT / "schema").rglob("*.sql")], ids=lambda path: path.stem
-)
-def test_what_finds_items_names_the_default_partition_so_that_it_is_locked_before_the_plan(
-    path: Path,
-) -> None:
+def test_what_finds_items_names_the_default_partition_so_that_it_is_locked_before_the_plan() -> (
+    None
+):
     """docs/adr/0011: the plan would not have a partition that is being made."""
-    code = re.sub(r"--.*", "", path.read_text())
-    if BENCH in path.parents or path.stem in PLANNED_BY_OTHERS:
-        return
-    assert bool(DATED.search(code)) <= (LOCKED_DEFAULT in code)
+    finding = {
+        path: code
+        for path in (*statement_paths(), *(SQL_ROOT / "schema").rglob("*.sql"))
+        if path.stem not in PLANNED_BY_OTHERS
+        and DATED.search(code := re.sub(r"--.*", "", path.read_text()))
+    }
+    assert finding
+    assert [path.stem for path, code in finding.items() if LOCKED_DEFAULT not in code] == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in SQL_ROOT.rglob("*.sql") if "insert into ledger.pending" in path.read_text()],
-    ids=lambda path: path.stem,
-)
-def test_what_makes_an_item_pending_wakes_the_processes_that_sleep(path: Path) -> None:
-    assert "ledger.wake_sleepers(" in path.read_text()
+def test_what_makes_an_item_pending_wakes_the_processes_that_sleep() -> None:
+    making = {
+        path: code
+        for path in SQL_ROOT.rglob("*.sql")
+        if "insert into ledger.pending" in (code := path.read_text())
+    }
+    assert making
+    assert [path for path, code in making.items() if "ledger.wake_sleepers(" not in code] == []
 
 
 def test_each_statement_has_a_name_of_its_own() -> None:
@@ -251,16 +267,18 @@ def test_each_statement_has_a_name_of_its_own() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
-async def test_header_matches_what_the_server_says(populated: Connection, path: Path) -> None:
-    parsed = parse_statement(path)
-    prepared = await populated.prepare(parsed.text)
-    types = [_type_name(kind.name, kind.kind) for kind in prepared.get_parameters()]
-    assert [_normal(parameter.type_name) for parameter in parsed.parameters] == types
-    if parsed.returns == "zero":
-        assert not prepared.get_attributes()
-    else:
-        assert prepared.get_attributes()
+async def test_header_matches_what_the_server_says(populated: Connection) -> None:
+    faults: dict[str, str] = {}
+    for path in STATEMENTS:
+        parsed = parse_statement(path)
+        prepared = await populated.prepare(parsed.text)
+        types = [_type_name(kind.name, kind.kind) for kind in prepared.get_parameters()]
+        named = [_normal(parameter.type_name) for parameter in parsed.parameters]
+        if named != types:
+            faults[path.stem] = f"its parameters are {types}, not {named}"
+        elif bool(prepared.get_attributes()) == (parsed.returns == "zero"):
+            faults[path.stem] = f"it does not return {parsed.returns}"
+    assert faults == {}
 
 
 def _type_name(name: str, kind: str) -> str:
@@ -272,23 +290,29 @@ def _normal(name: str) -> str:
     return TYPE_NAMES.get(element, element) + ("[]" if name.endswith("[]") else "")
 
 
-@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
-async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
-    populated: Connection, path: Path
-) -> None:
-    parsed = parse_statement(path)
-    plan = json.loads(await _explain(populated, parsed.text))[0]["Plan"]
+async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(populated: Connection) -> None:
     inherited = await populated.fetch(
         "select c.relname as child, p.relname as parent from pg_inherits i"
         " join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent"
     )
     parents = {str(row["child"]): str(row["parent"]) for row in inherited}
-    nodes = list(_nodes(plan))
+    faults: dict[str, str] = {}
+    for path in STATEMENTS:
+        parsed = parse_statement(path)
+        plan = json.loads(await _explain(populated, parsed.text))[0]["Plan"]
+        if fault := _fault_of_plan(parsed, list(_nodes(plan)), parents):
+            faults[path.stem] = fault
+    assert faults == {}
+
+
+def _fault_of_plan(
+    parsed: SqlStatement, nodes: list[dict[str, Any]], parents: Mapping[str, str]
+) -> str:
     named = [str(node["Index Name"]) for node in nodes if "Index Name" in node]
     arbiters = [index for node in nodes for index in node.get("Conflict Arbiter Indexes", ())]
     used = {parents.get(index, index) for index in named + arbiters}
-    missing = set(parsed.indexes) - used
-    assert not missing, f"the plan uses {sorted(used)} but not {sorted(missing)}"
+    if missing := set(parsed.indexes) - used:
+        return f"the plan uses {sorted(used)} but not {sorted(missing)}"
     read = {
         parents.get(node["Relation Name"], node["Relation Name"])
         for node in nodes
@@ -296,8 +320,10 @@ async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
         and node["Node Type"] != "ModifyTable"
         and (node["Node Type"] == "Seq Scan" or not parsed.indexes)
     }
-    allowed = set[str]() if path.stem not in READS_ALL else HOT_TABLES
-    assert not read & HOT_TABLES - allowed, f"it reads {read & HOT_TABLES} and names no index"
+    allowed = set[str]() if parsed.name not in READS_ALL else HOT_TABLES
+    if excess := read & HOT_TABLES - allowed:
+        return f"it reads {sorted(excess)} and names no index"
+    return ""
 
 
 async def _explain(connection: Connection, text: str) -> str:
@@ -335,22 +361,23 @@ LITERAL = re.compile(r"\b(\d+) /\* (\w+) \*/")
 NAKED = re.compile(r"\b(?:state|event)\b[^\n;]{0,12}?(?:=|<>|in \()\s*\d+\b(?! /\*)")
 
 
-@pytest.mark.parametrize(
-    "path",
-    sorted([*SQL_ROOT.rglob("*.sql"), *BENCH.rglob("*.sql")]),
-    ids=lambda path: f"{path.parent.name}/{path.stem}",
-)
-def test_every_state_and_event_in_sql_is_a_number_with_its_own_name(path: Path) -> None:
-    text = path.read_text()
-    for number, label in LITERAL.findall(text):
-        known = (
-            TransitionEvent[label.upper()].value
-            if label.islower()
-            else next(state.value for state in State if state.label == label)
-        )
-        assert known == int(number), f"{number} is not {label}"
-    if "statements" in path.parts:
-        assert not NAKED.findall(text)
+def test_every_state_and_event_in_sql_is_a_number_with_its_own_name() -> None:
+    names = {event.label: event.value for event in TransitionEvent} | {
+        state.label: state.value for state in State
+    }
+    texts = {path: path.read_text() for path in (*SQL_ROOT.rglob("*.sql"), *BENCH.rglob("*.sql"))}
+    literals = {path: LITERAL.findall(text) for path, text in texts.items()}
+    assert any(literals.values())
+    faults = {
+        path: wrong
+        for path, found in literals.items()
+        if (wrong := [each for each in found if names.get(each[1]) != int(each[0])])
+    }
+    assert faults == {}
+    naked = {
+        path: NAKED.findall(text) for path, text in texts.items() if "statements" in path.parts
+    }
+    assert {path: found for path, found in naked.items() if found} == {}
 
 
 async def test_the_clock_of_a_test_ledger_is_the_servers(connection: Connection) -> None:
