@@ -23,7 +23,13 @@ from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.migrations import migrate
 from dueledger.ledger.store.partitions import make_item_months, make_partitions
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
-from tests.databases import DatabasePool, MakeDatabase, Template, named_database
+from tests.databases import (
+    DatabasePool,
+    MakeDatabase,
+    Template,
+    lent_session,
+    named_database,
+)
 from tests.forks import ForkServer, open_fork_server
 from tests.logins import make_logins
 
@@ -33,10 +39,13 @@ hypothesis_settings.register_profile("default", deadline=None)  # no timed asser
 hypothesis_settings.load_profile("default")
 
 EVENTUALLY_SECONDS = 180.0
-POLL_SECONDS = 0.02
-POLL_SECONDS_MAX = 0.25
-POLL_SHARE = 0.1
-"""Part of the time waited so far: longer waits poll less often, with the same relative delay."""
+POLL_SECONDS = 0.04
+POLL_SECONDS_MAX = 0.4
+POLL_SHARE = 0.2
+"""Part of the time waited so far: longer waits poll less often, with the same relative delay.
+
+A question takes some 10 ms of the cores that it waits for.
+"""
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -194,9 +203,9 @@ async def pool(database: str) -> AsyncGenerator[Pool]:
 
 @pytest.fixture
 async def connection(database: str) -> AsyncGenerator[Connection]:
-    connection = await connect(database, application_name="test")
-    yield connection
-    await connection.close()
+    """A session to the database that tests before it may have had; nothing of theirs is left."""
+    async with lent_session(database) as connection:
+        yield connection
 
 
 @pytest.fixture

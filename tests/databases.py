@@ -6,8 +6,8 @@ first: table partitions, tables in `public`, and the clock's settings. The serve
 tables were written; only where a catalog is among them, or statistics were made, the schema is
 compared. A test that stops counting sets the counts back: then everything is looked at.
 
-The session that cleans a database stays until the next test ends: what it has learned of the tables
-costs most of a cleaning.
+The session that cleans a database stays, and is lent to the next test as its connection: what it
+has learned of the tables costs most of a cleaning, and much of a short test.
 """
 
 import re
@@ -20,9 +20,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from dueledger.ledger.store import connect
+
 if TYPE_CHECKING:
     from datetime import datetime
 
+RESET_SECONDS: Final = 10.0
 BYTES_MAX: Final = 2_000_000
 """Tables beyond it are not worth cleaning: what is deleted stays in their files."""
 
@@ -94,6 +97,26 @@ _RESET_SETTINGS: Final = """
 do $$ begin
   execute format('alter database %I reset all', current_database());
 end $$
+"""
+
+# What `Connection.reset` leaves. The plans are those of an owner who cleans, not of a process.
+_RESET_SESSION: Final = """
+reset session authorization;
+reset role;
+discard sequences;
+set enable_seqscan = on;
+set enable_bitmapscan = on;
+set enable_hashjoin = on;
+set enable_mergejoin = on;
+set plan_cache_mode = auto;
+select pg_stat_force_next_flush()
+"""
+
+# A session that begins with these keeps them as its defaults.
+_HAS_SETTINGS: Final = """
+select exists (
+  select from pg_db_role_setting where setdatabase =
+    (select oid from pg_database where datname = current_database()))
 """
 
 # `alter database` refuses where the session that cleans is connected.
@@ -196,6 +219,37 @@ class _Database:
     counted_since: "datetime | None" = None
     """Since when its writes are counted."""
     cleaner: asyncpg.Connection | None = None
+    keeps_cleaner: bool = True
+    """Whether the session begins as that of a database without settings."""
+    is_lent: bool = False
+    """Whether a test has the session."""
+
+    async def connect(self, dsn: str) -> asyncpg.Connection:
+        """Open a session, which will clean it."""
+        self.cleaner = await connect(dsn, application_name="test")
+        self.keeps_cleaner = not await self.cleaner.fetchval(_HAS_SETTINGS)
+        return self.cleaner
+
+
+_LEASED: Final[dict[str, _Database]] = {}
+"""Databases that tests have, by DSN."""
+
+
+@asynccontextmanager
+async def lent_session(dsn: str) -> AsyncGenerator[asyncpg.Connection]:
+    """Yield a session as `connect` opens it: of a leased database the one that will clean it."""
+    leased = _LEASED.get(dsn)
+    if leased is None or leased.is_lent:
+        connection = await connect(dsn, application_name="test")
+        yield connection
+        await connection.close()
+        return
+    leased.is_lent = True
+    if leased.cleaner is None or leased.cleaner.is_closed():
+        yield await leased.connect(dsn)
+    else:
+        await leased.cleaner.execute("reset all")
+        yield leased.cleaner
 
 
 class DatabasePool:
@@ -217,7 +271,12 @@ class DatabasePool:
         test's database.
         """
         leased = self._clean.pop() if self._clean else await self._create()
-        yield named_database(self._dsn, leased.name)
+        dsn = named_database(self._dsn, leased.name)
+        _LEASED[dsn] = leased
+        try:
+            yield dsn
+        finally:
+            del _LEASED[dsn]
         cleaner = await self._withdraw(leased)
         reusable = False
         try:
@@ -231,6 +290,8 @@ class DatabasePool:
             reusable = await self._restore(cleaner, written)
             leased.counted_since = await cleaner.fetchval(_COUNTED_SINCE)
         finally:
+            if not leased.keeps_cleaner:
+                await cleaner.close()
             if reusable:
                 self._clean.append(leased)
             else:
@@ -243,9 +304,10 @@ class DatabasePool:
         cleaner = leased.cleaner
         pid = cleaner.get_server_pid() if cleaner is not None else None
         await self._admin.execute(_END_SESSIONS, leased.name, pid)
-        if cleaner is None or cleaner.is_closed():
-            cleaner = await asyncpg.connect(named_database(self._dsn, leased.name))
-            leased.cleaner = cleaner
+        leased.is_lent = False
+        if cleaner is None or not await _reset(cleaner):
+            cleaner = await leased.connect(named_database(self._dsn, leased.name))
+            await cleaner.execute(_RESET_SESSION)
         return cleaner
 
     async def alter(self, command: str) -> None:
@@ -312,6 +374,19 @@ class DatabasePool:
         if altered:
             return await _read_print(connection, self._template.catalogs) == self._template.print
         return await _read_settings(connection) == self._template.settings
+
+
+async def _reset(session: asyncpg.Connection) -> bool:
+    """Undo what a test has set in a session; False if it cannot be used any more."""
+    if session.is_closed():
+        return False
+    try:
+        await session.reset(timeout=RESET_SECONDS)
+        await session.execute(_RESET_SESSION, timeout=RESET_SECONDS)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+        session.terminate()
+        return False
+    return True
 
 
 def _new_name() -> str:

@@ -1,7 +1,7 @@
 """Nothing that a test leaves in its database reaches the next test."""
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 
 import asyncpg
 import pytest
@@ -10,9 +10,10 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import next_fences
+from dueledger.ledger.store.clock import set_clock, set_machine_clock
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import emit_items
-from tests.databases import DatabasePool
+from tests.databases import DatabasePool, lent_session
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 
@@ -173,6 +174,67 @@ async def test_a_session_that_a_test_leaves_open_is_ended(database_pool: Databas
         await left.fetchval("select 1")
     with pytest.raises(asyncpg.InvalidCatalogNameError):
         await asyncpg.connect(dsn)
+
+
+SESSION = """
+select current_user::text, session_user::text,
+  array(select format('%s %s', name, setting) from pg_settings
+    where name !~ '^(application_name|transaction_)') as settings,
+  array(select pg_listening_channels()) as channels,
+  (select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory') as locks,
+  ledger.now() = statement_timestamp() and ledger.machine_now() = statement_timestamp() as is_real,
+  pg_current_xact_id_if_assigned() is null as is_outside_transaction
+"""
+
+
+async def test_what_a_test_leaves_in_its_connection_does_not_reach_the_next(
+    database_pool: DatabasePool,
+) -> None:
+    async with database_pool.lease() as dsn, lent_session(dsn) as connection:
+        fresh = await connect(dsn, application_name="test")
+        before = await fresh.fetchrow(SESSION)
+        await fresh.close()
+        assert await connection.fetchrow(SESSION) == before
+        pid = connection.get_server_pid()
+        assert await next_fences(connection, 2) == [1, 2]
+        await set_clock(connection, datetime(2027, 1, 1, tzinfo=UTC), 0.0)
+        await set_machine_clock(connection, datetime(2027, 1, 1, tzinfo=UTC), 0.0)
+        await connection.execute(
+            "listen left_over; select pg_advisory_lock(7); set lock_timeout = '1s';"
+            " set role ledger_worker"
+        )
+        await connection.execute("begin; select pg_current_xact_id()")
+        assert await connection.fetchrow(SESSION) != before
+    async with database_pool.lease() as dsn, lent_session(dsn) as connection:
+        assert connection.get_server_pid() == pid
+        assert await connection.fetchrow(SESSION) == before
+        assert await next_fences(connection, 1) == [1]
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "alter database {name} set ledger.clock = '2027-01-01|2027-01-01|0'",
+        "select pg_terminate_backend({pid})",
+    ],
+)
+async def test_a_connection_that_cannot_be_as_new_is_not_lent_again(
+    database_pool: DatabasePool, leave: str
+) -> None:
+    await database_pool.close()
+    async with database_pool.lease() as dsn:
+        admin = await asyncpg.connect(dsn)
+        name, pid = dsn.rpartition("/")[2], 0
+        if "pid" not in leave:
+            await admin.execute(leave.format(name=name))
+        async with lent_session(dsn) as connection:
+            pid = connection.get_server_pid()
+            if "pid" in leave:
+                await admin.execute(leave.format(pid=pid))
+        await admin.close()
+    async with database_pool.lease() as dsn, lent_session(dsn) as connection:
+        assert connection.get_server_pid() != pid
+        assert await connection.fetchval("select ledger.now() = statement_timestamp()")
 
 
 async def test_an_item_without_a_state_fails_its_test(
