@@ -47,6 +47,16 @@ class ForkedProcess:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    async def communicate(self) -> bytes:
+        """Read what is left of its piped output, and wait for its end."""
+        assert self.piped is not None
+        text = await self.piped.read()
+        await self.wait()
+        return text
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
@@ -63,19 +73,26 @@ class ForkServer:
         env: Mapping[str, str],
         cwd: Path | None = None,
         output: int | None = None,
-        pipe: Literal["stdout", "stderr"] | None = None,
+        pipe: Literal["stdout", "stderr", "both"] | None = None,
+        ahead_bytes: int = 1 << 16,
     ) -> ForkedProcess:
-        """Start a program; it writes to the descriptor `output`, but for the output to `pipe`."""
+        """Start a program; it writes to the descriptor `output`, but for the output to `pipe`.
+
+        Twice `ahead_bytes` are read from the pipe before anybody asks.
+        """
         outputs = [1, 2] if output is None else [output, output]
-        piped = None
+        piped, far = None, None
         if pipe is not None:
-            piped = asyncio.StreamReader()
+            piped = asyncio.StreamReader(ahead_bytes)
             near, far = os.pipe()
             await _read_pipe(piped, near)
-            outputs[pipe == "stderr"] = far
+            outputs = [
+                far if pipe in {name, "both"} else descriptor
+                for name, descriptor in zip(("stdout", "stderr"), outputs, strict=True)
+            ]
         wire = self._request(command, env, cwd, outputs)
-        if pipe is not None:
-            os.close(outputs[pipe == "stderr"])
+        if far is not None:
+            os.close(far)
         answers, writer = await asyncio.open_unix_connection(sock=wire)
         process = ForkedProcess(int(await answers.readline()), piped)
         process.watch(answers, writer)

@@ -3,9 +3,11 @@
 import json
 import os
 import secrets
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -103,20 +105,82 @@ def _environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith("DUELEDGER_")}
 
 
+_SERVE: Final = """
+import json, os, socket, sys, traceback
+from dueledger.cli import main
+
+wire = socket.socket(socket.AF_UNIX)
+wire.connect(sys.argv[1])
+for line in wire.makefile():
+    arguments, environment, folder, *outputs = json.loads(line)
+    for descriptor, name in enumerate(outputs, 1):
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    try:
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    wire.sendall(b"%d\\n" % code)
+"""
+
+_ALONE: Final = frozenset(
+    {"alert", "allocate", "bench", "demo", "dev", "intake", "relay", "serve", "work"}
+)
+"""Commands that are processes of their own: they load handlers, and end by signals."""
+
+
+@pytest.fixture(scope="module")
+async def serve_commands(
+    fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[socket.socket]:
+    """A process that runs commands one after another, as `python -m dueledger` does.
+
+    One that it has warmed up takes a third of one in a process of its own.
+    """
+    folder = tmp_path_factory.mktemp("commands")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "wire"))
+        listener.listen(1)
+        serving = await fork_server.start(
+            *("-c", _SERVE, str(folder / "wire")), env=_environment(), cwd=folder
+        )
+        wire, _ = listener.accept()
+    with wire:
+        yield wire
+    await serving.wait()
+
+
 @pytest.fixture
-def run_command(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run commands as processes that have no imports left to do."""
+def run_command(
+    fork_server: ForkServer,
+    serve_commands: socket.socket,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Run:
+    """Run commands; those that are processes, or have a Python path of their own, by themselves."""
     out, err = (tmp_path_factory.mktemp("ran") / name for name in ("out", "err"))
+    lock = Lock()
 
     def run(folder: Path, variables: Mapping[str, str], arguments: tuple[str, ...]) -> Ran:
-        code = fork_server.run(
-            *("-m", "dueledger", *arguments),
-            env={**_environment(), **variables},
-            cwd=folder,
-            out=out,
-            err=err,
-        )
-        return Ran(code, out.read_text(), err.read_text())
+        environment = {**_environment(), **variables}
+        if _ALONE.intersection(arguments[:1]) or not all(
+            name.startswith("DUELEDGER_") for name in variables
+        ):
+            command = ("-m", "dueledger", *arguments)
+            code = fork_server.run(*command, env=environment, cwd=folder, out=out, err=err)
+            return Ran(code, out.read_text(), err.read_text())
+        given = json.dumps((arguments, environment, str(folder), str(out), str(err)))
+        with lock, serve_commands.makefile("rw") as wire:
+            wire.write(f"{given}\n")
+            wire.flush()
+            code = int(wire.readline())
+            return Ran(code, out.read_text(), err.read_text())
 
     return run
 

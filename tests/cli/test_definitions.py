@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,9 @@ import pytest
 
 import dueledger
 from dueledger.ledger.store import Connection
+from tests.forks import ForkedProcess, ForkServer
+
+pytestmark = pytest.mark.long
 
 Command = Callable[..., Any]
 
@@ -358,49 +360,46 @@ async def test_a_definition_that_the_materialiser_cannot_expand_is_listed_as_rej
     assert "InvalidDefinition" in shown.err
 
 
-async def _read_slowly(
-    database: str, file: str, *options: str
-) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+async def _read_slowly(forks: ForkServer, database: str, file: str, *options: str) -> ForkedProcess:
     """Begin to define a file that shows more than a pipe holds, and read one byte of it."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dueledger", "define", file, *options),
+    process = await forks.start(
+        *("-m", "dueledger", "define", file, *options),
         env=os.environ | {"DUELEDGER_DSN": database},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        limit=1_024,
+        pipe="both",
+        ahead_bytes=1_024,
     )
-    assert process.stdout is not None
-    assert await process.stdout.readexactly(1)
-    return process, process.stdout
+    assert process.piped is not None
+    assert await process.piped.readexactly(1)
+    return process
 
 
 async def test_define_holds_nothing_while_somebody_reads_what_it_shows(
-    connection: Connection, tmp_path: Path, database: str
+    fork_server: ForkServer, connection: Connection, tmp_path: Path, database: str
 ) -> None:
     many = tmp_path / "many.yaml"
     many.write_text("---".join(named_nightly(f"nightly-{each}") for each in range(200)))
-    process, shown = await _read_slowly(database, str(many), "--dry-run")
+    process = await _read_slowly(fork_server, database, str(many), "--dry-run")
     open_ = await connection.fetchval(
         "select count(*) from pg_stat_activity"
         " where datname = current_database() and application_name = 'dueledger-cli'"
         " and xact_start is not null"
     )
-    assert len(await shown.read()) > 100_000
-    assert (open_, await process.wait()) == (0, 0)
+    assert len(await process.communicate()) > 100_000
+    assert (open_, process.returncode) == (0, 0)
 
 
 async def test_define_does_what_it_showed_or_nothing(
-    dueledger_on: Command, tmp_path: Path, database: str
+    fork_server: ForkServer, dueledger_on: Command, tmp_path: Path, database: str
 ) -> None:
     many, one = tmp_path / "many.yaml", tmp_path / "one.yaml"
     many.write_text("---".join(named_nightly(f"nightly-{each}") for each in range(200)))
     one.write_text(named_nightly("nightly-0").replace("New_York", "Chicago"))
-    process, shown = await _read_slowly(database, str(many))
+    process = await _read_slowly(fork_server, database, str(many))
     first = await asyncio.to_thread(dueledger_on, "define", str(one))
     assert first.code == 0
-    said = await shown.read()
+    said = await process.communicate()
     assert b"Another user defined one of these in the meantime: nothing was changed." in said
-    assert await process.wait() == 1
+    assert process.returncode == 1
     assert [each["definition"] for each in dueledger_on("definitions", "--json").lines] == [
         "nightly-0"
     ]

@@ -16,7 +16,7 @@ from dueledger.stack import Endpoints
 Command = Callable[..., Any]
 Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
-FLOOD = 20_000
+FLOOD = 5_000
 HANDLERS = """
 from dueledger import Completed, DueItem, Handlers, Verdict
 
@@ -84,7 +84,7 @@ async def test_a_flood_is_paused_limited_and_resumed_while_it_runs(
 
         await eventually(passed)
 
-    await command("flow", "set", "acme", kind, "--rate", "500")  # or it were over at once
+    await command("flow", "set", "acme", kind, "--rate", "100")  # or it were over at once
     async with _running(database, stack, tmp_path):
         await eventually(has_begun)
         await command("pause", "acme", kind, "--reason", "the printer is out of paper")

@@ -14,10 +14,16 @@ from tests.logins import with_login
 from .conftest import Command
 
 EMIT: Final = """
-select count(*) from (
-  select ledger.emit('acme', 'ReminderDue', 'INV-' || $2::text || n, '2026-01-01', '2026-01-01',
-    '{}', '', $2::text, labels => jsonb_build_object('service', 'billing'))
-  from generate_series(1, $1) n) x
+select count(*)
+from (
+  select array_agg('INV-' || $2::text || n order by n) as keys,
+    array_agg('{"service":"billing"}'::text) as labels, array_agg('2026-01-01'::text) as days
+  from generate_series(1, $1::integer) n) x
+cross join array_fill('acme'::text, array[$1::integer]) tenants
+cross join array_fill('ReminderDue'::text, array[$1::integer]) kinds
+cross join array_fill($2::text, array[$1::integer]) lanes
+cross join ledger.emit_arrays(
+  tenants, kinds, keys, days::date[], days::timestamptz[], lanes => lanes, labels => labels)
 """
 LOOKED_UP: Final = (
     "select sum(idx_tup_fetch)::integer from pg_stat_xact_user_tables"
