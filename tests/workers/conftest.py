@@ -26,8 +26,11 @@ from dueledger.ledger.store.claims import ReapedRuns, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.ledger.store.partitions import make_partitions
+from dueledger.stack import Endpoints
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
+from tests.conftest import open_database_pool
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
@@ -43,12 +46,30 @@ class Eventually(Protocol):
 
 
 SERVE = Path(__file__).with_name("serve.py")
+EVIDENCE = """
+create table public.seen (
+  item uuid not null, pid int not null, at timestamptz not null default clock_timestamp());
+create table public.effect (item uuid primary key)
+"""
+"""Each time an item was worked, and an effect that must happen once."""
 SESSION_SECONDS = 6.0  # the least that brokers allow as they are shipped
 
 
 @pytest.fixture(scope="session")
-def make_database(served_database_pool: DatabasePool) -> MakeDatabase:
-    return served_database_pool.lease
+async def evidence_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
+    """Databases as a process finds them that starts again, and tables of the domain."""
+
+    async def prepare(connection: Connection) -> None:
+        await make_partitions(connection)
+        await connection.execute(EVIDENCE)
+
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def make_database(evidence_database_pool: DatabasePool) -> MakeDatabase:
+    return evidence_database_pool.lease
 
 
 @pytest.fixture

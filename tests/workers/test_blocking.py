@@ -23,11 +23,6 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 LEASE_SECONDS = 3.0
 
 
-@pytest.fixture(autouse=True)
-async def evidence(site: Site) -> None:
-    await site.connection.execute("create table public.seen (item uuid not null, pid int not null)")
-
-
 async def test_g4_g5_a_handler_that_blocks_the_loop_is_named_and_its_worker_comes_back(
     site: Site, make_drafts: MakeDrafts
 ) -> None:

@@ -29,7 +29,6 @@ def completing(kind: str) -> Handlers:
 async def test_g5_partitions_of_a_killed_worker_do_not_wait_for_its_session(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
-    await site.connection.execute("create table public.seen (item uuid, pid integer)")
     victim = await site.start_process("batch", worker_session_timeout_seconds=NEVER_SECONDS)
     await site.emit(make_drafts(ITEMS))
     await _complete(site, ITEMS)

@@ -23,6 +23,8 @@ from dueledger.workers.start.partition_queue import TopicPartitionKey
 from .conftest import Site
 from .test_claim_slices import Written
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 RejectedHeaders = dict[str, bytes]
 

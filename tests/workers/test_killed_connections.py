@@ -13,7 +13,6 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 async def test_g5_transactions_that_die_with_their_connections_count_no_attempt(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
-    await site.connection.execute("create table public.effect (item uuid primary key)")
     killed = KilledConnections(site.kind, site.connection, site.eventually)
     await site.emit(make_drafts(ITEMS))
     await site.work(killed.handlers())

@@ -267,11 +267,5 @@ async def estate(
     eventually: Eventually,
     fork_server: ForkServer,
 ) -> AsyncGenerator[Estate]:
-    await connection.execute(
-        """
-        create table public.seen (item uuid not null, pid int not null, at timestamptz not null);
-        create table public.effect (item uuid primary key);
-        """
-    )
     async with AsyncExitStack() as running:
         yield Estate(database, connection, pool, eventually, kind, actor_no, running, fork_server)
