@@ -4558,7 +4558,7 @@ CREATE TABLE ledger.repair (
     approved_at timestamp with time zone,
     approved_by bigint,
     approval_reason text,
-    approved_over text,
+    approved_over text[],
     outcome jsonb,
     tenant text NOT NULL,
     CONSTRAINT repair_action_known CHECK ((action = ANY (ARRAY['materialise'::text, 'redrive'::text, 'release'::text, 'cancel'::text, 'complete'::text, 'escalate'::text]))),

@@ -137,14 +137,14 @@ def _refusals(refused: Mapping[UUID, str]) -> Iterable[str]:
 async def _list(
     tenant: str | None, kind: str | None, limit: int, dsn: str | None
 ) -> list[dict[str, object]]:
-    from dueledger.ledger.store.findings import list_waiting_repairs
+    from dueledger.ledger.store.repairs import list_waiting_repairs
 
     async with ledger_connection(dsn) as connection:
         return await list_waiting_repairs(connection, tenant, kind, limit)
 
 
 async def _approve(repairs: list[UUID], reason: str, dsn: str | None) -> dict[UUID, str]:
-    from dueledger.ledger.store.findings import approve_repairs
+    from dueledger.ledger.store.repairs import approve_repairs
 
     async with persons_change(dsn) as change:
         results = await approve_repairs(

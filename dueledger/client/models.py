@@ -269,7 +269,7 @@ class FindingRepair(BaseModel):
     judged_at: AwareDatetime | None
     approved_by: str | None
     approval_reason: str | None
-    approved_over: str | None
+    approved_over: list[str] | None
     executed_at: AwareDatetime | None
     outcome: Any
 

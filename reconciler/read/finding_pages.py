@@ -5,6 +5,7 @@ from typing import Final
 
 from dueledger.ledger.store import Connection, Record, findings
 from dueledger.ledger.store.findings import PageAfter
+from dueledger.ledger.store.repairs import list_repairs
 from dueledger.reconciler.report_period import ReportPeriod
 
 PAGE_ROWS: Final = 1_000
@@ -40,7 +41,7 @@ def repairs_of_period(
 ) -> AsyncIterator[Sequence[Record]]:
     """Yield the repairs of a period."""
     return _pages(
-        lambda after: findings.list_repairs(
+        lambda after: list_repairs(
             connection,
             from_at=period.from_at,
             to_at=period.to_at,

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from dueledger.ledger.finding_types import RepairStatus
 from dueledger.ledger.store import Connection, Record
-from dueledger.ledger.store.findings import find_repairs
+from dueledger.ledger.store.repairs import find_repairs
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.repair.planned_repairs import (
     PlannedRepair,

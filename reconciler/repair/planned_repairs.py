@@ -19,7 +19,7 @@ from dueledger.ledger.finding_types import (
 )
 from dueledger.ledger.kafka.envelope import REPAIR_TOPIC
 from dueledger.ledger.states import State
-from dueledger.ledger.store.findings import RepairRecord
+from dueledger.ledger.store.repairs import RepairRecord
 from dueledger.reconciler.find.findings import repair_id
 from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment

@@ -12,10 +12,18 @@ import orjson
 from dueledger.ledger.finding_types import RepairAction, RepairStatus
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, Pool, findings, items, prior_work, reviews
+from dueledger.ledger.store import Connection, Pool, items, prior_work, reviews
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.held_keys import free_ended_keys_of
+from dueledger.ledger.store.repairs import (
+    count_executed_repairs,
+    finish_repairs,
+    hold_repairs,
+    hold_superseded_repairs,
+    record_repairs,
+    take_repairs,
+)
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
 from dueledger.reconciler.repair.planned_repairs import FORBIDDEN, PlannedRepair
@@ -66,12 +74,12 @@ class RepairExecutor:
         for begin in range(0, len(planned), REPAIRS_A_TRANSACTION):
             chunk = planned[begin : begin + REPAIRS_A_TRANSACTION]
             async with self.pool.acquire() as connection:
-                await findings.record_repairs(
+                await record_repairs(
                     connection,
                     [repair.record() for repair in chunk],
                     actor_no=self.proposer_no or self.actor_no,
                 )
-                await findings.hold_superseded_repairs(
+                await hold_superseded_repairs(
                     connection, [repair.id for repair in chunk], reason=_SUPERSEDED
                 )
                 crash_point("reconcile.proposed")
@@ -86,7 +94,7 @@ class RepairExecutor:
     ) -> int:
         taken = {
             row["id"]: row["approved_over"]
-            for row in await findings.take_repairs(connection, [repair.id for repair in chunk])
+            for row in await take_repairs(connection, [repair.id for repair in chunk])
         }
         open_ = [repair for repair in chunk if repair.id in taken]
         ended: dict[UUID, RepairOutcome] = {
@@ -102,7 +110,7 @@ class RepairExecutor:
         ]
         held = [repair for repair in open_ if repair.held_because]
         permitted = [repair for repair in open_ if not repair.held_because]
-        left = max(0, self.rate_max - await findings.count_executed_repairs(connection))
+        left = max(0, self.rate_max - await count_executed_repairs(connection))
         over_rate = f"{self.rate_max:,} repairs a minute were executed"
         held += [replace(repair, held_because=over_rate) for repair in permitted[left:]]
         by_action: defaultdict[RepairAction, list[PlannedRepair]] = defaultdict(list)
@@ -121,11 +129,11 @@ class RepairExecutor:
             for repair in permitted[:left]
             if repair.id not in ended
         ]
-        await findings.hold_repairs(
+        await hold_repairs(
             connection,
             [(each.id, each.held_because or "", each.would, each.after) for each in held],
         )
-        await findings.finish_repairs(
+        await finish_repairs(
             connection,
             list(ended),
             [status for status, _ in ended.values()],

@@ -30,6 +30,8 @@ from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFa
 ITEMS_A_QUESTION: Final = 5_000
 _HAS_EFFECT: Final = frozenset({FindingType.EFFECT_UNRECORDED, FindingType.EFFECT_REPEATED})
 """Findings that there is an effect: their escalation is not refused because there is."""
+_AND: Final = "; and "
+"""Between reasons to ask, as they are recorded."""
 _ANOTHER_DATE: Final = date(1, 1, 1)
 _ANOTHER_CYCLE: Final = "\x1f"
 """Neither is of any item."""
@@ -239,7 +241,7 @@ def _judge_worked(effect: Effect, why: str, due_in: timedelta) -> Judgement:
 
 
 def judged(
-    repair: PlannedRepair, judgement: Judgement, *, approved_over: str | None
+    repair: PlannedRepair, judgement: Judgement, *, approved_over: Sequence[str] | None
 ) -> PlannedRepair:
     """Return a repair as it would be executed now, or with the reason why it would not be.
 
@@ -258,7 +260,9 @@ def judged(
             return found
 
 
-def _why_held(repair: PlannedRepair, judgement: Judgement, approved_over: str | None) -> str | None:
+def _why_held(
+    repair: PlannedRepair, judgement: Judgement, approved_over: Sequence[str] | None
+) -> str | None:
     """Return why a repair is not executed now, or None.
 
     An approval is what the policy of a kind asks for. Other reasons it covers if it saw them.
@@ -271,9 +275,11 @@ def _why_held(repair: PlannedRepair, judgement: Judgement, approved_over: str | 
     if judgement.permission is Permission.ASK:
         reasons.insert(0, judgement.reason)
     if approved_over is not None:
-        covered = f"{approved_over}; and {POLICY_ASKS}"
-        reasons = [each for each in reasons if each not in covered]
-    return "; and ".join(reasons) or None
+        covered = {POLICY_ASKS, *(each for said in approved_over for each in said.split(_AND))}
+        left = [each for each in reasons if each not in covered]
+        is_covered = {_AND.join(reasons), _AND.join(left)} & {*approved_over}
+        reasons = [] if is_covered else left
+    return _AND.join(reasons) or None
 
 
 def _lost(asked: _Asked, orphans: Orphans, rules: Mapping[KindKey, ReplayRule]) -> list[bool]:

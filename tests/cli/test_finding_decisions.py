@@ -9,6 +9,7 @@ import pytest
 
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.repairs import RepairRecord, list_repairs, record_repairs
 from dueledger.reconciler.ledger_record import LedgerRecord
 from dueledger.reconciler.pass_result import PassScope
 from tests.logins import with_login
@@ -48,8 +49,8 @@ async def proposed(connection: Connection) -> None:
     record = LedgerRecord(ann)
     await record.begin(connection, PassScope())
     await record.record_findings(connection, [_finding(identity) for identity in OPEN])
-    repair = findings.RepairRecord(REPAIR, OPEN[0], "materialise", 1, '{"would": "Emit it."}')
-    await findings.record_repairs(connection, [repair], actor_no=ann)
+    repair = RepairRecord(REPAIR, OPEN[0], "materialise", 1, '{"would": "Emit it."}')
+    await record_repairs(connection, [repair], actor_no=ann)
 
 
 @pytest.fixture
@@ -120,7 +121,7 @@ async def test_g11_a_repair_is_approved_by_somebody_else_than_who_proposed_it(
     again = decide("cid", "repair", "approve", str(REPAIR), UNKNOWN, "--reason", "me, too")
     assert (again.code, [line["result"] for line in again.lines]) == (1, ["approved", "unknown"])
 
-    [row] = await findings.list_repairs(connection)
+    [row] = await list_repairs(connection)
     assert (row["status"], row["approved_by"]) == ("proposed", "person:bob")
     decide("bob", "finding", "accept", str(OPEN[0]), "--reason", "leave it")
     late = decide("cid", "repair", "approve", str(REPAIR), "--reason", "me, too")

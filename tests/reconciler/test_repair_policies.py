@@ -12,9 +12,10 @@ import pytest
 from dueledger.ledger.finding_types import FindingType, RepairAction
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.repairs import approve_repairs, list_repairs
 from dueledger.reconciler import (
     Reconciler,
     ReconcilerSources,
@@ -96,7 +97,7 @@ async def test_g11_what_is_done_about_a_finding_is_declared_by_tenant_kind_and_t
         # Another type of the same kind is repaired as by default.
         (kinds[Treatment.NEVER], missing): RepairAction.MATERIALISE,
     }
-    repairs = {row["kind"]: row for row in await findings.list_repairs(frozen)}
+    repairs = {row["kind"]: row for row in await list_repairs(frozen)}
     assert {kind: row["status"] for kind, row in repairs.items()} == {
         kinds[Treatment.AUTO]: "executed",
         kinds[Treatment.PROPOSE]: "proposed",
@@ -130,18 +131,18 @@ async def test_g11_a_proposal_is_executed_after_another_person_than_its_maker_ap
         "the policy of its kind: a person approves it"
     ]
     assert await reconciler.repair(planned) == 0
-    [proposed] = await findings.list_repairs(frozen)
+    [proposed] = await list_repairs(frozen)
     assert (proposed["status"], proposed["proposed_by"]) == ("proposed", "person:ann")
-    own = await findings.approve_repairs(frozen, [proposed["id"]], reason="mine", actor_no=ann)
+    own = await approve_repairs(frozen, [proposed["id"]], reason="mine", actor_no=ann)
     assert own == {proposed["id"]: "own"}
     assert await reconciler.repair(await reconciler.plan()) == 0
-    await findings.approve_repairs(frozen, [proposed["id"]], reason="checked", actor_no=bob)
+    await approve_repairs(frozen, [proposed["id"]], reason="checked", actor_no=bob)
     # What is approved is what is executed: with other terms it is another proposal.
     payload = await domain.fetchval("select payload from policy_due")
     await domain.execute('update policy_due set payload = \'{"premium": "999999.00"}\'')
     await reconciler.run_pass()
     assert await reconciler.repair(await reconciler.plan()) == 0
-    waiting = {row["id"]: row for row in await findings.list_repairs(frozen)}
+    waiting = {row["id"]: row for row in await list_repairs(frozen)}
     assert "another proposal says how" in waiting.pop(proposed["id"])["held_because"]
     [other] = waiting.values()
     assert (other["approved_by"], "999999" in other["command"]["payload"]) == (None, True)
@@ -152,7 +153,7 @@ async def test_g11_a_proposal_is_executed_after_another_person_than_its_maker_ap
     assert await reconciler.repair(planned) == 1
     assert await reconciler.plan() == []
     assert await frozen.fetchval("select payload::text from ledger.due_item") == payload
-    [executed] = [row for row in await findings.list_repairs(frozen) if row["executed_at"]]
+    [executed] = [row for row in await list_repairs(frozen) if row["executed_at"]]
     assert [executed[name] for name in ("proposed_by", "approved_by", "executed_by")] == [
         "person:ann",
         "person:bob",
@@ -177,8 +178,8 @@ async def test_g11_an_item_whose_source_does_not_say_its_payload_waits_for_a_per
     assert await reconciler.repair(planned) == 0
 
     bob = await register_actor(frozen, "person:bob", ActorKind.PERSON)
-    [proposed] = await findings.list_repairs(frozen)
-    await findings.approve_repairs(frozen, [proposed["id"]], reason="it has none", actor_no=bob)
+    [proposed] = await list_repairs(frozen)
+    await approve_repairs(frozen, [proposed["id"]], reason="it has none", actor_no=bob)
     assert await reconciler.repair(await reconciler.plan()) == 1
 
 
@@ -196,7 +197,7 @@ async def test_g11_repairs_beyond_the_rate_of_all_reconcilers_wait_for_the_next_
 
     assert await first.repair(await first.plan()) == 2
     assert await second.repair(await second.plan()) == 0
-    held = [row for row in await findings.list_repairs(frozen) if row["held_because"]]
+    held = [row for row in await list_repairs(frozen) if row["held_because"]]
     assert {row["held_because"] for row in held} == {"2 repairs a minute were executed"}
     assert len(held) == 3
     await frozen.execute("update ledger.repair set executed_at = executed_at - interval '61 s'")

@@ -21,6 +21,7 @@ from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.store import Connection, Pool, findings
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.repairs import list_repairs
 from dueledger.ledger.store.runs import start_runs
 from dueledger.reconciler import (
     PassScope,
@@ -300,7 +301,7 @@ async def test_an_escalation_reaches_the_domain_as_a_cloud_event_under_the_repai
         await domain.execute("insert into booking values ($1, 'late', '2027', 'B')", late.id)
         assert await reconciler.repair(planned) == 1
 
-    repairs = {row["subject"]: row for row in await findings.list_repairs(frozen)}
+    repairs = {row["subject"]: row for row in await list_repairs(frozen)}
     repair = repairs.pop(str(draft.id))
     assert [row["held_because"] for row in repairs.values()] == ["its effect is in bookings"]
     record = await read_repair(bootstrap_servers, str(repair["id"]))

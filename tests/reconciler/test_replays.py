@@ -17,9 +17,18 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.ledger.store.repairs import approve_repairs, list_repairs
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
 from dueledger.reconciler.record_index import ALWAYS, RecordPlace, Sighting, SightingState
-from dueledger.reconciler.repair.replay_guard import Effect, Permission, PriorWork, judge_item
+from dueledger.reconciler.repair.planned_repairs import POLICY_ASKS, PlannedRepair
+from dueledger.reconciler.repair.replay_guard import (
+    Effect,
+    Judgement,
+    Permission,
+    PriorWork,
+    judge_item,
+    judged,
+)
 from dueledger.reconciler.repair_policy import RepairPolicies, Treatment
 
 from .conftest import NOON, resolutions
@@ -111,7 +120,7 @@ async def held(connection: Connection) -> list[str | None]:
     """Return why repairs wait."""
     return [
         row["held_because"]
-        for row in await findings.list_repairs(connection)
+        for row in await list_repairs(connection)
         if row["status"] == RepairStatus.PROPOSED
     ]
 
@@ -418,6 +427,35 @@ def test_an_effect_before_its_item_is_due_is_a_question_and_an_item_to_come_is_n
         assert found.permission is RUN
 
 
+def test_g11_an_approval_covers_no_reason_that_only_has_its_words() -> None:
+    why = "unknown: its effect may still show in bookings"
+    repair = PlannedRepair(
+        id=UUID(int=1),
+        finding_id=UUID(int=2),
+        finding_type=MISSING,
+        tenant="acme",
+        kind="Letter",
+        subject="an item",
+        action=EMIT,
+        opened_count=1,
+        would="Emit it.",
+        command={},
+        asks=(POLICY_ASKS, "its source, here; and there, says nothing"),
+    )
+    asks = f"{why}; and {repair.asks[1]}"
+    for approved_over, held_because in (
+        (None, f"{why}; and {POLICY_ASKS}; and {repair.asks[1]}"),
+        ([], asks),
+        ([f"{asks} at all"], repair.asks[1]),
+        ([f"{why}, letters"], asks),
+        ([why], repair.asks[1]),
+        ([f"{why}; and {POLICY_ASKS}; and {repair.asks[1]}"], None),
+        ([why, repair.asks[1]], None),
+    ):
+        found = judged(repair, Judgement(ASK, why), approved_over=approved_over)
+        assert found.held_because == held_because
+
+
 async def test_g11_an_approval_covers_the_reasons_to_ask_that_it_saw(
     frozen: Connection,
     make_reconciler: Make,
@@ -454,12 +492,12 @@ async def test_g11_an_approval_covers_the_reasons_to_ask_that_it_saw(
     assert would == f"{plain[0]} {said}"
     assert (after, because) == ("Completed", "the policy of its kind: a person approves it")
     assert await judged(reconciler) == plain
-    [proposed] = await findings.list_repairs(frozen)
+    [proposed] = await list_repairs(frozen)
     bob = await register_actor(frozen, "person:bob", ActorKind.PERSON)
 
     async def approve() -> str:
         ids = [proposed["id"]]
-        results = await findings.approve_repairs(frozen, ids, reason="INC-1", actor_no=bob)
+        results = await approve_repairs(frozen, ids, reason="INC-1", actor_no=bob)
         return results[proposed["id"]]
 
     assert [await approve() for _ in range(2)] == ["done", "approved"]

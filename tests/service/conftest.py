@@ -18,7 +18,7 @@ from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, create_key, revoke_key
-from dueledger.ledger.store.findings import RepairRecord, record_repairs
+from dueledger.ledger.store.repairs import RepairRecord, record_repairs
 from dueledger.ledger.store.reports import ReportRecord, record_reports
 from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
 from dueledger.service import RunningService, ServiceSettings, open_service

@@ -15,7 +15,8 @@ from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import PageAfter, list_findings, list_waiting_repairs
+from dueledger.ledger.store.findings import PageAfter, list_findings
+from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import findings

@@ -12,7 +12,8 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import count_findings, list_waiting_repairs, list_watermarks
+from dueledger.ledger.store.findings import count_findings, list_watermarks
+from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import reports

@@ -15,13 +15,13 @@ from dueledger.console.pages.operations import list_operations_of
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import list_waiting_repairs
 from dueledger.ledger.store.operations import (
     ItemFilter,
     OperationVerb,
     list_operations,
     preview_operation,
 )
+from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage

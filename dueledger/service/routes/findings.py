@@ -15,13 +15,15 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import find_tenants_of_findings
 from dueledger.ledger.store.findings import (
     PageAfter,
-    approve_repairs,
     list_findings,
+    resolve_findings,
+    show_finding,
+)
+from dueledger.ledger.store.repairs import (
+    approve_repairs,
     list_repair_grounds,
     list_waiting_repairs,
     record_repairs,
-    resolve_findings,
-    show_finding,
 )
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, plan_repairs
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -84,7 +86,7 @@ class FindingRepair(BaseModel):
     judged_at: datetime | None
     approved_by: str | None
     approval_reason: str | None
-    approved_over: str | None
+    approved_over: list[str] | None
     executed_at: datetime | None
     outcome: Any
 

@@ -69,7 +69,7 @@ create table ledger.repair (
   approved_at timestamptz,
   approved_by bigint references ledger.actor,
   approval_reason text,
-  approved_over text,
+  approved_over text[],
   outcome jsonb,
   tenant text not null,
   constraint repair_action_known check (

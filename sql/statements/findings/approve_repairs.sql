@@ -10,7 +10,7 @@
 with locked as materialized (
   select r.id, r.status, r.proposed_by, r.approved_at,
     -- A reason that came after an approval is approved by itself.
-    r.approved_at is not null and position(coalesce(r.held_because, '') in coalesce(r.approved_over, '')) > 0 as covered,
+    r.approved_at is not null and coalesce(r.held_because = any (r.approved_over), r.held_because is null) as covered,
     not exists (
       select from ledger.finding f
       where f.id = r.finding_id and f.closed_at is null and f.opened_count = r.opened_count) as closed
@@ -22,7 +22,7 @@ with locked as materialized (
 ),
 approved as (
   update ledger.repair r set approved_at = ledger.now(), approved_by = $3::bigint, approval_reason = $2::text,
-    approved_over = concat_ws(', ', r.approved_over, r.held_because)
+    approved_over = array_remove(array_append(r.approved_over, r.held_because), null)
   from locked l
   where r.id = l.id and l.status = 'proposed' and not l.covered and l.proposed_by <> $3::bigint
     and not l.closed

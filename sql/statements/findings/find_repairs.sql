@@ -4,6 +4,6 @@
 -- $1 ids uuid[]
 -- index: repair_pkey
 -- locks: none
-select r.id, r.status, r.held_because, case when r.approved_at is not null then coalesce(r.approved_over, '') end as approved_over
+select r.id, r.status, r.held_because, case when r.approved_at is not null then coalesce(r.approved_over, '{}') end as approved_over
 from ledger.repair r
 where r.id = any($1::uuid[])
