@@ -167,6 +167,8 @@ class _Comparing:
         await self._match_claims(comparison, as_of)
         await self._read_again(comparison)
         await self._match_rest(comparison)
+        covers_since = self._covered_since(comparison, read_at)
+        comparison.miss_unsent(covers_since)
         self._recorder.add(record_missing(each) for each in comparison.missing.values())
         totals.extracted_at = read_at
         totals.row_count = sum(len(part.keys) for part in self._records.partitions.values())
@@ -174,7 +176,7 @@ class _Comparing:
         totals.hash_total &= 0xFFFF_FFFF_FFFF_FFFF
         totals.skipped.update(comparison.left_out)
         self._records.covers_until = read_at
-        self._records.covers_since = self._covered_since(comparison, read_at)
+        self._records.covers_since = None if comparison.missing else covers_since
         parts = self._records.partitions.values()
         unread = {part.topic for part in parts if part.retained < part.first}
         return {kind for topic, _ in bounds if topic not in unread for kind in topics[topic]}
@@ -213,7 +215,9 @@ class _Comparing:
             since = min(since, oldest)
         after = 0
         while True:
-            claims = await list_published_claims(self._connection, after, since, CLAIMS_A_PAGE)
+            claims = await list_published_claims(
+                self._connection, after, since, as_of, CLAIMS_A_PAGE
+            )
             await self._verify(comparison, comparison.add(claims))
             self._add_orphans(comparison)
             if len(claims) < CLAIMS_A_PAGE:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from time import monotonic, process_time
 
+from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection, Pool, items, reconciled_rows
@@ -14,8 +15,13 @@ from dueledger.reconciler.compare.comparison import Comparison
 from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.versions import FailedVersion
+from dueledger.reconciler.find.chain_findings import find_unfit_chains
 from dueledger.reconciler.find.effect_findings import find_effects
-from dueledger.reconciler.find.event_findings import find_event_findings
+from dueledger.reconciler.find.event_findings import (
+    find_altered_events,
+    find_doubted_tenants,
+    find_event_findings,
+)
 from dueledger.reconciler.find.findings import (
     clock_set_back,
     definition_changed,
@@ -76,6 +82,7 @@ class ReconciliationPass:
         self._cache = cache if scope.whole else None
         self._rows = KeptRows() if self._cache is None else self._cache.rows
         self._cpu_began = 0.0
+        self._unread: set[tuple[str, str, str]] = set()
 
     async def run(self) -> PassResult:
         """Read, compare, record and close findings; return the counts."""
@@ -149,11 +156,15 @@ class ReconciliationPass:
                 result.evidenced = self._evidence.checked_kinds()
                 result.both_ways = self._evidence.kinds_both_ways()
                 if self._kafka is not None:
-                    absent, is_full = self._window_findings.absent, not result.cached_windows
                     await self._kafka.run(
-                        connection, self._recorder, result, absent=absent, is_full=is_full
+                        connection,
+                        self._recorder,
+                        result,
+                        absent=self._window_findings.absent,
+                        is_full=self._is_full(result),
                     )
                 await self._check_runs(connection, flows, result, comparing.runs)
+                await self._check_inbox(connection, result, expectation.share)
                 await self._check_whole_ledger(connection, expectation, flows, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
@@ -163,7 +174,7 @@ class ReconciliationPass:
                     self._scope,
                     expectation,
                     result,
-                    unjudged=self._evidence.unjudged,
+                    unjudged=self._evidence.unjudged | self._unread,
                     graces=flows.graces,
                 )
                 crash_point("reconcile.ended")
@@ -185,17 +196,28 @@ class ReconciliationPass:
         self, connection: Connection, flows: LedgerFlows, result: PassResult, counts: RunCounts
     ) -> None:
         """Hold closed runs against the journal: all, if all of it was read, else those known."""
-        is_full = self._scope.whole and not result.cached_windows
         await find_unrecorded_endings(
             connection,
             suspect_runs(connection, counts, result.as_of)
-            if is_full
+            if self._is_full(result)
             else known_suspects(connection, self._record),
             flows,
             self._recorder,
             scope=self._scope,
             shown=self._window_findings.contradicted,
         )
+
+    async def _check_inbox(self, connection: Connection, result: PassResult, share: float) -> None:
+        """Hold the inbox against what was received: all of it, or leave findings as they are."""
+        if self._is_full(result):
+            await find_altered_events(connection, self._recorder, share)
+        else:
+            tenants = await find_doubted_tenants(connection, self._record)
+            self._unread = {(FindingType.TAMPERED, tenant, WHOLE_LEDGER) for tenant in tenants}
+
+    def _is_full(self, result: PassResult) -> bool:
+        """Return whether the pass reads everything."""
+        return self._scope.whole and not result.cached_windows
 
     async def _check_whole_ledger(
         self,
@@ -205,6 +227,7 @@ class ReconciliationPass:
         result: PassResult,
     ) -> None:
         """Find what is wrong with runs, claims, keys, the accounting, sources and definitions."""
+        await find_unfit_chains(connection, expectation.versions, self._recorder)
         unbalanced_kinds = self._window_findings.unbalanced | await find_beside_items(
             connection, flows, self._recorder, self._limits.stuck_seconds
         )
@@ -273,6 +296,7 @@ def _comparison_of(expectation: Expectation, flows: LedgerFlows, as_of: datetime
         expectation.is_explained,
         expectation.is_beyond_horizon,
         expectation.expedited,
+        is_link=expectation.is_link,
         grounds=EndingGrounds(
             expectation.withdrawals_of,
             expectation.replaced_at,

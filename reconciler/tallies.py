@@ -12,8 +12,9 @@ from dueledger.reconciler.lateness import Lateness
 class KindTally:
     """Counts of one kind's items. `expected` counts each expected item once.
 
-    `unchecked` counts those of them that no source names and of which none claims to name all;
-    `undated` those whose due time no source says, `untermed` those whose terms none does.
+    `unchecked` counts those of them that no source names and of which none claims to name all, and
+    those of fixed delays that have ended; `undated` those whose due time no source says, or only as
+    another tz database may have it; `untermed` those whose terms none does.
     """
 
     expected: int = 0

@@ -6037,6 +6037,7 @@ GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_reconciler;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.flow_outcome TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.following TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.following TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.following TO ledger_outcome_intake;
 GRANT SELECT ON TABLE ledger.following TO ledger_pull_worker;

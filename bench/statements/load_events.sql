@@ -13,19 +13,20 @@
 -- index: none
 -- locks: none
 with made as materialized (
-  select n as event_no, k.tenant, k.name as kind, f.flow_no, 'P-' || lpad(n::text, 9, '0') as policy, $6::date + (n % $7::integer)::integer as expires_on
+  select n as event_no, k.tenant, k.name as kind, f.flow_no, 'P-' || lpad(n::text, 9, '0') as policy, $6::date + (n % $7::integer)::integer as expires_on,
+    $5::timestamptz + n / 1000 * interval '1 us' as received_at  -- a thousand at a time
   from generate_series($3::bigint, $3::bigint + $4::bigint - 1) n
   cross join ledger.flow f
   join ledger.kind k on k.kind_no = f.kind_no and k.name = $1::text
 ),
 keyed as (
   insert into ledger.event_key (tenant, source, id, event_no, occurred_at, received_at) overriding system value
-  select m.tenant, 'policies', m.policy, m.event_no, $5::timestamptz, $5::timestamptz from made m
+  select m.tenant, 'policies', m.policy, m.event_no, $5::timestamptz, m.received_at from made m
 ),
 received as (
   insert into ledger.event (event_no, tenant, source, id, type, occurred_at, subject, business_key, body, received_at, matched)
   select m.event_no, m.tenant, 'policies', m.policy, 'PolicyActivated', $5::timestamptz, m.policy, m.policy,
-    jsonb_build_object('policy_number', m.policy, 'term', '2027', 'expires_on', m.expires_on::text, 'premium', '123.45'), $5::timestamptz, true
+    jsonb_build_object('policy_number', m.policy, 'term', '2027', 'expires_on', m.expires_on::text, 'premium', '123.45'), m.received_at, true
   from made m
 )
 insert into ledger.due_item (

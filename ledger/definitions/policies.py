@@ -117,8 +117,8 @@ class RetryPolicy(DocumentPart):
     )
     no_replay: bool = Field(
         default=False,
-        description="whether the reconciler's repairs never work an item again that was handed "
-        "out, or may have been",
+        description="whether the reconciler's repairs never emit or redrive an item that was "
+        "handed out, or may have been",
     )
 
     @model_validator(mode="after")

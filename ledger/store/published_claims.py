@@ -27,11 +27,18 @@ async def list_work_topics(connection: Connection, claimed_since: datetime) -> l
 
 
 async def list_published_claims(
-    connection: Connection, after_fence: int, claimed_since: datetime, page_size: int
+    connection: Connection,
+    after_fence: int,
+    claimed_since: datetime,
+    closed_until: datetime,
+    page_size: int,
 ) -> list[PublishedClaim]:
-    """List claims that Kafka acknowledged, made since an instant, by ascending fence, by page."""
+    """List claims whose records Kafka must have had, made since an instant, by ascending fence.
+
+    Those that Kafka acknowledged, and those that workers started and that were over at an instant.
+    """
     rows = await connection.fetch(
-        statement("list_published_claims"), after_fence, claimed_since, page_size
+        statement("list_published_claims"), after_fence, claimed_since, closed_until, page_size
     )
     return [PublishedClaim(*row) for row in rows]
 

@@ -253,29 +253,6 @@ async def list_inbox_events(
     return await connection.fetch(statement("list_inbox_events"), types, after_event_no, page_size)
 
 
-async def list_unmatched_events(
-    connection: Connection,
-    spans: Sequence[tuple[str, str, datetime | None, datetime | None]],
-    row_max: int,
-) -> list[Record]:
-    """Count the events that no rule read, by tenant and type, with the newest of each.
-
-    `spans` are tenant and type of events that were read, from and until; None is no bound.
-    """
-    tenants, types, from_ats, until_ats = zip(*spans, strict=True) if spans else ((), (), (), ())
-    return await connection.fetch(
-        statement("list_unmatched_events"), tenants, types, from_ats, until_ats, row_max
-    )
-
-
-async def list_late_arrivals(connection: Connection, event_max: int, row_max: int) -> list[Record]:
-    """List items that were due before the watermark of their kind when their event was received.
-
-    Of the newest `event_max` events that were received since the watermarks.
-    """
-    return await connection.fetch(statement("list_late_arrivals"), event_max, row_max)
-
-
 async def list_numbered_events(connection: Connection, event_nos: Sequence[int]) -> list[Record]:
     """List recorded domain events by their numbers."""
     return await connection.fetch(statement("list_numbered_events"), event_nos)

@@ -25,7 +25,7 @@ async def list_unrecorded_endings(
     started: tuple[datetime, datetime],
     row_max: int,
 ) -> list[Record]:
-    """List items that runs ended, as all of a closed run, and of which no transition says how.
+    """List items that runs ended, and of which the journal has no such ending, or more than one.
 
     `started`: the first and the last of the times at which most of these runs were started.
     """

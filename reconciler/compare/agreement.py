@@ -48,12 +48,14 @@ _OUTSIDE_TERMS: Final = ExpectedItem._fields.index("outside_terms")
 class Excuse(Enum):
     """Why an item ended without being completed.
 
-    OVERLAP: for another item of its key, if one was open then.
+    OVERLAP: for another item of its key, if one was open then. TZDATA: its schedule skips it, as a
+    tz database may have it that is not this one.
     """
 
     NONE = "none"
     GIVEN = "given"
     OVERLAP = "overlap"
+    TZDATA = "tzdata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,16 @@ def find_excuse(
         excused = excused or _is_skipped_by_rule(item, row, grounds)
     else:
         excused = excused or (row is None and item.has_run)
-    return Excuse.GIVEN if excused else Excuse.NONE
+    if excused:
+        return Excuse.GIVEN
+    return Excuse.TZDATA if _is_skipped_elsewhere(item, grounds) else Excuse.NONE
+
+
+def _is_skipped_elsewhere(item: ActualItem, grounds: EndingGrounds) -> bool:
+    """Return whether a tz database that is not this one may have its schedule skip an item."""
+    is_scheduled = item.event == SKIPPED and item.definition_no is not None
+    by_rule = item.ended_for in SKIPPED_FOR and item.ended_for != MISSED_REASON
+    return is_scheduled and by_rule and item.tzdata not in (None, grounds.tzdata)
 
 
 def _is_replaced(item: ActualItem, grounds: EndingGrounds) -> bool:
@@ -128,9 +139,6 @@ def _is_skipped_by_rule(
     if row is None:
         return item.definition_no is not None and item.ended_for in SKIPPED_FOR
     is_missed = item.ended_for == MISSED_REASON
-    by_rule = item.definition_no is not None and item.ended_for in SKIPPED_FOR and not is_missed
-    if by_rule and item.tzdata not in (None, grounds.tzdata):
-        return True
     named = map(ExpectedItem._make, (row, *row[LATER]))
     own = next((each for each in named if each.definition_no == item.definition_no), None)
     if own is None or own.definition_no is None or item.ended_at is None:

@@ -111,12 +111,13 @@ class WindowResult:
     items whose id is not that of their row; `misplaced` those that seem to have no state or two;
     `premature` were completed too early, `unexcused` ended otherwise for no reason that counts,
     `overlapped` for another item of their key (the reader says whether there was one), and
-    `withdrawn` are open although an event ended them; `recorded_later` are those emitted or ended
-    after the pass began, as their rows say. `unowned_endings` counts what ended no item,
-    `unproven` are the numbers of items with a transition that has no run, or is not as its run has
-    it, and `unrecorded` the runs and numbers of those that a run held and of which no transition
-    says how they ended there; `conflicts` counts those of both that are findings, once repairs and
-    rows were asked for.
+    `withdrawn` are open although an event ended them; `links` are open ones of fixed delays (the
+    reader says which lead to no next one, and `loose` counts these); `recorded_later` are those
+    emitted or ended after the pass began, as their rows say. `unowned_endings` counts what ended no
+    item, `unproven` are the numbers of items with a transition that has no run, or is not as its
+    run has it, and `unrecorded` the runs and numbers of those that a run held and of which no
+    transition says how they ended there; `conflicts` counts those of both that are findings, once
+    repairs and rows were asked for.
     `changes_at` is the first instant at which an open item becomes due or overdue.
     """
 
@@ -130,6 +131,7 @@ class WindowResult:
     unexcused: list[ActualItem] = field(default_factory=list[ActualItem])
     overlapped: list[ActualItem] = field(default_factory=list[ActualItem])
     withdrawn: list[ActualItem] = field(default_factory=list[ActualItem])
+    links: list[ActualItem] = field(default_factory=list[ActualItem])
     recorded_later: list[ActualItem] = field(default_factory=list[ActualItem])
     overdue: list[ActualItem] = field(default_factory=list[ActualItem])
     late: list[ActualItem] = field(default_factory=list[ActualItem])
@@ -138,6 +140,7 @@ class WindowResult:
     unproven: list[int] = field(default_factory=list[int])
     unrecorded: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     conflicts: int = 0
+    loose: int = 0
     deferred: int = 0
     changes_at: datetime | None = None
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
@@ -165,6 +168,7 @@ class WindowResult:
             or self.evidenced
             or self.unowned_endings
             or self.conflicts
+            or self.loose
             or self.deferred
         )
 
@@ -175,7 +179,8 @@ class Comparison:
 
     `as_of` is business time at the start of the pass: items emitted later are not checked. For an
     item that no source names, and its kind, `explained` returns whether it is no finding, now or
-    later; `deferred` returns whether it cannot be checked yet. By number, `expedited` are items
+    later; `deferred` returns whether it cannot be checked yet, `is_link` whether it is of a fixed
+    delay. By number, `expedited` are items
     that a person let be worked before they are due, `handed_out` those in claims and runs before
     any item was read. `grounds` is what may end items.
     """
@@ -186,6 +191,7 @@ class Comparison:
     deferred: Callable[[ActualItem, KindKey], bool]
     expedited: AbstractSet[int] = frozenset()
     handed_out: AbstractSet[int] = frozenset()
+    is_link: Callable[[ActualItem, KindKey], bool] = lambda _, __: False
     grounds: EndingGrounds = field(default_factory=EndingGrounds)
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
 
@@ -283,6 +289,9 @@ class WindowComparison:
             case Excuse.OVERLAP:
                 self.result.overlapped.append(item)
                 return True
+            case Excuse.TZDATA:
+                self.result.tallies[flow.key].undated += 1
+                return True
             case Excuse.NONE:
                 self.result.unexcused.append(item)
                 return False
@@ -371,6 +380,12 @@ class WindowComparison:
             tally.unchecked += 1
         elif item.event in EXPLAINING or whole.explained(item, flow.key):
             tally.expected += 1
+        elif whole.is_link(item, flow.key):
+            tally.expected += 1
+            if item.ended_at is None:
+                result.links.append(item)
+            else:
+                tally.unchecked += 1
         elif item.emitted_at >= whole.as_of or whole.deferred(item, flow.key):
             tally.expected += 1
             result.deferred += 1

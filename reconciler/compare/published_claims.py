@@ -48,6 +48,7 @@ class ToVerify(NamedTuple):
 class MissingRecords:
     """A claim that was marked as published and whose records are not there, from `offset` on.
 
+    Without a mark, one that workers started, and of which there is no record from there on.
     `found` is another record there, `elsewhere` where the claim's own are, if anywhere.
     """
 
@@ -69,19 +70,21 @@ class Orphan(NamedTuple):
 class ClaimComparison:
     """Compares claims with the records that were read.
 
-    `missing` and `unread` are by fence. Claims of `unread` are published beyond what was read.
+    `missing`, `unread` and `unmarked` are by fence. Claims of `unread` are published beyond what
+    was read; those of `unmarked` were started, and no record of theirs was found yet.
     """
 
     records: PublishedRecords
     missing: dict[int, MissingRecords] = field(default_factory=dict[int, MissingRecords])
     unread: dict[int, PublishedClaim] = field(default_factory=dict[int, PublishedClaim])
+    unmarked: dict[int, PublishedClaim] = field(default_factory=dict[int, PublishedClaim])
     orphans: list[Orphan] = field(default_factory=list[Orphan])
     left_out: Counter[str] = field(default_factory=Counter[str])
     oldest: dict[TopicPlace, tuple[int, datetime]] = field(
         default_factory=dict[TopicPlace, tuple[int, datetime]]
     )
     _matched: dict[TopicPlace, bytearray] = field(init=False)
-    _unmarked: dict[int, int] = field(default_factory=dict[int, int])
+    _found_at: dict[int, int] = field(default_factory=dict[int, int])
 
     def __post_init__(self) -> None:
         self._matched = {
@@ -96,7 +99,9 @@ class ClaimComparison:
             part = self.records.partitions.get(place)
             if part is None:
                 self.left_out["claims on a topic that does not exist"] += 1
-            elif claim.base_offset is not None:
+            elif claim.base_offset is None:
+                self.unmarked[claim.fence] = claim
+            else:
                 found += self._match(claim, claim.base_offset, place, part)
         return found
 
@@ -156,6 +161,16 @@ class ClaimComparison:
                 offset = max(claim.base_offset or 0, self.records.partitions[place].end)
                 self.missing[fence] = MissingRecords(claim, offset)
 
+    def miss_unsent(self, covers_since: datetime | None) -> None:
+        """Miss the records of claims without a mark, after all records were judged.
+
+        `covers_since`: from when on all records were read; None: not known.
+        """
+        for fence, claim in self.unmarked.items():
+            if covers_since is not None and claim.claimed_at >= covers_since:
+                offset = self.records.partitions[claim.topic, claim.partition].first
+                self.missing[fence] = MissingRecords(claim, offset)
+
     def unmatched(self) -> Iterator[tuple[PublishedSlice, int]]:
         """Yield the slices, with their indexes, that no marked claim has."""
         for place, part in self.records.partitions.items():
@@ -182,7 +197,8 @@ class ClaimComparison:
         is_there = place == (claim.topic, claim.partition)
         base_offset = claim.base_offset
         if base_offset is None and is_there:  # the mark was lost; the first records are its own
-            base_offset = self._unmarked.setdefault(claim.fence, records.base_offset)
+            base_offset = self._found_at.setdefault(claim.fence, records.base_offset)
+            self.unmarked.pop(claim.fence, None)
         if is_there and base_offset == records.base_offset:
             return self._take(claim, place, self.records.partitions[place], index)
         known = self.missing.get(claim.fence)

@@ -178,11 +178,13 @@ class Expectation:
         return source >= FIRST_POPULATION
 
     def is_explained(self, item: ActualItem, key: KindKey) -> bool:
-        """Return whether the item of the kind is no finding although no source names it.
+        """Return whether a person triggered the item of the kind, by name: no source names it."""
+        del key
+        return item.item_no in self.triggered
 
-        Either it follows one that ended (a fixed delay), or a person triggered it, by name.
-        """
-        return item.item_no in self.triggered or self._schedule_of(item, key) in self.chained
+    def is_link(self, item: ActualItem, key: KindKey) -> bool:
+        """Return whether a fixed delay can have made the item of the kind: no source names it."""
+        return self._schedule_of(item, key) in self.chained
 
     def is_beyond_horizon(self, item: ActualItem, key: KindKey) -> bool:
         """Return whether the item is due after the time up to which its schedule was expanded."""

@@ -1,16 +1,26 @@
-"""Findings about received events: types that no rule read, and events that came late."""
+"""Findings about received events: types that no rule read, late ones, an inbox that was edited."""
 
 from collections.abc import Collection
+from contextlib import aclosing
+from itertools import repeat
 from typing import Final
 
 from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
-from dueledger.ledger.store import Connection, Record, reconciled_rows
+from dueledger.ledger.store import Connection, Record, reconciled_events
 from dueledger.reconciler.expect.expectation import EVENTS, Expectation
 from dueledger.reconciler.find.findings import Finding, FindingSubject
 from dueledger.reconciler.find.recorder import FindingRecorder
+from dueledger.reconciler.pass_record import PassRecord
+from dueledger.reconciler.read_ahead import paced
 
 LATE_EVENTS_MAX: Final = 100_000
 """Events since the watermarks that are looked up, the newest."""
+_ALTERED: Final = "event:"
+_FAULTS: Final = {
+    "removed": "it was received, and the inbox does not have it any more",
+    "changed": "the inbox has it under another tenant, source, id or time than it was received",
+    "unkeyed": "the inbox has it, and it was never received",
+}
 
 
 async def find_event_findings(
@@ -33,15 +43,55 @@ async def find_event_findings(
     spans += [(tenant, type_, None, None) for tenant, type_ in ignored]
     unknown = {failed.tenant for failed in expectation.failures}
     row_max = recorder.row_max
-    unmatched = await reconciled_rows.list_unmatched_events(connection, spans, row_max)
+    unmatched = await reconciled_events.list_unmatched_events(connection, spans, row_max)
     recorder.note_list(unmatched, FindingType.EVENT_UNMATCHED)
-    late = await reconciled_rows.list_late_arrivals(connection, LATE_EVENTS_MAX, row_max)
+    late = await reconciled_events.list_late_arrivals(connection, LATE_EVENTS_MAX, row_max)
     refused = expectation.reads[EVENTS].extract.skipped
     return [
         *(_unmatched(row) for row in unmatched if row["tenant"] not in unknown),
         *(_unreadable(reason, count) for reason, count in refused.items()),
         *(_late_arriving(row) for row in late),
     ]
+
+
+async def find_altered_events(
+    connection: Connection, recorder: FindingRecorder, share: float
+) -> None:
+    """Hold the inbox against the keys under which its events were received, all of them.
+
+    `share` is the greatest share of the time in which it reads.
+    """
+    pages = reconciled_events.list_altered_events(connection, recorder.row_max)
+    async with aclosing(pages), aclosing(paced(repeat(pages), share)) as reads:
+        async for page in reads:
+            rows = await anext(page, None)
+            if rows is None:
+                break
+            recorder.note_list(rows, FindingType.TAMPERED)
+            recorder.add(map(_altered, rows))
+
+
+async def find_doubted_tenants(connection: Connection, record: PassRecord) -> set[str]:
+    """Return the tenants of open findings about an edited inbox, which not every pass reads."""
+    return {
+        row["tenant"]
+        async for page in record.list_open(connection)
+        for row in page
+        if row["type"] == FindingType.TAMPERED and row["subject"].startswith(_ALTERED)
+    }
+
+
+def _altered(row: Record) -> Finding:
+    number, fault = row["event_no"], row["fault"]
+    return Finding(
+        FindingType.TAMPERED,
+        FindingSubject(row["tenant"], WHOLE_LEDGER, f"{_ALTERED}{number}"),
+        f"The event {row['id']} of {row['source']}, number {number}, of "
+        f"{row['received_at']:%Y-%m-%d %H:%M:%S} UTC: {_FAULTS[fault]}. Nothing of its tenant is "
+        "repaired.",
+        expected={"event": number, "fault": None},
+        actual={"event": number, "fault": fault},
+    )
 
 
 def _unreadable(reason: str, count: int) -> Finding:

@@ -135,22 +135,24 @@ def premature(item: ActualItem, flow: FlowRules) -> Finding:
 
 
 UNRECORDED: Final = "unrecorded"
+REPEATED: Final = "repeated"
 _CONTRADICTIONS: Final = {
     "no_run": "but in no run: no worker had it",
     "not_held": "but that run did not have it",
     "worker": "but the run is of another worker",
     "attempt": "but at an attempt that its run did not have, or that no run had",
     "time": "but the run began later, or was over",
+    "event": "but nothing of the kind happens in a run",
     "emission": "but it was emitted later",
     UNRECORDED: "and it has ended in that run, but no transition says how",
+    REPEATED: "and it has ended in that run once, but more than one transition says how",
 }
 
 
 def contradicted(row: Record, flow: FlowRules) -> Finding:
     """Return the finding that a transition of an item is not as its run has it."""
     identity = UUID(bytes=row["id"])
-    was = "had by a worker" if row["event"] is None else TransitionEvent(row["event"]).label
-    event = was.replace("_", " ")
+    event = _event_of(row["event"])
     by = row["actor"] or "nobody"
     in_run = f" in run {row['run_no']}" if row["run_no"] is not None else ""
     return Finding(
@@ -175,6 +177,14 @@ def contradicted(row: Record, flow: FlowRules) -> Finding:
             "fault": row["fault"],
         },
     )
+
+
+def _event_of(number: int | None) -> str:
+    """Return what an event makes of an item, in words; a number that none has as it is."""
+    if number is None:
+        return "had by a worker"
+    known = number in TransitionEvent.__members__.values()
+    return TransitionEvent(number).label.replace("_", " ") if known else f"of event {number}"
 
 
 def recorded_in_future(item: ActualItem, flow: FlowRules, now: datetime) -> Finding:

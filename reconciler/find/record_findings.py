@@ -103,17 +103,25 @@ def record_missing(missing: MissingRecords) -> Finding:
         there = (
             f"its records are from {elsewhere.topic}/{elsewhere.partition}/{elsewhere.offset} on"
         )
+    sentence = (
+        f"Claim {claim.fence} was marked as published, and its record at {where} is missing: "
+        f"{there}."
+    )
+    if claim.base_offset is None:
+        sentence = (
+            f"Items of claim {claim.fence} were started, and it has no record on "
+            f"{claim.topic}/{claim.partition}, of which all were read that can be its own."
+        )
     return Finding(
         FindingType.RECORD_MISSING,
         FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"records:{claim.fence}"),
-        f"Claim {claim.fence} was marked as published, and its record at {where} is missing: "
-        f"{there}.",
+        sentence,
         expected={
             "fence": claim.fence,
             "topic": claim.topic,
             "partition": claim.partition,
-            "base_offset": base_offset,
-            "last_offset": base_offset + claim.size - 1,
+            "base_offset": claim.base_offset,
+            "last_offset": None if claim.base_offset is None else base_offset + claim.size - 1,
             "published_at": claim.published_at.isoformat() if claim.published_at else None,
         },
         actual={

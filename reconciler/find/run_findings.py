@@ -1,7 +1,7 @@
-"""Items that ended in a run, and of which the journal does not say how.
+"""Items that ended in a run, and of which the journal does not say how, or says so twice.
 
-A window of dates shows this of runs that its journal names. One that no transition names any more
-is found by its count, in a pass that reads everything.
+A window of dates shows an ending that lacks in runs that its journal names. A run that no
+transition names any more, or one too many, is found by its count, in a pass that reads everything.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -20,6 +20,7 @@ from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read.run_counts import SuspectRuns
 
 ITEMS_A_READ: Final = 20_000
+_BY_COUNT: Final = {item_findings.UNRECORDED, item_findings.REPEATED}
 _ALWAYS: Final = (datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC))
 
 
@@ -54,7 +55,7 @@ async def known_suspects(connection: Connection, record: PassRecord) -> AsyncGen
             row["actual"]["run"]
             for row in page
             if row["type"] == FindingType.OUTCOME_CONFLICT
-            and row["actual"].get("fault") == item_findings.UNRECORDED
+            and row["actual"].get("fault") in _BY_COUNT
         ]
         if run_nos:
             yield SuspectRuns(run_nos, [1] * len(run_nos), _ALWAYS)

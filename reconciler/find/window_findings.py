@@ -16,6 +16,7 @@ from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKe
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import terms_of_population
 from dueledger.reconciler.find import item_findings
+from dueledger.reconciler.find.chain_findings import find_loose_links
 from dueledger.reconciler.find.findings import unowned_ending
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.find.wrong_terms import find_wrong_terms
@@ -143,7 +144,12 @@ class WindowFindings:
                 continue
             result.unexpected[flow.tenant, flow.kind] += 1
             self._recorder.add((item_findings.unexpected(item, flow),))
-        self._recorder.add(await find_wrong_terms(connection, expectation, flows, window.differing))
+        tallies = result.comparison.tallies
+        self._recorder.add(
+            await find_wrong_terms(
+                connection, expectation, flows, window.differing, tallies=tallies
+            )
+        )
         self._recorder.add(
             item_findings.misnamed(item, flows[item.flow_no]) for item in window.misnamed
         )
@@ -154,6 +160,13 @@ class WindowFindings:
                 for item in window.recorded_later
                 if max(item.emitted_at, item.ended_at or item.emitted_at) > now
             )
+        loose = await find_loose_links(connection, window.links)
+        window.loose = len(loose)
+        for item in loose:
+            flow = flows[item.flow_no]
+            result.unexpected[flow.key] += 1
+            result.comparison.tallies[flow.key].expected -= 1
+            self._recorder.add((item_findings.unexpected(item, flow),))
         for pair in window.duplicates:
             flow = flows[pair.extra.flow_no]
             result.unexpected[flow.tenant, flow.kind] += 1

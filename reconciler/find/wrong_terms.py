@@ -11,7 +11,7 @@ from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compare.comparison import DifferingItem, FlowRules
-from dueledger.reconciler.compared_items import NOT_SAID, ExpectedItem
+from dueledger.reconciler.compared_items import NOT_SAID, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
@@ -21,9 +21,12 @@ from dueledger.reconciler.expect.item_terms import (
 )
 from dueledger.reconciler.find import item_findings
 from dueledger.reconciler.find.findings import Finding
+from dueledger.reconciler.tallies import KindTally
 
 CHUNK_ROWS: Final = 1_000
 _TZ_DATABASES_APART_MAX: Final = timedelta(hours=26)
+_OFFSET_STEP: Final = timedelta(minutes=15)
+"""Offsets in force since 1973 are multiples of it."""
 
 Terms = dict[str, datetime | float | str | None]
 
@@ -33,12 +36,15 @@ async def find_wrong_terms(
     expectation: Expectation,
     flows: Mapping[int, FlowRules],
     differing: Sequence[DifferingItem],
+    *,
+    tallies: Mapping[KindKey, KindTally],
 ) -> list[Finding]:
     """Read the items again, and return a finding for each that still differs from its source.
 
     The version and the event that a row names say what it should be; where it names none, what is
     expected says so. The occurrence of an item that an older version or event named may be due at
-    another time than what is expected now, and is no finding.
+    another time than what is expected now, and is no finding. One that is as another tz database
+    may have placed it is none either, and counts in `tallies` as an item whose date is not checked.
     """
     found: list[Finding] = []
     for begin in range(0, len(differing), CHUNK_ROWS):
@@ -58,13 +64,13 @@ async def find_wrong_terms(
             row = rows.get(each.actual.item_no)
             if row is None:
                 continue  # its partition was dropped meanwhile
-            type_, owed, actual = _difference(each, row, drafts.get(each.actual.item_no, ()))
+            named = drafts.get(each.actual.item_no, ())
+            type_, owed, actual = _difference(each, row, named)
+            flow = flows[each.actual.flow_no]
             if type_ is not None:
-                found.append(
-                    item_findings.wrong_terms(
-                        type_, each.actual, flows[each.actual.flow_no], owed, actual
-                    )
-                )
+                found.append(item_findings.wrong_terms(type_, each.actual, flow, owed, actual))
+            elif named and all(draft.due_at != row["due_at"] for draft in named):
+                tallies[flow.key].undated += 1
     return found
 
 
@@ -105,7 +111,8 @@ def _equal(name: str, owed: object, actual: object) -> bool:
 def _as_placed(draft: ItemDraft, row: Record) -> ItemDraft:
     """Return a draft as the tz database that the row names may have placed it in time."""
     moved_by = row["due_at"] - draft.due_at
-    if draft.tzdata == row["tzdata"] or abs(moved_by) > _TZ_DATABASES_APART_MAX:
+    is_possible = abs(moved_by) <= _TZ_DATABASES_APART_MAX and not moved_by % _OFFSET_STEP
+    if draft.tzdata == row["tzdata"] or draft.zone == "UTC" or not is_possible:
         return draft
     return replace(
         draft,

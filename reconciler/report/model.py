@@ -94,10 +94,11 @@ class KindChecks(_ReportPart):
 
     `existence`: a definition, event rule or population names each, or claims to name all that were
     made as it was; otherwise the ledger's own items count as expected, and as `unchecked`. `date`:
-    one of them says when each is due, but for those `undated`; `terms`: a definition or event rule
-    says its other terms, or a population its payload and SLA, but for those `untermed`. `ending`:
-    each ending was compared with runs, events and rules. None of these was checked where a source
-    of the kind could not be read. `evidence`: all its sources could be read, and were asked for the
+    one of them says when each is due, but for those `undated`, of which none does or only as
+    another tz database may have it; `terms`: a definition or event rule says its other terms, or a
+    population its payload and SLA, but for those `untermed`. `ending`: each ending was compared
+    with runs, events and rules. None of these was checked where a source of the kind could not be
+    read. `evidence`: all its sources could be read, and were asked for the
     completed items that are `looked_up`: those whose effect must show by now. `kafka`: claims were
     compared with the records in Kafka, as far as these are retained.
     """

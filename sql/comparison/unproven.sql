@@ -1,5 +1,6 @@
--- The items of which a transition has no run, or is not as its run has it, and those that a run held and no transition says how
--- they ended there: these are held against runs and repairs one by one. `run` is -1, or of an item without transition its run.
+-- The items of which a transition has no run, is not as its run has it, or none can have it so, and those that a run held and no
+-- transition says how they ended there: these are held against runs and repairs one by one. `run` is -1, or of an item without
+-- transition its run.
 -- Plain SQL, as `differences`. All columns are bigint; instants are microseconds since 2000-01-01 UTC.
 --
 -- item:    item_no
@@ -11,5 +12,5 @@ full outer join held h on h.run = j.run and h.item_no = j.item_no
 where case
   when j.item_no is null then h.closed < 9223372036854775807 and h.item_no in (select i.item_no from item i)
   else h.run is null or j.ended_at < h.started or j.ended_at > h.closed or j.attempt <> h.attempt
-    or (j.event = 5 and j.actor <> h.worker)
+    or (j.event = 5 and j.actor <> h.worker) or j.event not in (3, 5, 6, 7, 8, 9, 11, 12, 13, 14)
   end

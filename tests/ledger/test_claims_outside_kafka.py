@@ -27,7 +27,8 @@ async def test_a_direct_claim_has_no_topic_and_no_records(undone_ledger: Ledger)
 
     topics = await list_work_topics(connection, since)
     assert "direct" not in {row["topic"] for row in topics}
-    listed = await list_published_claims(connection, 0, since, 10)
+    until = since + timedelta(days=2)
+    listed = await list_published_claims(connection, 0, since, until, 10)
     assert [claim.fence for claim in listed] == [published.fence]
     named = [(each.fence, each.id.claimed_at) for each in claims]
     assert (await find_published_claims(connection, named)).keys() == {published.fence}

@@ -25,7 +25,12 @@ from tests.logins import with_login
 
 from .damage.clean_ledger import connected
 from .damage.column_editor import COLUMNS, Edited, Editor
-from .damage.columns_without_meaning import IN_SOME_ROWS, WITHOUT_MEANING, is_without_meaning
+from .damage.columns_without_meaning import (
+    IN_SOME_ROWS,
+    WITHOUT_MEANING,
+    is_removed_without_meaning,
+    is_without_meaning,
+)
 from .damage.documents import ACME, NOW
 from .damage.small_ledger import KIND, build_small_ledger
 
@@ -65,6 +70,7 @@ FOUND_AS: Final = {
 }
 """Under which codes edits of some columns are found; those of items have theirs in test_terms."""
 ROWS_TRIED: Final = 3
+ROWS_REMOVED: Final = 8
 SAMPLE: Final = frozenset(
     {
         "calendar.document",
@@ -177,6 +183,24 @@ async def test_g11_each_edit_of_any_column_is_found_or_without_meaning(
     assert listed - judged.keys() == set(), "no such column"
     found = {column for column, edits in judged.items() if all(each.found for each in edits)}
     assert found & WITHOUT_MEANING.keys() == set(), "listed, and each edit was found"
+
+
+@pytest.mark.full
+async def test_g11_each_row_that_is_removed_is_found_or_without_meaning(
+    copies: DatabasePool,
+) -> None:
+    seed = f"{random.getrandbits(32)}"  # of the run's seed, which is printed
+    silent: list[str] = []
+    async with _opened(copies) as (connection, reconciler):
+        editor = Editor(connection, seed, ROWS_REMOVED)
+        for table in TABLES:
+            async with aclosing(editor.removals(table)) as removals:
+                async for removed in removals:
+                    found = (await reconciler.run_pass()).found
+                    if not found and not is_removed_without_meaning(removed):
+                        silent.append(f"{table}: {removed.was}")
+        assert (await reconciler.run_pass()).found == {}
+    assert silent == [], f"not found, and not listed with a reason (seed {seed})"
 
 
 async def test_g11_events_moved_to_where_they_owe_or_withdraw_nothing_are_found(

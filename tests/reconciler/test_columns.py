@@ -197,6 +197,7 @@ OF_RUNS: dict[str, dict[str, int]] = {
     "item": {"item_no": 9},
     "attempt": {"attempt": 1},
     "worker": {"actor": 5},
+    "event": {"event": 10},
     "before": {"ended_at": 99},
     "after": {"ended_at": 201},
 }

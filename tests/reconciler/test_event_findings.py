@@ -1,14 +1,18 @@
 """Received events that no rule read, and events that came after their kind was found complete."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.finding_types import FindingType, Resolution
-from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, clock, findings, reconciled_events
 from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler, ReconcilerSources, load_sources
 from tests.seals import put_grace
 
@@ -105,6 +109,79 @@ async def test_g11_an_event_of_the_inbox_that_its_rule_refuses_is_a_finding(
     [finding] = await findings.list_findings(frozen)
     assert finding["actual"]["count"] == 2
     assert "PolicyActivated of acme" in finding["sentence"]
+
+
+FORGE: Final = """
+insert into ledger.event
+  (event_no, tenant, source, id, type, occurred_at, business_key, body, received_at)
+select event_no + 4711, tenant, source, 'forged', 'PolicyCancelled', occurred_at, 'P-9',
+  '{"policy":"P-9"}', received_at + interval '30 s'
+from ledger.event where event_no = $1
+"""
+INBOX_EDITS: Final = (
+    ("removed", "delete from ledger.event where event_no = $1"),
+    (
+        "changed",
+        "update ledger.event set received_at = received_at + interval '1 us' where event_no = $1",
+    ),
+    ("changed", "update ledger.event set id = 'another' where event_no = $1"),
+    ("unkeyed", FORGE),
+)
+
+
+@pytest.mark.damages
+@pytest.mark.parametrize("page", [1, 3, 50_000])
+async def test_g11_an_inbox_that_was_edited_is_found_and_nothing_of_its_tenant_is_repaired(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+    land: Land,
+    actor_no: int,
+    monkeypatch: pytest.MonkeyPatch,
+    page: int,
+) -> None:
+    """Passes that do not read everything leave it open; dropped months are no edits."""
+    monkeypatch.setattr(reconciled_events, "KEYS_PAGE", page)
+    await define_rule(frozen, kind, actor_no)
+    await emit_items(frozen, make_drafts(1, due_at=NOON + timedelta(days=40)), actor_no=actor_no)
+    await frozen.execute("select ledger.make_partition('event', '2026-11-01')")
+    times = [datetime(2026, 11, 5, tzinfo=UTC), *[NOON - timedelta(minutes=30)] * 6]
+    for number, occurred_at in enumerate(times):
+        await clock.set_clock(frozen, NOON - timedelta(minutes=20 - number), 0)
+        body = BODY.format(f"P-{number}", "2027-06-01")
+        await land("PolicyActivated", body, at=occurred_at)
+    await clock.set_clock(frozen, NOON, 0)
+    await frozen.execute("create table kept as select * from ledger.event")
+    numbers = [row[0] for row in await frozen.fetch("select event_no from kept order by 1")]
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 7}
+    assert len(await reconciler.plan()) == 7
+
+    edited: set[tuple[str, str]] = set()
+    for number, (fault, edit) in zip(numbers[2:], INBOX_EDITS, strict=False):
+        await frozen.execute(edit, number)
+        edited.add((f"event:{number + (4711 if edit == FORGE else 0)}", fault))
+    assert (await reconciler.run_pass()).found == {
+        FindingType.MISSING: 6,
+        FindingType.TAMPERED: 4,
+    }
+    for is_cached in (False, True):
+        await reconciler.tick()
+        assert reconciler.last is not None
+        assert bool(reconciler.last.cached_windows) is is_cached
+        rows = await findings.list_findings(frozen, type_=FindingType.TAMPERED)
+        assert {(row["subject"], row["actual"]["fault"]) for row in rows} == edited
+        assert await reconciler.plan() == []
+
+    await frozen.execute("delete from ledger.event; insert into ledger.event select * from kept")
+    for no_edit in (
+        "drop table ledger.event_202611",
+        f"delete from ledger.event_key where event_no in ({numbers[0]}, {numbers[1]})",  # noqa: S608
+    ):
+        await frozen.execute(no_edit)
+        assert (await reconciler.run_pass()).found == {FindingType.MISSING: 6}
+        assert len(await reconciler.plan()) == 6
 
 
 async def test_g11_an_event_after_its_due_time_was_complete_is_carried_and_never_open(

@@ -317,8 +317,9 @@ async def test_g11_a_changed_topic_partition_or_token_is_found(
     assert set((await reconciler.run_pass()).found) == {found}
 
 
-async def test_g11_a_claim_marked_as_published_that_was_never_sent_lacks_its_records(
-    reconciler: Reconciler, publish: Publish, frozen: Connection
+@pytest.mark.parametrize("is_marked", [True, False])
+async def test_g11_a_claim_that_was_published_or_started_and_never_sent_lacks_its_records(
+    reconciler: Reconciler, publish: Publish, frozen: Connection, *, is_marked: bool
 ) -> None:
     await publish()
     [last] = await frozen.fetch(
@@ -327,15 +328,17 @@ async def test_g11_a_claim_marked_as_published_that_was_never_sent_lacks_its_rec
     )
     await frozen.execute(
         "insert into ledger.claim (fence, claimed_at, allocator_no, topic, partition, size,"
-        " item_no, effective_date, attempt, starts, deadline, closed_at, token, published_at,"
-        " base_offset) select nextval('ledger.fence'), claimed_at, allocator_no, topic, partition,"
-        " size, item_no, effective_date, attempt, starts, deadline, closed_at, token, published_at,"
-        " base_offset + size from ledger.claim order by fence desc limit 1"
+        " item_no, effective_date, attempt, starts, deadline, closed_at, token, started,"
+        " published_at, base_offset) select nextval('ledger.fence'), claimed_at, allocator_no,"
+        " topic, partition, size, item_no, effective_date, attempt, starts, deadline, closed_at,"
+        " token, started, case when $1 then published_at end,"
+        " case when $1 then base_offset + size end from ledger.claim order by fence desc limit 1",
+        is_marked,
     )
 
     assert (await reconciler.run_pass()).found == {FindingType.RECORD_MISSING: 1}
     [finding] = await _open(frozen, FindingType.RECORD_MISSING)
-    assert finding["actual"]["missing_from"] == last["after"]
+    assert finding["actual"]["missing_from"] == (last["after"] if is_marked else 0)
     assert reconciler.kafka
     assert reconciler.kafka.records.covers_since is None
 

@@ -399,6 +399,8 @@ async def test_g11_an_occurrence_that_a_tz_database_skipped_and_a_newer_one_owes
     await materialise(materialiser)
     reconciler = make_reconciler()
     assert await found_types(reconciler) == set(), "skipped with a reason is accounted for"
+    (row,) = (await reconciler.report()).accounting
+    assert (row.checks.date, row.undated) == (False, 1), "and that it is skipped was not checked"
 
     async with preview_tz_change(frozen, actor_no=actor_no) as found:
         digest = found.change.digest

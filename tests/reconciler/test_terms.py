@@ -75,6 +75,7 @@ SCHEDULED_EDITS: Final = (
     ("event_no = 1", FindingType.WRONG_TERMS),
     (f"definition_no = ({TWIN})", FindingType.WRONG_TERMS),
     ("tzdata = 'another', due_at = due_at + interval '3 days'", FindingType.WRONG_DATE),
+    ("tzdata = 'another', due_at = due_at + interval '1 minute'", FindingType.WRONG_DATE),
     ("id = gen_random_uuid()", FindingType.TAMPERED),
     ("id = ledger.item_id('acme', 'K', 'k', cycle, effective_date)", FindingType.TAMPERED),
     ("business_key = 'other'", FindingType.TAMPERED),
@@ -84,6 +85,7 @@ SCHEDULED_EDITS: Final = (
 )
 IMPLIED_EDITS: Final = (
     ("due_at = due_at + interval '1 day'", FindingType.WRONG_DATE),
+    ("tzdata = 'another', due_at = due_at + interval '1 hour'", FindingType.WRONG_DATE),
     ("payload = '{\"premium\":0}'", FindingType.WRONG_TERMS),
     ("partition_key = null", FindingType.WRONG_TERMS),
     ("event_no = event_no + 1", FindingType.WRONG_TERMS),
@@ -160,7 +162,7 @@ async def test_g11_each_field_that_a_row_has_otherwise_than_its_source_is_a_find
     assert {*(await reconciler.run_pass()).found} <= {FindingType.OVERDUE}
     wrong: set[tuple[str, str, str]] = set()
     edits = [
-        *(("cycle", scheduled[3 * n], *edit) for n, edit in enumerate(SCHEDULED_EDITS)),
+        *(("cycle", scheduled[2 * n], *edit) for n, edit in enumerate(SCHEDULED_EDITS)),
         *(("business_key", implied[n], *edit) for n, edit in enumerate(IMPLIED_EDITS)),
     ]
     await frozen.execute("set session_replication_role = replica")  # nothing in the ledger objects
@@ -186,6 +188,28 @@ async def test_g11_each_field_that_a_row_has_otherwise_than_its_source_is_a_find
     # The item that has another effective date waits by a row that has the first.
     assert list(others) == [(FindingType.UNBALANCED, "None")]
     assert "is waiting, and the ledger has no such item" in others[FindingType.UNBALANCED, "None"]
+
+
+async def test_g11_the_date_of_an_item_that_another_tz_database_may_have_placed_is_not_checked(
+    frozen: Connection, make_reconciler: Make, scheduled: list[str], kind: str
+) -> None:
+    reconciler = make_reconciler()
+    await reconciler.run_pass()
+    report = await reconciler.report()
+    assert [(row.checks.date, row.undated) for row in report.accounting] == [(True, 0)]
+    await frozen.execute(
+        "update ledger.due_item set tzdata = '2000a', due_at = due_at - interval '1 hour',"
+        " start_by = start_by - interval '1 hour', complete_by = complete_by - interval '1 hour'"
+        " where cycle = $1",
+        scheduled[1],
+    )
+
+    found = (await reconciler.run_pass()).found
+
+    assert {*found} <= {FindingType.OVERDUE}
+    report = await reconciler.report()
+    assert [(row.checks.date, row.undated) for row in report.accounting] == [(False, 1)]
+    assert report.accounting[0].kind == kind
 
 
 async def test_g11_an_item_that_an_event_ended_and_that_waits_is_withdrawn_until_it_is_cancelled(

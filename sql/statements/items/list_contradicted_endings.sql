@@ -28,14 +28,17 @@ judged as materialized (
       when h.run_no is null then 'not_held'
       when e.event = 5 /* completed */ and h.worker_no <> e.actor_no then 'worker'
       when e.attempt <> h.attempt then 'attempt'
-      else 'time'
+      when e.at < h.started_at or e.at > h.closed_at and e.at <= ledger.now() then 'time'
+      else 'event'
     end as fault
   -- A full join is hashed or merged. Without statistics a left join is a nested loop over both, in quadratic time.
   from ended e
   full join held h on h.run_no = e.run_no and h.item_no = e.item_no
   where e.item_no is not null and (
     h.run_no is null or e.at < h.started_at or e.at > h.closed_at and e.at <= ledger.now() or e.attempt <> h.attempt
-    or e.event = 5 /* completed */ and h.worker_no <> e.actor_no)
+    or e.event = 5 /* completed */ and h.worker_no <> e.actor_no
+    or e.event not in (3 /* released */, 5 /* completed */, 6 /* failed */, 7 /* timed_out */, 8 /* snoozed */, 9 /* parked */,
+      11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */))
 ),
 -- Outside of a run none is counted: an attempt is one that a run had, or that a claim would have had which nobody started.
 uncounted as materialized (
@@ -48,13 +51,14 @@ uncounted as materialized (
     and not (e.event = 9 /* parked */ and e.attempt = 1)
 )
 select uuid_send(i.id) as id, i.flow_no, i.business_key, i.effective_date, i.due_at, e.event, e.run_no, e.at,
-  case when e.fault <> 'no_run' or e.event = 5 /* completed */ then e.fault when e.at < i.emitted_at then 'emission' else 'attempt' end
-    as fault, a.name as actor
+  case when e.fault <> 'no_run' or e.event < 9 /* parked */ or e.event > 16 /* recovered */ then e.fault
+    when e.at < i.emitted_at then 'emission' else 'attempt' end as fault, a.name as actor
 from judged e
 left join ledger.actor a on a.actor_no = e.actor_no
 join ledger.due_item i on i.effective_date = e.effective_date and i.item_no = e.item_no
 where case
-  when e.run_no is not null then true
+  when e.run_no is not null or e.event between 6 /* failed */ and 8 /* snoozed */ then true
+  when e.event < 5 /* completed */ or e.event > 16 /* recovered */ then true
   when e.event <> 5 /* completed */ then e.at < i.emitted_at or (e.effective_date, e.item_no, e.event) in (
     select u.effective_date, u.item_no, u.event from uncounted u)
   else not exists (

@@ -1,4 +1,4 @@
--- List items that runs ended, as all of a closed run, and of which no transition says how; most of the runs were started at these times.
+-- List items that runs ended, as all of a closed run, and of which no transition says how, or more than one; most of the runs were started at these times.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 run_nos bigint[]
@@ -17,16 +17,18 @@ held as materialized (
   where r.closed_at is not null or get_bit(r.ended, u.place::integer - 1) = 1
 )
 select uuid_send(i.id) as id, i.flow_no, i.business_key, i.effective_date, i.due_at, null::smallint as event, h.run_no,
-  h.at, 'unrecorded' as fault, a.name as actor
+  h.at, case when t.endings = 0 then 'unrecorded' else 'repeated' end as fault, a.name as actor
 from held h
 -- One look-up for each: a join of some numbers may read all items.
 cross join lateral (
   select i.id, i.flow_no, i.business_key, i.effective_date, i.item_no, i.due_at
   from ledger.due_item i where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0
 ) i
+cross join lateral (
+  select count(*) as endings from ledger.transition t
+  where t.effective_date = i.effective_date and t.item_no = i.item_no and t.run_no = h.run_no
+) t
 left join ledger.actor a on a.actor_no = h.worker_no
-where not exists (
-  select from ledger.transition t
-  where t.effective_date = i.effective_date and t.item_no = i.item_no and t.run_no = h.run_no)
+where t.endings <> 1
 order by i.effective_date, i.item_no, h.run_no
 limit $4::integer

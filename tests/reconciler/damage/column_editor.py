@@ -37,6 +37,19 @@ order by
   t.{column} is null
 limit $2
 """
+# Of each kind of row some.
+ANY_ROWS: Final = """
+select t.was, t.columns from (
+  select t::text as was, to_jsonb(t) as columns, ctid from ledger.{table} t
+  where to_jsonb(t) ->> 'name' is distinct from 'reconciler:test'
+) t
+order by row_number() over (
+  partition by t.columns ->> 'event', t.columns ->> 'kind', t.columns ->> 'type',
+    t.columns ->> 'closed_at' is null, t.columns ->> 'definition_no' is null,
+    t.columns ->> 'run_no' is null
+  order by md5($1 || t.was))
+limit $2
+"""
 OTHERS: Final = """
 select to_jsonb(o.value) from (
   select distinct on (t.{column}::text) t.{column} as value from ledger.{table} t
@@ -98,6 +111,18 @@ class Editor:
             async with self._unchecked(column["name"].split(".")[0]):
                 async for edited in self._accepted(column):
                     yield edited
+
+    async def removals(self, table: str) -> AsyncGenerator[Edited]:
+        """Remove some rows of a table, one after another, and put each back."""
+        self._columns = await self.connection.fetchval(WRITTEN, table)
+        rows = await self.connection.fetch(ANY_ROWS.format(table=table), self.seed, self.rows_max)
+        assert rows, table
+        for row in rows:
+            await self.connection.execute(DELETE.format(table=table), row["was"])
+            yield Edited(table, row["was"], "", row["columns"], None)
+            await self.connection.execute(
+                INSERT.format(table=table, columns=self._columns), row["was"], "{}"
+            )
 
     async def _accepted(self, column: Record) -> AsyncGenerator[Edited]:
         table, name = column["name"].split(".")

@@ -10,7 +10,6 @@ from .documents import NOW
 _KAFKA: Final = "no records are read here: test_kafka_check.py finds an edit beside a broker"
 _LATER: Final = "what waits longer is OVERDUE when its item is late"
 _TRACE: Final = "a trace for people: no item, time or state follows from it"
-_NAME: Final = "names an event to its sender; what it owes is read from its type, body and order"
 _INDEX: Final = (
     "by which the intake finds events: keys are read again from bodies, so an item that the intake"
     " makes wrong by it is found"
@@ -38,26 +37,9 @@ WITHOUT_MEANING: Final = {
     "due_item.tzdata": "which tz database placed it: the time itself is compared",
     "event.actor_no": _TRACE,
     "event.business_key": _INDEX,
-    "event.id": _NAME,
     "event.matched": "counted at receipt, for people",
-    "event.occurred_at": "the order of a subject's events follows from it: an edit that changes"
-    " what is owed is found by its items, as the test below has it",
-    "event.received_at": "when a rule was in force and whether it came in time follow from it: an"
-    " edit that changes either is found by its items, as the test below has it",
-    "event.source": _NAME,
     "event.subject": _TRACE,
     "event.traceparent": _TRACE,
-    **dict.fromkeys(
-        (
-            "event_key.event_no",
-            "event_key.id",
-            "event_key.occurred_at",
-            "event_key.received_at",
-            "event_key.source",
-            "event_key.tenant",
-        ),
-        "by which the intake takes an event once, for some weeks: it owes nothing itself",
-    ),
     **dict.fromkeys(
         (
             "event_other_key.business_key",
@@ -121,6 +103,10 @@ PROCESSES: Final = frozenset(
     {"allocator", "intake", "materialiser", "reconciler", "relay", "worker"}
 )
 EMITTED: Final = frozenset({"Letter", "Notice", "Other", "Payment", "Premium"})
+_ATTEMPTS: Final = frozenset({3, 6, 7, 8, 9})
+"""Events that end an attempt and not its item."""
+_DECISIONS: Final = frozenset({9, 10, 15, 16})
+"""Events outside of runs that end no item."""
 Row = Mapping[str, Any]
 
 
@@ -274,6 +260,10 @@ IN_SOME_ROWS: Final[dict[str, tuple[Callable[[Row, Any], bool], str]]] = {
         lambda row, value: row["run_no"] is None and _is_earlier("at")(row, value),
         "outside of a run, since its emission: for people",
     ),
+    "transition.event": (
+        lambda row, value: any({row["event"], value} <= each for each in (_ATTEMPTS, _DECISIONS)),
+        "how an attempt ended, or what was decided after it: where its item is, is compared",
+    ),
     "transition.detail": (
         lambda row, value: row["event"] not in {12, 13} and bool(row["run_no"] or value),
         "what a handler said, or a person's reason: nothing else has it",
@@ -299,3 +289,28 @@ def is_without_meaning(column: str, edited: Edited) -> bool:
     if column in WITHOUT_MEANING:
         return True
     return column in IN_SOME_ROWS and IN_SOME_ROWS[column][0](edited.columns, edited.value)
+
+
+def _always(row: Row) -> bool:  # noqa: ARG001 - any row
+    return True
+
+
+REMOVED_IN_SOME_ROWS: Final[dict[str, tuple[Callable[[Row], bool], str]]] = {
+    "actor": (lambda row: row["kind"] in PROCESSES, "where a row needs it, that is found"),
+    "event_key": (_always, "of the first time that is known: keys are forgotten some at a time"),
+    "event_other_key": (_always, _INDEX),
+    "retired_key": (_always, "its item is gone; without it the id may be emitted again"),
+    "transition": (
+        lambda row: row["run_no"] is None and row["event"] in _DECISIONS,
+        "what was decided between two attempts: where its item is, is compared",
+    ),
+    "withdrawal": (_always, "a request that is gone: its item is worked"),
+}
+"""Rows of which a removal changes nothing that is owed, and why."""
+
+
+def is_removed_without_meaning(removed: Edited) -> bool:
+    """Return whether the removal of a row is listed as changing nothing."""
+    return removed.table in REMOVED_IN_SOME_ROWS and REMOVED_IN_SOME_ROWS[removed.table][0](
+        removed.columns
+    )

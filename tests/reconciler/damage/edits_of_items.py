@@ -13,6 +13,7 @@ TAMPERED: Final = FindingType.TAMPERED
 STATEMENTS: Final = "kind = 'Statement' and state = 'completed'"
 REMINDERS: Final = "kind = 'Reminder' and state = 'completed'"
 RENEWALS: Final = "kind = 'Renewal' and state = 'completed'"
+WAITING_RENEWALS: Final = "kind = 'Renewal' and state = 'waiting'"
 PREMIUMS: Final = "kind = 'Premium' and state = 'completed'"
 NOTICES: Final = "kind = 'Notice' and state = 'completed'"
 
@@ -81,6 +82,12 @@ EDITS_OF_ITEMS: Final = (
         "due_at of an item that waits",
         "kind = 'Statement' and state = 'waiting'",
         set_item("due_at = due_at + interval '1 year'"),
+        WRONG_DATE,
+    ),
+    edit(
+        "due_at of no tz database",
+        REMINDERS,
+        set_item("due_at = due_at - interval '1 s', tzdata = '2000a'"),
         WRONG_DATE,
     ),
     # Terms
@@ -166,7 +173,7 @@ EDITS_OF_ITEMS: Final = (
     ),
     edit(
         "an item of an event removed",
-        "kind = 'Renewal' and state = 'waiting'",
+        WAITING_RENEWALS,
         (DELETE_PENDING, DELETE_ITEM),
         FindingType.MISSING,
         mending=Mending.REPAIR,

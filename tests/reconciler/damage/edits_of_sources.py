@@ -4,12 +4,28 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType
 
-from .edit import Mending, edit
-from .edits_of_items import PREMIUMS, RENEWALS
+from .edit import ITEM, Edit, Mending, edit
+from .edits_of_items import DELETE_ITEM, DELETE_PENDING, PREMIUMS, RENEWALS, WAITING_RENEWALS
 from .edits_of_states import LETTERS, LETTERS_BY_KAFKA
 
 DELETE_EVENT: Final = """
 delete from ledger.event e using ledger.due_item i where i.item_no = $1 and e.event_no = i.event_no
+"""
+OF_EVENT: Final = "select 'event:' || event_no from ledger.due_item where item_no = $1"
+"""The subject of the finding that the inbox does not have an event as it was received."""
+MOVE_EVENT: Final = """
+update ledger.event e set received_at = e.received_at - interval '1 s'
+from ledger.due_item i where i.item_no = $1 and e.event_no = i.event_no
+"""
+FORGE_EVENT: Final = """
+insert into ledger.event
+  (event_no, tenant, source, id, type, occurred_at, business_key, body, received_at)
+select 1000000000 + e.event_no, e.tenant, e.source, 'forged', 'PolicyCancelled',
+  e.occurred_at + interval '1 day', e.business_key, e.body, ledger.now()
+from ledger.event e join ledger.due_item i on i.event_no = e.event_no where i.item_no = $1
+"""
+OF_FORGED: Final = """
+select 'event:' || 1000000000 + event_no from ledger.due_item where item_no = $1
 """
 CHANGE_BODY: Final = """
 update ledger.event e set body = jsonb_set(body, '{premium}', '7')
@@ -43,11 +59,25 @@ from ledger.due_item where item_no = $1
 """
 
 EDITS_OF_SOURCES: Final = (
+    Edit(
+        name="an event removed",
+        of=RENEWALS,
+        changes=(DELETE_EVENT,),
+        finds=((FindingType.UNEXPECTED, ITEM), (FindingType.TAMPERED, OF_EVENT)),
+    ),
     edit(
-        "an event removed",
-        RENEWALS,
-        DELETE_EVENT,
-        FindingType.UNEXPECTED,
+        "an event removed with its item",
+        WAITING_RENEWALS,
+        (DELETE_PENDING, DELETE_EVENT, DELETE_ITEM),
+        FindingType.TAMPERED,
+        OF_EVENT,
+    ),
+    edit("an event received earlier", RENEWALS, MOVE_EVENT, FindingType.TAMPERED, OF_EVENT),
+    Edit(
+        name="an event that nobody sent",
+        of=WAITING_RENEWALS,
+        changes=(FORGE_EVENT,),
+        finds=((FindingType.WITHDRAWN, ITEM), (FindingType.TAMPERED, OF_FORGED)),
     ),
     edit(
         "the body of an event changed",

@@ -68,6 +68,16 @@ select effective_date, 11, 0, item_no,
   '{"reason":"sold"}'
 from ledger.due_item where item_no = $1
 """
+FAIL_AGAIN: Final = """
+insert into ledger.transition
+  (effective_date, event, attempt, item_no, run_no, actor_no, at, detail)
+select effective_date, 6 /* failed */, attempt, item_no, {run_no}, actor_no, at,
+  '{{"reason":"busy"}}'
+from ledger.transition where item_no = $1 and event = 5 /* completed */
+"""
+OF_FAILED: Final = """
+kind = 'Notice' and item_no in (select t.item_no from ledger.transition t where t.event = 6)
+"""
 REOPEN_IN_RUN: Final = """
 update ledger.run r
 set ended = set_bit(r.ended, array_position(c.item_no, $1::bigint) - r.from_position, 0),
@@ -294,6 +304,21 @@ EDITS_OF_STATES: Final = (
         CONFLICT,
     ),
     edit("completed by nobody", PREMIUMS, set_ending("actor_no = 4711"), CONFLICT),
+    # How attempts ended
+    edit("a second outcome of a run", RENEWALS, FAIL_AGAIN.format(run_no="run_no"), CONFLICT),
+    edit("an attempt outside of runs", RENEWALS, FAIL_AGAIN.format(run_no="null"), CONFLICT),
+    Edit(
+        name="an attempt removed",
+        of=OF_FAILED,
+        changes=("delete from ledger.transition where item_no = $1 and event = 6",),
+        finds=((CONFLICT, ITEM), (FindingType.TAMPERED, ITEM)),
+    ),
+    edit(
+        "an attempt that was redriven in its run",
+        OF_FAILED,
+        "update ledger.transition set event = 10 where item_no = $1 and event = 6",
+        CONFLICT,
+    ),
     # Who had it
     Edit(
         name="the run removed",
