@@ -59,9 +59,10 @@ bench: env ## run every benchmark, print which goals are reached as JSON (ARGS='
 	@$(BIN)/dueledger bench all --json $(ARGS)
 
 # What a toolchain that is missing would need is left out, and its test is skipped.
-clients: ## fetch and build what the consumers in Go and Node of examples/ need, once; their tests are skipped without it
+clients: ## fetch and build what the consumers in Go and Node of examples/ need, and the issuer of the tests, once; their tests are skipped without it
 	@if command -v go >/dev/null; then cd examples/go && go build -buildvcs=false -o /dev/null .; fi
-	@if command -v npm >/dev/null; then cd examples/node && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error; fi
+	@if command -v npm >/dev/null; then \
+	  for folder in examples/node tools/issuer; do (cd $$folder && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error) || exit; done; fi
 
 # A program in Go; `go.sum` pins what it is built of. The tests of the chart are skipped without it.
 helm: ## build helm, which the tests of deploy/helm run, once

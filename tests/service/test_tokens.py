@@ -33,6 +33,7 @@ from dueledger.workers.http.allow_list import AllowList, read_origin
 from dueledger.workers.http.client import HttpClient
 from tests.console.conftest import open_browser
 from tests.databases import MakeDatabase
+from tests.service.certified_issuer import FOLDER, LOCK, VERSION
 from tests.service.conftest import Api, open_api
 from tests.service.issuer import AUDIENCE, LOOPBACK, Issuer, login_at, oidc, open_issuer
 from tests.service.test_requests import NO_ITEM, problem
@@ -285,6 +286,14 @@ def test_an_issuer_whose_keys_could_be_replaced_or_that_is_half_set_up_is_refuse
     given = oidc("https://login.example.com") | settings
     with pytest.raises(InvalidSetting, match=named):
         read_settings(ServiceSettings, dsn=SecretStr("postgresql://127.0.0.1/none"), **given)
+
+
+def test_the_issuer_that_the_document_names_is_the_one_that_is_pinned_and_run() -> None:
+    text = (FOLDER.parents[1] / "docs" / "service.md").read_text("utf-8")
+    assert re.findall(r"oidc-provider\) (\S+),", text) == [VERSION]
+    packages = {name: one for name, one in LOCK["packages"].items() if name}
+    assert all(one["integrity"].startswith("sha512-") for one in packages.values())
+    assert not [name for name, one in packages.items() if "resolved" in one]
 
 
 async def test_another_issuer_process_signs_in_and_its_tokens_are_accepted(
