@@ -284,10 +284,14 @@ def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
         ssl_certfile=settings.service_certificate,
         ssl_keyfile=settings.service_certificate_key,
     )
+    chain, key = settings.service_certificate, settings.service_certificate_key
     try:
+        if chain is not None and key is not None:
+            certificate.check_certificate(chain, key)
         config.load()
     except OSError as error:  # as of `ssl`, whose errors are of this class
-        problem = Problem("DUELEDGER_SERVICE_CERTIFICATE", "", str(error), "a certificate as PEM")
+        expected = "a certificate and its key as PEM"
+        problem = Problem("DUELEDGER_SERVICE_CERTIFICATE", "", str(error), expected)
         raise InvalidSetting("The certificate cannot be used:", [problem]) from None
     return config
 

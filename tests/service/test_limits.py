@@ -5,20 +5,23 @@ import json
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
+from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from dueledger.ledger.errors import RateExceeded
+from dueledger.ledger.errors import InvalidSetting, RateExceeded
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store.api_keys import CallRate, Scope
-from dueledger.service import certificate
+from dueledger.service import ServiceSettings, certificate, process
+from dueledger.service.certificate import check_certificate
 from dueledger.service.rates import CALLERS_MAX, CallRates
 from tests.databases import MakeDatabase
-from tests.security.certificates import Authority, Issued
+from tests.security.certificates import PAST, Authority, Issued
 from tests.service.conftest import Answer, Api, open_api
 from tests.service.test_requests import NO_ITEM, problem
 
@@ -76,6 +79,7 @@ async def test_a_certificate_that_is_renewed_is_shown_to_new_connections_and_a_w
     used, second, third = [
         authority.issue(name, address="127.0.0.1") for name in ("used", "second", "third")
     ]
+    expired = authority.issue("expired", address="127.0.0.1", end=PAST)
 
     async def shown() -> bytes:
         place = urlsplit(api.service.url)
@@ -101,14 +105,40 @@ async def test_a_certificate_that_is_renewed_is_shown_to_new_connections_and_a_w
             used.keyfile.write_bytes(second.keyfile.read_bytes())
             while await shown() != certificate_of(second):
                 pass
+            for part in ("keyfile", "certfile"):
+                getattr(used, part).write_bytes(getattr(expired, part).read_bytes())
+            while "to 2021-01-01" not in logs[-1].get("message", ""):
+                assert await shown() == certificate_of(second)
             used.keyfile.unlink()
             third.keyfile.rename(used.keyfile)  # as a link to another folder is replaced
             third.certfile.rename(used.certfile)
             while await shown() == certificate_of(second):
                 pass
-        events = [each["event"] for each in logs]
-        assert events.count(LogEvent.CERTIFICATE_REFUSED) <= 2
-        assert events.count(LogEvent.CERTIFICATE_LOADED) == 2
+        assert [each["event"] for each in logs].count(LogEvent.CERTIFICATE_LOADED) == 2
+        assert all(one != following for one, following in pairwise(logs)), "a reason is logged once"
+
+
+def test_a_certificate_that_no_client_would_accept_is_refused_at_the_start(tmp_path: Path) -> None:
+    authority = Authority("authority", tmp_path)
+    good = authority.issue("good", address="127.0.0.1")
+    encrypted = authority.issue("encrypted", address="127.0.0.1", password="secret")  # noqa: S106 - of a test
+    expired = authority.issue("expired", address="127.0.0.1", end=PAST)
+    check_certificate(good.certfile, good.keyfile)
+    for certfile, keyfile, reason in (
+        (expired.certfile, expired.keyfile, "valid from 2020-01-01 to 2021-01-01, not now"),
+        (encrypted.certfile, encrypted.keyfile, "its key is encrypted"),
+        (good.certfile, expired.keyfile, "mismatch"),
+        (good.keyfile, good.keyfile, "good.key has no certificate"),
+        (good.certfile, tmp_path / "missing", "missing"),
+    ):
+        settings = ServiceSettings(
+            dsn=SecretStr("postgresql://127.0.0.1/none"),
+            service_certificate=certfile,
+            service_certificate_key=keyfile,
+        )
+        with pytest.raises(InvalidSetting, match="DUELEDGER_SERVICE_CERTIFICATE") as refused:
+            process._config(settings, ...)  # pyright: ignore[reportPrivateUsage, reportArgumentType]
+        assert reason in str(refused.value)
 
 
 async def test_a_body_that_does_not_arrive_in_time_is_a_problem(secured: Secured) -> None:
