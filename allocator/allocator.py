@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Mapping
 from math import inf
 from time import monotonic
-from typing import Any, Final, final
+from typing import Final, final
 
 from dueledger.allocator.admission_group import admission_group_of
 from dueledger.allocator.claim_loop import ClaimLoop
@@ -25,8 +25,10 @@ from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.presence import Presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
+from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Pool
+from dueledger.ledger.store.processes import WokenFlow
 from dueledger.ledger.upkeep import Upkeep
 
 _COUNTS: Final = ("claimed", "published", "released", "reaped_runs", "reaped_claims", "withdrawn")
@@ -56,7 +58,8 @@ class Allocator:
         self._presence = presence
         self._stop = stop
         self._log = get_logger("allocator")
-        self._deliveries = DeliveryBuffer(pool, allocator_no)
+        self._progress = asyncio.Event()
+        self._deliveries = DeliveryBuffer(pool, allocator_no, self._progress.set)
         self._state = AllocatorState(
             allocator_no=allocator_no,
             settings=settings,
@@ -66,6 +69,7 @@ class Allocator:
             deliveries=self._deliveries,
             stop=stop,
             signals=signals or Signals(),
+            progress=self._progress,
         )
         self._poller = DueFlowPoller(
             self._state.flow_queue,
@@ -90,8 +94,9 @@ class Allocator:
         self.gauges = LedgerGauges(pool, holder=f"process:{allocator_no}")
         self._idle_passes = 0
         self._sleep = Sleep(presence, None)
-        self._woken = asyncio.Event()
+        self._is_woken = False
         presence.on_woken(self._on_woken)
+        stop.on_request(self._progress.set)
 
     async def tick(self) -> Counter[str]:
         """Run the upkeep once, then claim and publish due items. Returns after every send ended.
@@ -102,6 +107,8 @@ class Allocator:
         """
         counts: Counter[str] = Counter(dict.fromkeys(_COUNTS, 0))
         counts.update(await self.run_upkeep())
+        self._poller.invalidate()
+        self._deliveries.gather_none()
         counts.update(await self.serve())
         return counts
 
@@ -152,32 +159,26 @@ class Allocator:
         await self._pause(await self.idle_seconds())
         return 0.0
 
-    def _on_woken(self) -> None:
-        self._poller.invalidate()
-        self._sleep.woken()
-        self._woken.set()
+    def _on_woken(self, flow: WokenFlow | None) -> None:
+        """Claim from the flow that has a due item; list the flows if it is unknown, or not named.
 
-    async def _pause(self, wanted: float, running: Collection[asyncio.Task[Any]] = ()) -> None:
-        """Wait for a stop, a notification or the end of a task, at most so long.
-
-        Asleep, if that is worth it.
+        Several notifications of one moment, as of a transaction, count as one.
         """
-        if not self._woken.is_set():
-            seconds = await self._sleep.pause_seconds(
-                wanted, poll_seconds=self._poller.poll_seconds
-            )
-            if seconds < wanted:
-                self._poller.invalidate()
-            waits = {
-                asyncio.create_task(self._stop.wait()),
-                asyncio.create_task(self._woken.wait()),
-            }
-            await asyncio.wait(
-                waits.union(running), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
-            )
-            for wait in waits:
-                wait.cancel()
-        self._woken.clear()
+        if flow is None or not self._state.flow_queue.wake(*flow, now=monotonic()):
+            self._poller.invalidate()
+        if not self._is_woken:
+            self._is_woken = True
+            self._sleep.woken()
+        self._progress.set()
+
+    async def _pause(self, wanted: float) -> None:
+        """Wait until there may be something to do, at most so long. Asleep, if that is worth it."""
+        if self._progress.is_set():
+            return
+        seconds = await self._sleep.pause_seconds(wanted, poll_seconds=self._poller.poll_seconds)
+        if seconds < wanted:
+            self._poller.invalidate()
+        await wait_for_event(self._progress, seconds)
 
     async def drain(self) -> None:
         """Write the results of finished sends to the ledger; the process may end after this."""
@@ -192,18 +193,24 @@ class Allocator:
         try:
             async with (
                 self._pool.acquire() as connection,
-                ConcurrentClaims(self._pool, self._light) as claims,
+                ConcurrentClaims(self._pool, self._light, self._progress.set) as claims,
             ):
                 # While heavy flows are claimed the pass goes on, for light flows as well.
                 while steps > 0 or self._heavy_task is not None:
                     steps -= 1
                     await self._sleep.end_if_busy(poll_seconds=self._poller.poll_seconds)
-                    self._woken.clear()  # this poll finds what it announced
-                    await self._poller.poll(connection, heavy_active=self._heavy_task is not None)
+                    self._progress.clear()  # what set it is found by this poll and this step
+                    self._is_woken = False
+                    await self._poller.poll(
+                        connection,
+                        heavy_active=self._heavy_task is not None,
+                        is_notified=self._sleep.is_asleep,
+                    )
                     if self._stop.is_requested:
                         break
                     if self._heavy_task is None and self._heavy.has_ready():
                         self._heavy_task = asyncio.create_task(self._claim_heavy(counts))
+                        self._heavy_task.add_done_callback(lambda _: self._progress.set())
                     if not await self._step(claims, counts, began):
                         break
         finally:
@@ -227,17 +234,17 @@ class Allocator:
                 return True
             else:
                 has_ready = False
-        running = {*claims.busy, *self._light.publishing, *self._deliveries.writing}
-        if heavy_task is not None:
-            running.add(heavy_task)
+        running = bool(
+            heavy_task or claims.busy or self._light.publishing or self._deliveries.writing
+        )
         if not running and not has_ready and self._poller.polled_at >= began:
             return False
         pause = max(0.0, min(_WAIT_SECONDS_MAX, at - monotonic()))
         if running and (has_ready or heavy_task is not None):
-            await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            await wait_for_event(self._progress, pause)
         else:
             # Nothing is left to claim, though claims may be on their way to Kafka.
-            await self._pause(pause, running)
+            await self._pause(pause)
         claims.raise_failures()
         if heavy_task is not None and heavy_task.done():
             self._heavy_task = None

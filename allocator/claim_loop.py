@@ -30,6 +30,8 @@ HEAVY_SHARE_ITEMS: Final = 16
 SMOOTHING_CLAIMS: Final = 16
 HEAVY_CLAIM_DIVISOR: Final = 2
 """While light flows wait, heavy claims are half as large: a claim blocks the loop for 2 to 5 ms."""
+PUBLISHING_MAX: Final = 8
+"""While so many claims of light flows are on their way to Kafka, none is made."""
 _UNBOUNDED: Final = 2**31 - 1
 
 
@@ -79,6 +81,7 @@ class ClaimLoop:
         cannot be reached: nothing is claimed then.
         """
         began = monotonic()
+        due_ats: dict[int, float] = {}
         try:
             topics = {share.flow.topic for share in shares}
             partitions = await self._state.topics.partitions(self._publisher, topics)
@@ -88,14 +91,16 @@ class ClaimLoop:
                     connection,
                     {share.flow.topic for share in available if share.flow.settled_by_topic},
                 )
-                batches = await self._claimer.claim(connection, available, partitions, taken)
+                batches = await self._claimer.claim(
+                    connection, available, partitions, taken, due_ats
+                )
             if batches:
                 crash_point("allocator.recorded")
                 items = sum(taken.values())
                 counts["claimed"] += items
                 self._state.signals.emit("claim.recorded", items)
                 self._publish_in_background(batches, counts)
-            await self._requeue_flows(connection, available, taken)
+            await self._requeue_flows(connection, available, taken, due_ats)
         finally:
             self.return_unserved(shares)
         self.claim_seconds += (monotonic() - began - self.claim_seconds) / SMOOTHING_CLAIMS
@@ -146,14 +151,18 @@ class ClaimLoop:
                 self._state.credits.spend(topic, items, spent[topic])
 
     async def _requeue_flows(
-        self, connection: Connection, shares: Sequence[FlowShare], taken: Mapping[int, int]
+        self,
+        connection: Connection,
+        shares: Sequence[FlowShare],
+        taken: Mapping[int, int],
+        due_ats: Mapping[int, float],
     ) -> None:
         """Queue flows that have more rows, and find out when the others have rows again.
 
         Runs after the commit, when the claims are being sent already.
         """
         flow_queue = self._state.flow_queue
-        queries = flow_queue.requeue_at_end(shares, taken, now=monotonic())
+        queries = flow_queue.requeue_at_end(shares, taken, now=monotonic(), due_ats=due_ats)
         if not queries:
             return
         asked_at = monotonic()
@@ -163,7 +172,13 @@ class ClaimLoop:
     def _publish_in_background(self, batches: Sequence[ClaimBatch], counts: Counter[str]) -> None:
         task = asyncio.create_task(self._publish(batches, counts))
         self.publishing.add(task)
-        task.add_done_callback(self.publishing.discard)
+        task.add_done_callback(self._published)
+
+    def _published(self, task: asyncio.Task[None]) -> None:
+        """Wake the pass if it may have waited for this one; otherwise the marks will wake it."""
+        self.publishing.discard(task)
+        if len(self.publishing) >= PUBLISHING_MAX - 1 or not self._state.deliveries.writing:
+            self._state.progress.set()
 
     async def _publish(self, batches: Sequence[ClaimBatch], counts: Counter[str]) -> None:
         deliveries = await self._publisher.publish(batches)
@@ -176,7 +191,10 @@ class ClaimLoop:
     def _record_delivery(self, delivery: Delivery, claim: Claim) -> None:
         deliveries, items = self._state.deliveries, len(claim.item_nos)
         if delivery.outcome is SendResult.ACKNOWLEDGED and delivery.base_offset is not None:
-            deliveries.add_acknowledged(claim.id, delivery.base_offset, items)
+            starts_run = claim.topic_actor_no is not None
+            deliveries.add_acknowledged(
+                claim.id, delivery.base_offset, items, starts_run=starts_run
+            )
             return
         event = LogEvent.CLAIM_AMBIGUOUS
         if delivery.outcome is SendResult.NEVER_LEFT:

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self, final
 
-from dueledger.allocator.claim_loop import ClaimLoop
+from dueledger.allocator.claim_loop import PUBLISHING_MAX, ClaimLoop
 from dueledger.ledger.flows.shares import FlowShare
 from dueledger.ledger.store import Connection, Pool
 
@@ -18,16 +18,17 @@ SPACING_SECONDS: Final = 0.006
 SPACING_SECONDS_MAX: Final = 0.025
 BURST_CLAIMS: Final = 4
 """So many claims may start at once after a time with fewer: then no item waits for the spacing."""
-PUBLISHING_MAX: Final = 8
 
 
 @final
 class ConcurrentClaims:
     """The claims of one pass. Connections are acquired when first needed and kept for the pass."""
 
-    def __init__(self, pool: Pool, claim_loop: ClaimLoop) -> None:
+    def __init__(self, pool: Pool, claim_loop: ClaimLoop, on_ended: Callable[[], None]) -> None:
+        """`on_ended` is called when a claim has ended, and its connection is free again."""
         self._pool = pool
         self._claim_loop = claim_loop
+        self._on_ended = on_ended
         self._exits = AsyncExitStack()
         self._free: deque[Connection] = deque()
         self._pace = ClaimPace()
@@ -63,7 +64,9 @@ class ConcurrentClaims:
         shares = self._claim_loop.next_shares()
         if shares:
             self._pace.started(self._spacing_seconds(heavy_active=heavy_active), now=monotonic())
-            self.busy.add(asyncio.create_task(self._claim(shares, counts)))
+            claim = asyncio.create_task(self._claim(shares, counts))
+            claim.add_done_callback(lambda _: self._on_ended())
+            self.busy.add(claim)
         return bool(shares)
 
     def raise_failures(self) -> None:

@@ -1,5 +1,6 @@
 """The state that the parts of one allocator share."""
 
+import asyncio
 from dataclasses import dataclass
 
 from dueledger.allocator.admission_group import AdmissionGroup
@@ -13,7 +14,11 @@ from dueledger.ledger.runtime.service import Signals, Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorState:
-    """The allocator's identity, its settings, and its in-memory state."""
+    """The allocator's identity, its settings, and its in-memory state.
+
+    `progress` is set when there may be something to do: work has ended, an item was announced, or a
+    stop was requested.
+    """
 
     allocator_no: int
     settings: AllocatorSettings
@@ -23,3 +28,4 @@ class AllocatorState:
     deliveries: DeliveryBuffer
     stop: Stop
     signals: Signals
+    progress: asyncio.Event

@@ -33,9 +33,11 @@ from dueledger.ledger.store.processes import (
     ProcessFailure,
     ProcessLock,
     ProcessRole,
+    WokenFlow,
     end_process,
     end_sleep,
     is_seen_by_all,
+    parse_woken_flow,
     record_process_failure,
     record_process_kinds,
     register_process,
@@ -115,7 +117,7 @@ class Presence:
         self._in_use = asyncio.Lock()
         self._renewed = asyncio.Event()
         self._is_awaited = asyncio.Event()
-        self._on_woken: Callable[[], None] | None = None
+        self._on_woken: Callable[[WokenFlow | None], None] | None = None
         self._on_forgotten: Callable[[], None] | None = None
 
     async def open(self) -> None:
@@ -254,10 +256,11 @@ class Presence:
         """Number of the session in which the process has its lock; None without one."""
         return self._session_no if self._usable() and self._lock.is_locked else None
 
-    def on_woken(self, call: Callable[[], None]) -> None:
+    def on_woken(self, call: Callable[[WokenFlow | None], None]) -> None:
         """Set what is called when an item may be claimed before the registered sleep ends.
 
-        It is also called when the connection is lost, because then nobody notifies.
+        It is passed the only flow of which items were written, if one is due, or None. It is also
+        called when the connection is lost, because then nobody notifies.
         """
         self._on_woken = call
 
@@ -333,11 +336,11 @@ class Presence:
 
     def _on_lost(self, *_: object) -> None:
         self.tick_soon()
-        self._wake()
+        self._wake(None, 0, "", "")
 
-    def _wake(self, *_: object) -> None:
+    def _wake(self, _connection: object, _pid: int, _channel: str, payload: str) -> None:
         if self._on_woken is not None:
-            self._on_woken()
+            self._on_woken(parse_woken_flow(payload))
 
 
 def _forgotten() -> Unavailable:

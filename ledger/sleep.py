@@ -105,7 +105,11 @@ class Sleep:
     @property
     def is_asleep(self) -> bool:
         """Return whether the process is notified of items that others emit from now on."""
-        return self._state is _State.ASLEEP and self._session_no == self._presence.session_no
+        return (
+            self._state is _State.ASLEEP
+            and self._session_no == self._presence.session_no
+            and not self._is_over(monotonic())
+        )
 
     def wake_for(self, kinds: Sequence[str]) -> None:
         """Let items of these kinds wake the process, and of no others; it is awake until then."""
@@ -137,8 +141,7 @@ class Sleep:
     async def _register(self) -> None:
         """Register the sleep, or renew it: while it lasts, all see it already."""
         now, session_no = monotonic(), self._presence.session_no
-        is_over = now >= self._renew_at + SLEEP_SECONDS - RENEW_SECONDS
-        if session_no is None or session_no != self._session_no or is_over:
+        if session_no is None or session_no != self._session_no or self._is_over(now):
             self._state = _State.AWAKE
         if session_no is None or (self._state is not _State.AWAKE and now < self._renew_at):
             return
@@ -153,6 +156,9 @@ class Sleep:
         if self._state is _State.AWAKE:
             self._state, self._transaction_no, self._repeats = _State.REGISTERED, transaction_no, 0
             self._session_no = session_no
+
+    def _is_over(self, now: float) -> bool:
+        return now >= self._renew_at + SLEEP_SECONDS - RENEW_SECONDS
 
     def woken(self) -> None:
         """Take note of a notification."""

@@ -3200,7 +3200,9 @@ begin
   -- Each query here sees what is committed now, also where the statement began before a process registered its sleep.
   perform from ledger.process p where p.sleeps_until is not null;
   if found then
-    perform pg_notify('ledger_process_' || s.process_no, '')
+    perform pg_notify('ledger_process_' || s.process_no,
+      case when cardinality(flow_nos) = 1 and available_ats[1] <= ledger.now()
+        then flow_nos[1] || ' ' || floor(date_part('epoch', available_ats[1]))::bigint else '' end)
     from ledger.process s
     where s.sleeps_until >= ledger.now()
       and coalesce(current_setting('ledger.wakes', true), '') <> 'off'
@@ -3214,7 +3216,7 @@ begin
   return true;
 end $$;
 
-COMMENT ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) IS 'Notify each process that sleeps beyond the time from which a written item may be claimed; true. Statements that insert into pending call it: as a trigger it made an emission dearer. A transaction that is to be prepared (two-phase commit) may not notify: it sets ledger.wakes to off, and the next poll finds its items.';
+COMMENT ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) IS 'Notify each process that sleeps beyond the time from which a written item may be claimed; true. One flow with an item that is due is named with its second of the epoch, so that the process need not list the flows. Statements that insert into pending call it: as a trigger it made an emission dearer. A transaction that is to be prepared (two-phase commit) may not notify: it sets ledger.wakes to off, and the next poll finds its items.';
 
 CREATE FUNCTION ledger.was_committed(wanted ledger.item_filter, written_by xid, at timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE

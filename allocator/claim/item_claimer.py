@@ -56,19 +56,24 @@ class ItemClaimer:
         shares: Sequence[FlowShare],
         partitions: Mapping[str, int],
         taken: Counter[int],
+        due_ats: dict[int, float],
     ) -> list[ClaimBatch]:
         """Claim; after UnseenPartition, claim each flow once more by itself. Count items by flow.
+
+        `due_ats` is given when the next plain rows of flows are due, where the claim says it.
 
         A flow that is refused again is deferred, so that it does not block the others. A pending
         row without an item causes that; only a manual change in the database leaves one.
         """
         try:
-            return await self._claim_once(connection, shares, partitions, taken)
+            return await self._claim_once(connection, shares, partitions, taken, due_ats)
         except UnseenPartition:
             batches: list[ClaimBatch] = []
             for share in shares:
                 try:
-                    batches += await self._claim_once(connection, [share], partitions, taken)
+                    batches += await self._claim_once(
+                        connection, [share], partitions, taken, due_ats
+                    )
                 except UnseenPartition as error:
                     self._log.warning(
                         LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
@@ -85,13 +90,17 @@ class ItemClaimer:
         shares: Sequence[FlowShare],
         partitions: Mapping[str, int],
         taken: Counter[int],
+        due_ats: dict[int, float],
     ) -> list[ClaimBatch]:
         """Claim rows and record their claims; count the claimed items by flow."""
         batches: list[ClaimBatch] = []
         try:
             async with connection.transaction():
                 admission = await admit_shares(connection, shares, self._topic_window_items)
+                asked_at = monotonic()
                 rows = await self._take(connection, admission.shares)
+                for flow_no, seconds in rows.due_seconds.items():
+                    due_ats[flow_no] = asked_at + seconds
                 taken.update(map(_FLOW_NO, rows))
                 if rows:
                     crash_point("allocator.claimed")

@@ -2,18 +2,21 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store import Pool
 from dueledger.ledger.store.claims import mark_published, release_claims
 
-BATCH_WAIT_SECONDS: Final = 0.02
+BATCH_WAIT_SECONDS: Final = 0.1
 """Marks of this long are written together: one commit for several small claims."""
+URGENT_WAIT_SECONDS: Final = 0.02
+"""Releases wait so long, and marks that start the run of a claim that is settled by topic."""
 
 
 @final
@@ -24,28 +27,45 @@ class DeliveryBuffer:
     marked again, and a closed claim is not released.
     """
 
-    def __init__(self, pool: Pool, allocator_no: int) -> None:
+    def __init__(
+        self, pool: Pool, allocator_no: int, on_written: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_written` is called when a background write has ended."""
         self._pool = pool
+        self._on_written = on_written
         self._allocator_no = allocator_no
         self._log = get_logger("allocator")
         self._offsets: dict[ClaimId, int] = {}
         self._items: dict[ClaimId, int] = {}
         self._unsent: set[ClaimId] = set()
+        self._is_urgent = asyncio.Event()
+        self._gathers = True
         self._writing: asyncio.Task[None] | None = None
 
-    def add_acknowledged(self, claim_id: ClaimId, base_offset: int, items: int) -> None:
-        """Add a claim of `items` items that Kafka acknowledged."""
+    def add_acknowledged(
+        self, claim_id: ClaimId, base_offset: int, items: int, *, starts_run: bool = False
+    ) -> None:
+        """Add a claim of `items` items that Kafka acknowledged. Its mark may start its run."""
         self._offsets[claim_id] = base_offset
         self._items[claim_id] = items
+        if starts_run:
+            self._is_urgent.set()
+
+    def gather_none(self) -> None:
+        """Write from now on without a wait for more, as a process does that makes one pass."""
+        self._gathers = False
 
     def add_unsent(self, claim_ids: Iterable[ClaimId]) -> None:
         """Add claims that were certainly not sent."""
         self._unsent.update(claim_ids)
+        if self._unsent:
+            self._is_urgent.set()
 
     def write_in_background(self, counts: Counter[str]) -> None:
         """Write the buffer in the background, after a short wait for more."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_batched(counts))
+            self._writing.add_done_callback(lambda _: self._on_written())
 
     async def wait_for_background(self) -> None:
         """Wait for the background write. Raises its error."""
@@ -65,7 +85,10 @@ class DeliveryBuffer:
             await self._write_releases(counts)
 
     async def _write_batched(self, counts: Counter[str]) -> None:
-        await asyncio.sleep(BATCH_WAIT_SECONDS)
+        if self._gathers:
+            await asyncio.sleep(URGENT_WAIT_SECONDS)
+            await wait_for_event(self._is_urgent, BATCH_WAIT_SECONDS - URGENT_WAIT_SECONDS)
+        self._is_urgent.clear()
         try:
             while self._offsets or self._unsent:
                 await self.write(counts)

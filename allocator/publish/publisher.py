@@ -16,6 +16,7 @@ aiokafka 0.14 behaves as follows:
 import asyncio
 import itertools
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, final
@@ -119,6 +120,8 @@ class Publisher:
         self._unavailable: dict[str, str] = {}
         self._partition_locks: dict[tuple[str, int], asyncio.Lock] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._limits: set[asyncio.Timeout] = set()
+        stop.on_request(self._shorten_limits)
 
     def new_batch(self, compression: str | None) -> OutgoingBatch:
         """Return an empty batch with this codec, or with that of the options."""
@@ -189,19 +192,21 @@ class Publisher:
         return (await sent).offset
 
     async def _wait_for(self, sends: Sequence["asyncio.Future[int]"]) -> None:
-        all_sent = asyncio.ensure_future(asyncio.wait(sends))
-        stopped = asyncio.ensure_future(self._stop.wait())
-        try:
-            await asyncio.wait(
-                {all_sent, stopped},
-                timeout=self._options.send_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if not all_sent.done() and self._stop.is_requested:
-                await asyncio.wait({all_sent}, timeout=self._options.drain_seconds)
-        finally:
-            all_sent.cancel()
-            stopped.cancel()
+        options = self._options
+        seconds = options.drain_seconds if self._stop.is_requested else options.send_seconds
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds) as limit:
+                self._limits.add(limit)
+                try:
+                    await asyncio.wait(sends)
+                finally:
+                    self._limits.remove(limit)
+
+    def _shorten_limits(self) -> None:
+        drained_at = asyncio.get_running_loop().time() + self._options.drain_seconds
+        for limit in self._limits:
+            if not limit.expired():
+                limit.reschedule(min(limit.when() or drained_at, drained_at))
 
     async def stop(self) -> None:
         """Close the producer; batches that were queued and not acknowledged are dropped."""

@@ -22,6 +22,7 @@ from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.lost_connections import POSTGRES
+from dueledger.ledger.store.processes import WokenFlow
 from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription, tenants_by_kind
 from dueledger.workers.pull.claims import PulledRun, claim_shares, list_pull_flows, release_runs
 from dueledger.workers.pull.observe import observe_starts
@@ -191,7 +192,7 @@ class PullQueue(Pulls):
         self._presence.serve_kinds(sorted(kinds), tenants_by_kind(self._subscribers))
         self._is_joined = False
 
-    def _on_woken(self) -> None:
+    def _on_woken(self, _: WokenFlow | None) -> None:
         self._sleep.woken()
         self._has_news = True
         self._wake.set()

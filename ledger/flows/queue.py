@@ -15,10 +15,12 @@ Times are monotonic seconds, passed in by the caller.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum, auto
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 from math import inf
+from types import MappingProxyType
 from typing import Final, Generic, TypeVar, final
 
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, ShareResult
@@ -37,6 +39,8 @@ SERIAL_ITEMS_MAX: Final = 500
 """Each serial row whose key is held is updated, to put it behind its key."""
 FLOOR_RAISE_ITEMS: Final = 1000
 """After this many items are taken from a flow, its floor is read again."""
+KNOWN_SECONDS: Final = 1.0
+"""So long after it was listed a flow without rows is kept: its next item needs no new list."""
 EMPTY_RETRY_SECONDS: Final = 0.005
 EMPTY_RETRY_SECONDS_MAX: Final = 0.25
 LIMIT_RETRY_SECONDS: Final = 0.01
@@ -74,6 +78,7 @@ class _QueuedFlow(Generic[GroupT]):
     empty_claims: int = 0  # claims in a row that found nothing
     full_shares: int = 0  # claims in a row that filled its share
     taken: int = 0  # items since the floor was read
+    is_serial: bool = False  # had serial rows when it was listed
 
 
 _Heap = list[tuple[float, int, _QueuedFlow[GroupT]]]
@@ -151,7 +156,10 @@ class FlowQueue(Generic[GroupT]):
                 self._update_flow(flow, asked_at, serial=True)
 
     def remove_unlisted(self, *, asked_at: float) -> None:
-        """Remove the flows that the list of `asked_at` did not contain."""
+        """Remove the flows that the list of `asked_at` did not contain.
+
+        Those listed a moment before it stay for `wake`, without rows.
+        """
         unlisted = [
             key
             for key, entry in self._flows.items()
@@ -160,7 +168,32 @@ class FlowQueue(Generic[GroupT]):
             and entry.state is not _QueueState.SERVED
         ]
         for key in unlisted:
-            self._flows.pop(key).ticket = -1
+            entry = self._flows[key]
+            entry.state, entry.ticket, entry.empty_claims = _QueueState.IDLE, -1, 0
+            if entry.listed_at <= asked_at - KNOWN_SECONDS:
+                del self._flows[key]
+
+    def wake(self, flow_no: int, since: datetime, *, now: float) -> bool:
+        """Queue a flow with a new item, due since then. False if flows must be listed to claim it.
+
+        A flow is queued without a list if it was listed a moment ago and had no serial rows. The
+        item may be below its floor, if the transaction that wrote it began long ago.
+        """
+        entry = self._flows.get(flow_no)
+        if entry is None or entry.is_serial or entry.listed_at < now - KNOWN_SECONDS:
+            return False
+        match entry.state:
+            case _QueueState.SERVED | _QueueState.QUERIED:
+                return False  # its claim, or the query, may not see the item
+            case _QueueState.IDLE | _QueueState.SCHEDULED:
+                reached = self._virtual_times.get(entry.group, 0.0)
+                entry.virtual_time = max(entry.virtual_time, reached)
+                self._enqueue(entry)
+            case _QueueState.QUEUED | _QueueState.LIMITED:
+                pass
+        entry.flow = replace(entry.flow, has_plain=True)
+        entry.floor, entry.touched_at = entry.floor.lowered(since), now
+        return True
 
     def _update_flow(self, flow: DueFlow, asked_at: float, *, serial: bool) -> None:
         group, key = self._group_of(flow), ~flow.flow_no if serial else flow.flow_no
@@ -169,6 +202,7 @@ class FlowQueue(Generic[GroupT]):
             entry = self._flows[key] = _QueuedFlow(flow, group, serial, flow.floor)
         before, group_before = entry.flow, entry.group
         entry.flow, entry.group, entry.listed_at = flow, group, asked_at
+        entry.is_serial = flow.has_serial
         if entry.touched_at >= asked_at or entry.state is _QueueState.SERVED:
             return
         entry.floor, entry.taken = flow.floor, 0
@@ -254,11 +288,18 @@ class FlowQueue(Generic[GroupT]):
             entry.state, entry.wanted = _QueueState.IDLE, WANTED_FIRST
 
     def requeue_at_end(
-        self, shares: Iterable[FlowShare], taken: Mapping[int, int], *, now: float
+        self,
+        shares: Iterable[FlowShare],
+        taken: Mapping[int, int],
+        *,
+        now: float,
+        due_ats: Mapping[int, float] = MappingProxyType({}),
     ) -> list[NextDueQuery]:
         """Put flows that have more rows at the end of the queue; return queries for the others.
 
-        Serial flows are always queried: rows behind a held key are due, but were not taken.
+        `due_ats` say when the next plain row of a flow is due, infinity without one: such a flow is
+        not queried. Serial flows always are: rows behind a held key are due, but were not taken.
+        So is a flow of which nothing was taken: others may have its rows.
         """
         queries: list[NextDueQuery] = []
         for share in shares:
@@ -268,12 +309,18 @@ class FlowQueue(Generic[GroupT]):
                 continue
             # Few retries leave a part of the share unused, though other rows are due.
             has_more = 2 * items >= share.quota and not entry.flow.has_serial
+            raises_floor = entry.taken >= FLOOR_RAISE_ITEMS
+            due_at = due_ats.get(entry.flow.flow_no) if items and not raises_floor else None
             if has_more:
                 self._enqueue(entry)
-            else:
+            elif due_at is None or entry.flow.has_serial:
                 entry.state = _QueueState.QUERIED
-            if not has_more or entry.taken >= FLOOR_RAISE_ITEMS:
-                overlap = 0.0 if entry.taken >= FLOOR_RAISE_ITEMS else OVERLAP_SECONDS
+            elif due_at == inf:
+                entry.state = _QueueState.IDLE
+            else:
+                self._schedule(entry, _QueueState.SCHEDULED, due_at)
+            if entry.state is _QueueState.QUERIED or raises_floor:
+                overlap = 0.0 if raises_floor else OVERLAP_SECONDS
                 queries.append(NextDueQuery(entry.flow.flow_no, entry.floor, overlap))
         return queries
 

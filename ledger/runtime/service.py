@@ -48,6 +48,7 @@ class Stop:
     def __init__(self) -> None:
         self._requested = asyncio.Event()
         self._started = asyncio.Event()
+        self._calls: list[Callable[[], None]] = []
 
     def mark_started(self) -> None:
         """Record that the process has started work: from now on a stop drains it."""
@@ -65,6 +66,12 @@ class Stop:
     def request(self) -> None:
         """Request a stop. Repeating it changes nothing."""
         self._requested.set()
+        while self._calls:
+            self._calls.pop()()
+
+    def on_request(self, call: Callable[[], None]) -> None:
+        """Set what is called when a stop is requested."""
+        self._calls.append(call)
 
     @property
     def is_requested(self) -> bool:

@@ -1,8 +1,9 @@
 """The rows that claim_items and claim_serial_items return, with their columns by name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final, final
 from uuid import UUID
 
@@ -60,15 +61,25 @@ class ClaimedRow(Record):
 
 @final
 class ClaimedRows(list[ClaimedRow]):
-    """Claimed rows, and when the database claimed them: `claimed_at` is part of a claim's id."""
+    """Claimed rows, and when the database claimed them: `claimed_at` is part of a claim's id.
 
-    __slots__ = ("claimed_at",)
+    `due_seconds` is by flow, where it was asked for, how soon after that its next plain row is due,
+    infinity without one within a minute.
+    """
 
-    def __init__(self, rows: Iterable[ClaimedRow] = (), claimed_at: datetime = _NO_TIME) -> None:
+    __slots__ = ("claimed_at", "due_seconds")
+
+    def __init__(
+        self,
+        rows: Iterable[ClaimedRow] = (),
+        claimed_at: datetime = _NO_TIME,
+        due_seconds: Mapping[int, float] = MappingProxyType({}),
+    ) -> None:
         super().__init__(rows)
         self.claimed_at = claimed_at
+        self.due_seconds = due_seconds
 
     def add(self, more: "ClaimedRows") -> None:
-        """Add the rows of a later statement, and take its time."""
+        """Add the rows of a later statement, and take its times."""
         self.extend(more)
-        self.claimed_at = more.claimed_at
+        self.claimed_at, self.due_seconds = more.claimed_at, more.due_seconds

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from math import inf
 from typing import Final, NamedTuple
 
 from dueledger.ledger.claim_id import ClaimId, first_and_last
@@ -27,6 +28,14 @@ class PendingFloor(NamedTuple):
     block: int
     retry_at: datetime = _EARLIEST
     serial_at: datetime = _EARLIEST
+
+    def lowered(self, since: datetime) -> "PendingFloor":
+        """Return a floor that no plain row available since then is below."""
+        if since >= self.at and since >= self.retry_at:
+            return self
+        return PendingFloor(
+            min(self.at, since), 0, min(self.retry_at, since), serial_at=self.serial_at
+        )
 
 
 FLOOR_MIN: Final = PendingFloor(_EARLIEST, 0)
@@ -214,6 +223,8 @@ async def claim_items(
     The scan starts at each flow's floor: while an old snapshot is held, a scan from the beginning
     reads all rows claimed since. Limited flows are skipped unless `measured`: this transaction
     locked and measured them. `with_fences` draws one fence per item; each claim uses one of them.
+    The rows then have `due_seconds`, too, of each flow that is not paused or skipped and has no due
+    retries.
     Call it only in a transaction that also records the claims: a rollback leaves all rows pending.
 
     Raises UnseenPartition if a partition is newer than the plan. The transaction must be rolled
@@ -278,13 +289,20 @@ async def claim_serial_items(
 
 
 def _without_count_row(rows: list[ClaimedRow]) -> ClaimedRows:
-    """Return rows without their last, which says how many were taken, and when."""
+    """Return rows without their last, which says how many were taken, and when.
+
+    Before it are the rows of flows, with their next due times.
+    """
     last = rows.pop()
-    taken = last.item_no
+    taken, claimed_at = last.item_no, last.due_at
+    due_seconds: dict[int, float] = {}
+    while rows and rows[-1][0] is None:
+        flow_no, due_at = rows[-1].flow_no, rows.pop()["due_at"]
+        due_seconds[flow_no] = inf if due_at is None else (due_at - claimed_at).total_seconds()
     if taken != len(rows):
         message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
         raise UnseenPartition(message, taken=taken, found=len(rows))
-    return ClaimedRows(rows, last.due_at)
+    return ClaimedRows(rows, claimed_at, due_seconds)
 
 
 async def next_fences(connection: Connection, count: int) -> list[int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -58,6 +58,13 @@ class ProcessRow:
     status: ProcessStatus
     failing_since: datetime | None
     failure: str | None
+
+
+class WokenFlow(NamedTuple):
+    """A flow with a new item that is due, and was not available before `since`."""
+
+    flow_no: int
+    since: datetime
 
 
 class ProcessLock(NamedTuple):
@@ -195,6 +202,18 @@ async def register_sleep(
     None if it has no lock, so that it cannot be notified.
     """
     return await connection.fetchval(statement("register_sleep"), process_no, seconds, kinds)
+
+
+def parse_woken_flow(payload: str) -> WokenFlow | None:
+    """Return the flow that a notification names, as `ledger.wake_sleepers` writes it, if it does.
+
+    Every login of the database can notify: any other text names none.
+    """
+    try:
+        flow_no, second = map(int, payload.split())
+        return WokenFlow(flow_no, datetime.fromtimestamp(second, UTC))
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 async def end_sleep(connection: Connection, process_no: int) -> None:

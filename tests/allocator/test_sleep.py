@@ -9,6 +9,7 @@ import pytest
 from dueledger.allocator import Allocator
 from dueledger.allocator import allocator as allocator_module
 from dueledger.allocator.discover import due_flow_poller
+from dueledger.ledger.flows import queue
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Signals, Stop, run_service
 from dueledger.ledger.store import Connection
@@ -111,3 +112,38 @@ async def test_g9_an_item_emitted_while_a_claim_is_on_its_way_to_kafka_is_claime
         task.cancel()
     serving.cancel()
     await asyncio.wait({serving})
+
+
+@pytest.mark.usefixtures("endless_sleep")
+async def test_items_of_a_flow_that_was_listed_a_moment_ago_are_claimed_without_a_list(
+    start_allocator: Start,
+    emit: Emit,
+    make_drafts: Drafts,
+    eventually: Eventually,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, signals = Stop(), Signals()
+    monkeypatch.setattr(queue, "KNOWN_SECONDS", NEVER_SECONDS)
+    allocator = await start_allocator(
+        stop=stop, signals=signals, allocator_idle_seconds=NEVER_SECONDS
+    )
+    serving = asyncio.create_task(
+        run_service("allocator", allocator.serve, stop=stop, idle_seconds=allocator.wait_for_items)
+    )
+    for name in ("POLL_INTERVAL_SECONDS_MIN", "POLL_INTERVAL_SECONDS_MAX"):
+        monkeypatch.setattr(due_flow_poller, name, NEVER_SECONDS)
+    hidden = cast("Any", allocator)
+
+    async def is_asleep() -> bool:
+        return hidden._sleep.is_asleep
+
+    listed: list[float] = []
+    for number in range(4):
+        await eventually(is_asleep)
+        claimed = signals.expect("claim.recorded")
+        await emit(make_drafts(1, prefix=f"item-{number}"))
+        assert await claimed == 1
+        listed.append(hidden._poller.polled_at)
+    assert len(set(listed[1:])) == 1
+    stop.request()
+    await serving

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final, TypeVar
 
 import pytest
@@ -21,6 +22,7 @@ T = TypeVar("T")
 INSTANT: Final = timedelta(microseconds=1)
 MINUTE: Final = timedelta(minutes=1)
 NOW: Final = timedelta(0)
+SOON: Final = timedelta(seconds=20)
 HOUR: Final = timedelta(hours=1)
 QUOTA: Final = 100
 SCHEDULED, RETRY = State.SCHEDULED, State.RETRYABLE_FAILURE
@@ -276,6 +278,48 @@ async def test_a_claim_passes_rows_that_another_has_locked(
         names = await chosen.names(claim, ("",), _floor(noon, HOUR, HOUR, HOUR))
     await rival.close()
     assert names == {f"free-{state.label}" for state in (SCHEDULED, RETRY)}
+
+
+async def test_a_claim_with_fences_says_when_the_next_plain_row_of_each_flow_is_due(
+    chosen: Chosen, noon: datetime
+) -> None:
+    await chosen.pend(
+        noon,
+        {
+            "due": Row(),
+            "serial": Row(INSTANT, is_serial=True),
+            "serial-retry": Row(INSTANT, RETRY, is_serial=True),
+            "next": Row(SOON),
+            "next-retry": Row(2 * SOON, RETRY),
+            "retried": Row(SOON, RETRY, "retried"),
+            "retried-later": Row(2 * SOON, lane="retried"),
+            "last": Row(lane="last"),
+            "retrying": Row(SOON, lane="retrying"),
+            "retrying-now": Row(NOW, RETRY, "retrying"),
+            "far": Row(lane="far"),
+            "far-next": Row(2 * MINUTE, lane="far"),
+            "paused": Row(SOON, lane="paused"),
+        },
+    )
+    scope = FlowScope("acme", chosen.kind, "paused")
+    await pause_flows(chosen.connection, scope, reason="test", actor_no=chosen.worker_no)
+    flow_nos = [
+        (await chosen.flow_nos(lane))[0]
+        for lane in ("", "retried", "last", "retrying", "far", "paused")
+    ]
+    await set_clock(chosen.connection, noon, 1)
+    expected = [20, 20, inf, None, inf, None]
+    for with_fences, named in ((True, expected), (False, [None] * len(flow_nos))):
+        transaction = chosen.connection.transaction()
+        await transaction.start()
+        rows = await claim_items(
+            chosen.connection, flow_nos, [QUOTA] * len(flow_nos), with_fences=with_fences
+        )
+        await transaction.rollback()
+        names = sorted(row.business_key.rpartition("-")[0] for row in rows)
+        assert names == ["due", "far", "last", "retrying-now"]
+        due = [rows.due_seconds.get(flow_no) for flow_no in flow_nos]
+        assert [each and round(each) if each != inf else inf for each in due] == named
 
 
 async def test_a_claim_locks_the_stripes_of_due_items_that_may_end_one_another(

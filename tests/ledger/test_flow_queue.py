@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from math import inf
 
 from hypothesis import given
@@ -15,6 +15,7 @@ from dueledger.ledger.flows.queue import (
     BUCKET_SECONDS_MAX,
     EMPTY_RETRY_SECONDS_MAX,
     FLOOR_RAISE_ITEMS,
+    KNOWN_SECONDS,
     LIGHT_ITEMS_MAX,
     LIMIT_RETRY_SECONDS_MAX,
     FlowQueue,
@@ -220,6 +221,57 @@ def test_a_flow_waits_until_its_next_row_is_due() -> None:
     queries = serve(queue, take(queue, now=2.5), now=2.5, f1=1)
     queue.update_next_due(queries, [next_due(1, 0.5)], asked_at=2.6)
     assert queue.next_due_at() == 3.1
+
+
+def test_a_claim_that_says_when_the_next_row_is_due_spares_the_query() -> None:
+    serial = replace(flow(4), has_serial=True)
+    queue = listed(flow(1), flow(2), flow(3), serial, flow(5), flow(6))
+    shares = take(queue, 600)
+    taken = {1: 3, 2: 3, 3: 0, 4: 3, 5: 3, 6: 64}
+
+    queries = queue.requeue_at_end(
+        shares, taken, now=1.0, due_ats={1: 9.0, 2: inf, 3: 9.0, 4: 9.0, 6: 9.0}
+    )
+
+    # Others may have the rows of the third; rows of the fourth may wait behind a key.
+    assert [query.flow_no for query in queries] == [3, 4, 5]
+    assert [number for number, _ in quotas(take(queue))] == [6]  # it has more
+    assert queue.next_due_at() == 9.0
+    assert [number for number, _ in quotas(take(queue, now=9.0))] == [1]
+
+
+def test_a_flow_with_a_new_item_is_queued_without_a_list() -> None:
+    queue = listed(flow(1), flow(2))
+    queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, due_ats={1: inf, 2: 9.0})
+    assert take(queue) == []
+
+    relist(queue, [], asked_at=0.9)  # both are kept for a while
+    assert [queue.wake(number, NOON, now=0.9) for number in (1, 2, 3)] == [True, True, False]
+
+    shares = take(queue)
+    assert [number for number, _ in quotas(shares)] == [1, 2]
+    # Their claims may not see what is written now.
+    assert [queue.wake(number, NOON, now=0.9) for number in (1, 2)] == [False, False]
+
+
+def test_a_flow_listed_long_ago_or_with_serial_rows_is_listed_for_its_new_item() -> None:
+    queue = listed(flow(1), replace(flow(2), has_serial=True))
+    queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, due_ats={1: inf, 2: inf})
+
+    assert not queue.wake(2, NOON, now=0.5)
+    assert not queue.wake(1, NOON, now=KNOWN_SECONDS + 0.1)
+
+
+def test_a_new_item_of_a_long_transaction_lowers_the_floor_of_its_flow() -> None:
+    floors: list[tuple[datetime, int]] = []
+    for since in (NOON, NOON - timedelta(seconds=2)):
+        queue = listed(replace(flow(1), floor_at=NOON - timedelta(seconds=1), floor_block=7))
+        queue.requeue_at_end(take(queue), {1: 1}, now=1.0, due_ats={1: inf})
+        assert queue.wake(1, since, now=0.5)
+        [share] = take(queue)
+        floors.append((share.floor.at, share.floor.block))
+
+    assert floors == [(NOON - timedelta(seconds=1), 7), (NOON - timedelta(seconds=2), 0)]
 
 
 def test_a_flow_that_found_nothing_and_waits_for_long_is_queued_when_a_list_has_due_rows() -> None:

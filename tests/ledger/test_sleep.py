@@ -26,7 +26,7 @@ from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import list_due_flows, reap_claims, release_claims
 from dueledger.ledger.store.items import emit_items, skip_items
 from dueledger.ledger.store.partitions import recover_items
-from dueledger.ledger.store.processes import ProcessRole
+from dueledger.ledger.store.processes import ProcessRole, WokenFlow
 from dueledger.ledger.store.reviews import redrive_items
 from dueledger.workers.direct.settings import DirectSettings
 from tests.claim_ids import claim_ids
@@ -59,10 +59,12 @@ class Sleeper:
         self.sleep = Sleep(presence, kinds)
         self.woken = asyncio.Event()
         self.count = 0
+        self.flows: list[WokenFlow | None] = []
         presence.on_woken(self._on_woken)
 
-    def _on_woken(self) -> None:
+    def _on_woken(self, flow: WokenFlow | None) -> None:
         self.count += 1
+        self.flows.append(flow)
         self.woken.set()
 
     async def fall_asleep(self) -> None:
@@ -205,6 +207,39 @@ async def test_only_an_item_that_is_due_within_the_sleep_wakes(
     new = await sleeper.heard()
     await emit(connection, make_drafts(prefix="due"))
     assert (later, new, await sleeper.heard()) == (0, 1, 1)
+
+
+async def test_a_notification_names_the_flow_of_items_that_are_due(
+    sleeper: Sleeper, connection: Connection, emit: Emit, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    emitted_from = await connection.fetchval("select date_trunc('second', ledger.now())")
+    await emit(connection, make_drafts())
+    soon = await connection.fetchval("select ledger.now() + interval '5 seconds'")
+    await emit(connection, make_drafts(due_at=soon, prefix="soon"))
+    await sleeper.heard()
+    due, later = sleeper.flows
+    rows = await connection.fetch("select flow_no, available_at from ledger.pending order by 2")
+    assert due is not None
+    assert due.flow_no == rows[0]["flow_no"]
+    assert emitted_from <= due.since <= rows[0]["available_at"]
+    assert later is None
+
+
+async def test_a_notification_of_several_flows_names_none(
+    sleeper: Sleeper, connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    await sleeper.fall_asleep()
+    lanes = [*make_drafts(), *make_drafts(lane="other")]
+    await emit_items(connection, lanes, actor_no=actor_no)
+    for payload in ("", "1", "1 x", "1 2 3", f"1 {10**30}", "x" * 100):
+        await connection.execute(
+            "select pg_notify('ledger_process_' || $1::bigint, $2)",
+            sleeper.presence.process_no,
+            payload,
+        )
+    await sleeper.heard()
+    assert sleeper.flows == [None] * 7
 
 
 async def _release(ledger: Ledger) -> None:

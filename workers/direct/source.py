@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.metrics import Sample
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.direct_claims import OpenRunRow
+    from dueledger.ledger.store.processes import WokenFlow
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
     from dueledger.workers.direct.flow_selection import FlowSelection
     from dueledger.workers.direct.settings import DirectSettings
@@ -192,7 +193,7 @@ class DirectSource(WorkSource):
         self._has_news |= seconds < wanted
         await wait_for_event(self._wake, seconds)
 
-    def _on_woken(self) -> None:
+    def _on_woken(self, _: WokenFlow | None) -> None:
         """List at once: an item was emitted, or failed, and may be claimed soon."""
         self._sleep.woken()
         self._has_news = True

@@ -1,5 +1,5 @@
 -- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
--- returns: one or more; the last has as item_no the number of rows deleted and as due_at the time of the claim, all else null
+-- returns: one or more: items; with fences, of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of rows deleted and as due_at the time of the claim
 -- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -66,6 +66,23 @@ select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition
   case when $7::boolean then nextval('ledger.fence') end as fence
 from grouped g
 cross join lateral ledger.find_items(g.groups) i
+union all
+-- Of few items this is less than a statement of its own. Nothing is said of a flow with retries: first attempts that are due
+-- may be left. An item that another claimer has locked is left to that one.
+select null, null, null, f.flow_no, null, null, null,
+  case when n.seconds < 60 then ledger.now() + make_interval(secs => n.seconds) end, null, null, null, null, null, null
+from firsts f
+cross join lateral (
+  select (extract(epoch from least(
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > ledger.now()
+     order by p.available_at, p.item_no >> 10 limit 1),
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+       and p.available_at > ledger.now()
+     order by p.available_at limit 1)) - ledger.now()) / ledger.clock_rate())::double precision as seconds
+) n
+where $7::boolean and not f.has_retries
 -- The caller compares the rows deleted with the items found: the plan may lack a partition that the snapshot shows.
 union all
 select count(*), null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null from removed
