@@ -42,7 +42,7 @@ test: env ## run the tests that every change must pass
 	$(if $(ARGS),,@$(TIMED))
 
 test-full: env ## run those and the slow ones
-	@$(PYTEST) -m 'not faults and not timed and not bench and not browser' $(ARGS)
+	@DUELEDGER_TEST_FULL=1 $(PYTEST) -m 'not faults and not timed and not bench and not browser' $(ARGS)
 	$(if $(ARGS),,@$(TIMED))
 
 test-faults: env ## stop, kill and cut off real servers, then ten minutes of random faults

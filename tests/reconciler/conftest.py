@@ -1,7 +1,7 @@
 """A reconciler on a database of the test's own, and a domain database beside it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -14,6 +14,7 @@ from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, finding
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import Claim, claim_items, next_fences, record_claims
 from dueledger.ledger.store.events import InboxEvent, record_events
+from dueledger.ledger.store.partitions import make_partitions
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from dueledger.reconciler import (
     PassLimits,
@@ -23,7 +24,9 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.repair.command_publisher import RepairPublisher
+from dueledger.stack import Endpoints
 from tests.claim_ids import claim_ids
+from tests.conftest import open_database_pool
 from tests.databases import DatabasePool, MakeDatabase
 from tests.logins import with_login
 from tests.published_records import nothing_published
@@ -31,6 +34,13 @@ from tests.published_records import nothing_published
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 """Business time in these tests; it is fixed until a test advances it."""
 
+DOMAIN = """
+create table policy_due (
+  tenant text, kind text, business_key text, cycle text, effective_date date,
+  due_at timestamptz, payload text);
+create table booking (item_id uuid, business_key text, cycle text, reference text)
+"""
+"""What the domain says is owed, and what it booked."""
 POLICY_QUERY = (
     "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
 )
@@ -50,8 +60,21 @@ async def mend(reconciler: Reconciler, **choice: RepairAction) -> int:
 
 
 @pytest.fixture(scope="session")
-def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
-    return march_database_pool.lease
+async def domain_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
+    """Databases with the table partitions around NOON, and the domain's own tables."""
+
+    async def prepare(connection: Connection) -> None:
+        await clock.set_clock(connection, NOON, 0)
+        await make_partitions(connection, ahead=timedelta(days=62))
+        await connection.execute(DOMAIN)
+
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def make_database(domain_database_pool: DatabasePool) -> MakeDatabase:
+    return domain_database_pool.lease
 
 
 @pytest.fixture
@@ -100,13 +123,8 @@ def make_reconciler(analytic: Pool, reconciler_no: int) -> Callable[..., Reconci
 
 @pytest.fixture
 async def domain(database: str) -> AsyncGenerator[asyncpg.Connection]:
-    """The domain's own tables: what it says is owed, and what it booked."""
+    """A session of the domain, to its tables."""
     domain = await asyncpg.connect(database)
-    await domain.execute(
-        "create table policy_due (tenant text, kind text, business_key text, cycle text,"
-        " effective_date date, due_at timestamptz, payload text);"
-        "create table booking (item_id uuid, business_key text, cycle text, reference text)"
-    )
     yield domain
     await domain.close()
 

@@ -94,12 +94,12 @@ class Judged:
 
 
 @pytest.fixture(scope="module")
-async def copies(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+async def copies(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
     async def prepare(connection: Connection) -> None:
         name = await connection.fetchval("select current_database()")
         await build_small_ledger(connection, named_database(stack.dsn, name))
 
-    async with open_database_pool(stack, prepare) as pool:
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
         yield pool
 
 

@@ -31,6 +31,8 @@ from dueledger.reconciler.sources import EvidenceQuery, ListedEffect, Population
 from dueledger.reconciler.windows import DateRange
 from tests.seals import put_grace
 
+pytestmark = pytest.mark.long
+
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

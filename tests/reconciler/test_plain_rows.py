@@ -25,6 +25,7 @@ from dueledger.reconciler.expect.plain_schedules import (
 from dueledger.reconciler.expect.schedules import expected_drafts, schedule_drafts
 from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.sources import SourceTotals
+from tests.examples import examples
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 END = START + timedelta(days=30)
@@ -157,7 +158,7 @@ RULES = {
 }
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, full=60))
 @given(
     events=st.lists(st.tuples(bodies, st.integers(0, 2)), max_size=12),
     first=st.sampled_from([*RULES]),

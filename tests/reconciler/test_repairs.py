@@ -43,6 +43,8 @@ from tests.published_records import nothing_published
 
 from .conftest import resolutions
 
+pytestmark = pytest.mark.long
+
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]
 Drafts = Callable[..., list[ItemDraft]]

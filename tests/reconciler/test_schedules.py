@@ -28,6 +28,8 @@ from tests.logins import with_login
 from tests.reconciler.conftest import mend
 from tests.seals import seal_again
 
+pytestmark = pytest.mark.long
+
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 Make = Callable[..., Reconciler]
