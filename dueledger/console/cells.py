@@ -15,6 +15,7 @@ from dueledger.console.states import STATE_BADGES, STATUS_BADGES
 from dueledger.ledger.visible_text import visible
 
 _NOTHING: Final = '<span class="quiet">–</span>'
+_SHOWS_NONE: Final = frozenset({"flow", "flag"})
 _ZERO: Final = '<span class="quiet">0</span>'
 
 Show = Callable[[Any, Row], str]
@@ -33,7 +34,8 @@ def rows_of(clock: PageClock, listing: Listing, rows: Sequence[Row]) -> Markup:
         for column, (tag, begin, begin_of_nil), show in shows:
             value = row[column.key]
             href = column.href(row) if column.href is not None and value else None
-            inner = show(value, row) if value is not None or column.kind == "flow" else _NOTHING
+            is_empty = value is None and column.kind not in _SHOWS_NONE
+            inner = _NOTHING if is_empty else show(value, row)
             if href:
                 inner = f'<a href="{escape(href)}">{inner}</a>'
             parts.append(f"{begin if value else begin_of_nil}{inner}</{tag}>\n")
@@ -43,13 +45,14 @@ def rows_of(clock: PageClock, listing: Listing, rows: Sequence[Row]) -> Markup:
 
 def _begin(column: Column, place: int) -> tuple[str, str, str]:
     """Return the tag of a column's cells, and how each begins, with a value and without one."""
+    label = f'data-label="{escape(column.label)}"'
     if place == 0:
+        named = f" {label}" if column.kind == "id" else ""
         return (
             "th",
-            f'<th class="c-{column.kind}" scope="row">',
-            f'<th class="c-{column.kind} nil" scope="row">',
+            f'<th class="c-{column.kind}" scope="row"{named}>',
+            f'<th class="c-{column.kind} nil" scope="row"{named}>',
         )
-    label = f'data-label="{escape(column.label)}"'
     return (
         "td",
         f'<td class="c-{column.kind}" {label}>',
@@ -155,6 +158,7 @@ def _acting(column: Column) -> Show:
 
 _PLAIN: Final[dict[str, Callable[[Any], str]]] = {
     "text": shown,
+    "id": shown,
     "date": shown,
     "prose": lambda value: code_of(str(value)),
     "code": lambda value: f"<code>{shown(value)}</code>",

@@ -1,6 +1,6 @@
-"""Alerts that stand: the sentence of their rule, and the list behind each."""
+"""Firing alerts: the sentence of their rule, and the list behind each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
@@ -48,11 +48,16 @@ def _show(alert: dict[str, Any], now: datetime) -> ShownAlert:
     labels = alert["labels"]
     named = {name: labels[name] for name in ("tenant", "kind") if name in labels}
     filters = _LISTS.get(_METRICS[alert["alert"]]) if "other" not in named.values() else None
-    summary = alert["summary"]
     return ShownAlert(
         alert["alert"],
-        summary[:1].upper() + summary[1:],
+        sentence_of(alert),
         alert["severity"] == AlertSeverity.PAGE,
         brief_span(now - alert["since"]),
         None if filters is None else {**named, **filters},
     )
+
+
+def sentence_of(alert: Mapping[str, Any]) -> str:
+    """Return what is wrong, as a sentence begins."""
+    summary: str = alert["summary"]
+    return summary[:1].upper() + summary[1:]

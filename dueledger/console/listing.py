@@ -15,6 +15,7 @@ from dueledger.console.clock import iso
 Row = Mapping[str, Any]
 CellKind = Literal[
     "text",
+    "id",
     "prose",
     "code",
     "count",
@@ -37,11 +38,11 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 class Column:
     """A column: a member of each row, what it is called, and how a cell is shown.
 
-    A `prose` is a sentence that may take several lines. A `status` is a word that has a badge, a
-    `word` one of a closed list, as in code. An `action` leads to what can be done, by the words of
-    its label, and is no part of a download. `href` returns where a cell leads. `capped` is the
-    member that says that a count is the least that it can be. `sort` is the value of the page's
-    parameter `sort` that orders by the column.
+    An `id` is a number that says nothing without the label. A `prose` is a sentence that may take
+    several lines. A `status` is a word that has a badge, a `word` one of a closed list, as in code.
+    An `action` leads to what can be done, by the words of its label, and is no part of a download.
+    `href` returns where a cell leads. `capped` is the member that says that a count is the least
+    that it can be. `sort` is the value of the page's parameter `sort` that orders by the column.
     """
 
     key: str

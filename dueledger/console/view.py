@@ -26,6 +26,7 @@ from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, 
 from dueledger.console.states import STATE_BADGES
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
 from dueledger.preview.occurrences import offset_text
+from dueledger.time_spans import brief_span
 
 if TYPE_CHECKING:
     from dueledger.service.settings import ServiceSettings
@@ -60,6 +61,7 @@ def _templates() -> Environment:
         offset=offset_text,
         shown=_shown,
         shown_lines=visible_lines,
+        span=brief_span,
     )
     names: dict[str, Any] = environment.globals
     names["assets"] = {name: asset.name for name, asset in load_assets().items()}

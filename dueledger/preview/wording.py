@@ -4,18 +4,18 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dueledger.ledger.schedule import Decision, Occurrence, ScheduleWindow, Skipped, SkipReason
-from dueledger.ledger.schedule.expressions import period_text
 from dueledger.preview.clock_changes import ClockChange, clock_changes
+from dueledger.time_spans import brief_span
 
 _DAY: Final = timedelta(days=1)
 _WORDS: Final = {
     Decision.GAP_SHIFTED_FORWARD: "{time} does not exist on this day: {late} later, at {shown}",
     Decision.GAP_END: "{time} does not exist on this day: right after the gap, at {shown}",
     Decision.ROLLED: "{day} is not a business day: on {shown_day}",
-    Decision.FOLD_FIRST: "{time} exists twice on this day: the first",
-    Decision.FOLD_SECOND: "{time} exists twice on this day: the second",
-    Decision.FOLD_BOTH_FIRST: "{time} exists twice on this day: both, this is the first",
-    Decision.FOLD_BOTH_SECOND: "{time} exists twice on this day: both, this is the second",
+    Decision.FOLD_FIRST: "{time} exists twice on this day: the first one is used",
+    Decision.FOLD_SECOND: "{time} exists twice on this day: the second one is used",
+    Decision.FOLD_BOTH_FIRST: "{time} exists twice on this day: both are used, this is the first",
+    Decision.FOLD_BOTH_SECOND: "{time} exists twice on this day: both are used, this is the second",
 }
 
 
@@ -31,7 +31,7 @@ def decision_words(found: Occurrence) -> str:
     return words.format(
         time=_time(found.nominal),
         shown=_time(shown),
-        late=period_text(late),
+        late=brief_span(late),
         day=_day(found.nominal),
         shown_day=_day(shown),
     )
@@ -60,7 +60,7 @@ def change_rows(
         {
             "clocks_change": change.before.isoformat(sep=" "),
             "to": _time(change.after),
-            "by": f"{period_text(abs(change.jump))} {_direction(change)}",
+            "by": f"{brief_span(abs(change.jump))} {_direction(change)}",
             "decision": _effect(odd, change),
         }
         for change in clock_changes(zone, start, end)

@@ -45,6 +45,9 @@ _SCHEDULES = {
 _HOURS = 24
 _EACH_HOUR = 12
 """Items of a kind that is worked each hour."""
+_LONG = "household/2027/" + "renewal-of-a-policy-with-a-long-name/" * 4
+LONG_KEY = f"I-{_LONG}-0"
+"""The business key of an item that has failed often."""
 
 
 async def seed_ledger(api: Api) -> None:
@@ -126,6 +129,7 @@ async def _work_a_day(api: Api, now: datetime) -> None:
         ]
 
     ledger = Ledger(api.owner, api.person_no, api.person_no, make, "InvoiceDue")
+    await _fail_often(ledger, now - timedelta(hours=_HOURS + 2))
     for hour in range(_HOURS, 0, -1):
         due_at = now - timedelta(hours=hour)
         await ledger.stand_at(due_at)
@@ -140,7 +144,26 @@ async def _work_a_day(api: Api, now: datetime) -> None:
     for hour in range(1, _HOURS):
         await ledger.emit(_EACH_HOUR, due_at=now + timedelta(hours=hour))
     await ledger.stand_at(now)
+    await ledger.emit(6, due_at=now)
+    claim = await ledger.claim()
+    await api.owner.execute(
+        "update ledger.claim set topic = 'due.InvoiceDue', partition = 3, base_offset = 4711,"
+        " published_at = claimed_at where fence = $1",
+        claim.fence,
+    )
     await api.owner.execute("select set_config('ledger.clock', '', false)")
+
+
+async def _fail_often(ledger: Ledger, due_at: datetime) -> None:
+    """Let an item with a long key fail four times, the last time for a person to decide."""
+    await ledger.stand_at(due_at)
+    await ledger.emit(prefix=_LONG, due_at=due_at)
+    for attempt in range(1, 5):
+        await ledger.stand_at(due_at + timedelta(minutes=7 * attempt))
+        run = await ledger.start((await ledger.claim()).fence)
+        is_last = attempt == 4
+        event = TransitionEvent.PARKED if is_last else TransitionEvent.FAILED
+        await ledger.settle(run.run_no, event, after_seconds=None if is_last else 60)
 
 
 async def _fail(api: Api, items: Sequence[UUID]) -> None:
@@ -160,6 +183,12 @@ async def _fail(api: Api, items: Sequence[UUID]) -> None:
         reason="INC-77: the archive is back",
         actor_no=api.person_no,
     )
+    await api.owner.execute("update ledger.operation set done = 24, advanced_at = ledger.now()")
+    await api.owner.execute(
+        "update ledger.flow f set circuit_failure_ratio = 0.5, circuit = 'open',"
+        " circuit_at = ledger.now() from ledger.kind k"
+        " where k.kind_no = f.kind_no and k.tenant = 'acme' and k.name = 'LetterDue'"
+    )
 
 
 async def _reconcile(api: Api) -> None:
@@ -173,7 +202,7 @@ async def _reconcile(api: Api) -> None:
         {"state": "Completed", "premium": 120, "business_key": HOSTILE},
         {"state": "Completed", "premium": 102, "business_key": HOSTILE},
     )
-    await api.propose(findings[1], api.person_no)
+    await api.propose(findings[0], api.person_no)
     await api.report("*")
     lost = await register_actor(api.owner, "worker:1", ActorKind.WORKER)
     await api.owner.execute(

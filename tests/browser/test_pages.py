@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from tests.browser.seeded_ledger import LONG_KEY
 from tests.browser.window import THEMES, WIDTHS, Window
 from tests.service.conftest import Api
 
@@ -13,16 +14,21 @@ pytestmark = pytest.mark.browser
 PAGES = {
     "now": "/console/",
     "items": "/console/items?open=true&kind=PolicyRenewalDue",
-    "item": "/console/items?q=C-00001&tenant=acme",
+    "item": f"/console/items?q={LONG_KEY}&tenant=acme",
+    "item-due": "/console/items?q=P-00003&tenant=acme&kind=PaymentDue",
+    "items-none": "/console/items?tenant=nobody",
     "schedules": "/console/schedules",
+    "schedule-new": "/console/schedules/new",
     "schedule": "/console/schedules/acme/nightly-close",
     "schedule-editor": "/console/schedules/acme/nightly-close/edit",
     "schedule-calendar": "/console/schedules/calendar",
     "schedule-import": "/console/schedules/import",
     "search": "/console/search",
+    "search-none": "/console/search?q=due.PaymentDue/3/4711",
     "problem": "/console/items?nothing=1",
     "flows": "/console/flows",
     "flow": "/console/flows/umbra/PaymentDue?lane=north",
+    "flow-circuit": "/console/flows/acme/LetterDue",
     "reviews": "/console/reviews",
     "parked": "/console/reviews/parked",
     "reconciliation": "/console/reconciliation",
@@ -30,7 +36,7 @@ PAGES = {
     "repairs": "/console/reconciliation/repairs",
     "reports": "/console/reconciliation/reports",
     "system": "/console/system",
-    "topic": "/console/system/topic?name=due.PaymentDue",
+    "topic": "/console/system/topic?name=due.InvoiceDue",
 }
 LINKED = {
     "decide": ("/console/reviews", "td.c-action a"),
@@ -38,6 +44,11 @@ LINKED = {
     "finding": ("/console/reconciliation/findings", "tbody th a"),
 }
 """Pages by the link of another one that leads to them."""
+BETWEEN = 1024
+"""A width at which the columns of tables wrap."""
+FOLDED = ((360, "light"), (1440, "dark"))
+"""Widths and themes in which what is folded is looked at, too."""
+OPEN_FOLDS = "document.querySelectorAll('main details').forEach(each => { each.open = true; })"
 SCROLLING = """
 return [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
   .map(each => each.getAttribute('aria-label'))
@@ -59,7 +70,12 @@ async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
                 assert not scrolls, f"{name} scrolls sideways at {width}"
                 assert window.driver.execute_script(SCROLLING) == [], (name, width)
                 window.shoot(name, width, theme)
+                if (width, theme) in FOLDED and window.find("main details"):
+                    window.driver.execute_script(OPEN_FOLDS)
+                    window.shoot(f"{name}-open", width, theme)
                 assert window.violations() == []
+        window.open(path, width=BETWEEN)
+        assert window.driver.execute_script(SCROLLING) == [], (name, BETWEEN)
         assert [each for each in window.messages() if " 422 " not in each] == []
 
     await window.do(walk)
@@ -75,6 +91,7 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
         assert window.focused("name") == "q"
         window.press("C-00001", Keys.ESCAPE, "?")
         assert window.find("dialog[open]")
+        window.shoot("keys", 1440, "light")
         window.press(Keys.ESCAPE)
         assert not window.find("dialog[open]")
         window.press("j", "j", "k", "j")
@@ -97,6 +114,8 @@ async def test_filters_are_folded_on_a_narrow_screen(window: Window) -> None:
         assert not form.is_displayed()
         window.find(".fold")[0].click()
         assert form.is_displayed()
+        window.find(".account summary")[0].click()
+        window.shoot("account", min(WIDTHS), "light")
         window.open("/console/items")
         assert window.find("form.filters")[0].is_displayed()
         assert not window.find(".fold")[0].is_displayed()

@@ -6,7 +6,7 @@ import pytest
 from selenium.webdriver import Chrome
 
 from dueledger.console import open_console
-from tests.browser.window import Window
+from tests.browser.window import THEMES, WIDTHS, Window
 from tests.databases import MakeDatabase
 from tests.service.conftest import Api, open_api
 from tests.service.issuer import Issuer, login_at, open_issuer
@@ -32,9 +32,11 @@ async def test_a_person_signs_in_at_the_issuer_and_out_again(
     window = Window(chrome, api.service.url)
 
     def sign_in() -> None:
-        window.open("/console/items?kind=LetterDue")
-        window.shoot("sign-in", 1440, "light")
-        assert window.violations() == []
+        for theme in THEMES:
+            for width in WIDTHS:
+                window.open("/console/items?kind=LetterDue", width=width, theme=theme)
+                window.shoot("sign-in", width, theme)
+                assert window.violations() == []
         window.find("a.button.primary")[0].click()
         window.wait_for("form.filters")
         assert window.driver.current_url.endswith("/console/items?kind=LetterDue")

@@ -121,7 +121,7 @@ async def test_only_limits_that_were_typed_change(
     [flow] = await list_flows(api.owner, kind="Limited")
     assert (flow["rate_per_second"], flow["concurrency_max"]) == (2.5, 7)
     history = (await browser.open("/console/flows/acme/Limited")).text
-    assert "Items a second: 2.5" in history
+    assert "Items per second: 2.5" in history
     shown["rate_per_second"] = 2.5
     removed = await browser.send(path, {**fields, "shown": json.dumps(shown), "reason": "INC-5"})
     assert removed.status == 303

@@ -121,10 +121,10 @@ async def test_who_may_not_decide_is_shown_no_button(api: Api, key: NewApiKey) -
         page = await reader.open("/console/reviews?kind=Buttons")
         assert "1 item waits for a person." in page.text
         assert "/decide" not in page.text
-        assert "Repairs that wait" not in page.text
+        assert "Pending repairs" not in page.text
     async with open_browser(api) as auditor:
         await auditor.sign_in(await api.make_key("audits", Scope.READ, Scope.AUDIT))
-        assert "Repairs that wait" in (await auditor.open("/console/reviews")).text
+        assert "Pending repairs" in (await auditor.open("/console/reviews")).text
         found = await auditor.open(f"/console/reconciliation/findings/{finding}")
         assert "Approve</button>" not in found.text
         assert "Explain</button>" not in found.text

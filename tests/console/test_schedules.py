@@ -65,7 +65,7 @@ async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
     assert "does not exist on this day" in page.text
     assert "exists twice on this day" in page.text
     assert "Version 1" in page.text
-    assert "It has owed nothing yet" in page.text
+    assert "No items yet" in page.text
     assert (await browser.open("/console/schedules/acme/other")).status == 404
 
 

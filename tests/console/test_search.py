@@ -35,11 +35,11 @@ async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key:
             (f"claim {fence}", f"/console/items/{item}"),
             ("1", "Event 1 of /policies"),
             (f"event {event_no}", "Event 1 of /policies"),
-            ("due/work/3/71", "Nothing has this name"),
-            ("due/work/4/70", "Nothing has this name"),
-            ("99999999999999999999", "Nothing has this name"),
-            ("<script>alert(1)</script>\u202e", "Nothing has this name"),
-            ("", "One field finds"),
+            ("due/work/3/71", "Nothing matches"),
+            ("due/work/4/70", "Nothing matches"),
+            ("99999999999999999999", "Nothing matches"),
+            ("<script>alert(1)</script>\u202e", "Nothing matches"),
+            ("", "The search field takes"),
         ):
             found = await browser.open("/console/search", params={"q": text})
             if target.startswith("/"):

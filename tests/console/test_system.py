@@ -32,7 +32,7 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
         assert ">System</a>" in (await browser.open("/console/")).text
         page = await browser.open("/console/system")
     assert page.status == 200, page.text
-    assert "the consumers of &lt;b&gt;due.Topical&lt;/b&gt; report no outcomes" in page.text
+    assert "The consumers of &lt;b&gt;due.Topical&lt;/b&gt; report no outcomes" in page.text
     assert "Forgotten" not in page.text
     assert "due.Topical</code>" in page.text
     assert "service</td>" in page.text

@@ -119,11 +119,11 @@ AUTUMN = datetime(2027, 10, 30, tzinfo=UTC)
     ("policy", "since", "words"),
     [
         ("gap: skip", SPRING, f"{NOT_THERE}skipped"),
-        ("gap: shift_forward", SPRING, f"{NOT_THERE}PT1H later, at 03:30"),
+        ("gap: shift_forward", SPRING, f"{NOT_THERE}1 h later, at 03:30"),
         ("gap: gap_end", SPRING, f"{NOT_THERE}right after the gap, at 03:00"),
-        ("fold: first", AUTUMN, f"{TWICE}the first"),
-        ("fold: second", AUTUMN, f"{TWICE}the second"),
-        ("fold: both", AUTUMN, f"{TWICE}both, this is the first, and 1 more"),
+        ("fold: first", AUTUMN, f"{TWICE}the first one is used"),
+        ("fold: second", AUTUMN, f"{TWICE}the second one is used"),
+        ("fold: both", AUTUMN, f"{TWICE}both are used, this is the first, and 1 more"),
     ],
 )
 def test_what_a_change_of_the_clocks_does_is_said_in_words(
@@ -134,7 +134,7 @@ def test_what_a_change_of_the_clocks_does_is_said_in_words(
     window = preview_definition(definition, since=since, until=end, effective_date=None)
     [row] = change_rows(window, "Europe/Berlin", since, end)
     assert row["decision"] == words
-    assert row["by"] == ("PT1H forward" if since is SPRING else "PT1H back")
+    assert row["by"] == ("1 h forward" if since is SPRING else "1 h back")
 
 
 def test_an_occurrence_that_is_merged_into_another_is_shown_with_that_one() -> None:
@@ -235,4 +235,4 @@ def test_a_gap_on_the_day_that_a_calendar_gives_shows_the_gap_alone() -> None:
     )
     found = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)
     [said] = map(decision_words, found.occurrences)
-    assert said == "02:30 does not exist on this day: PT1H later, at 03:30"
+    assert said == "02:30 does not exist on this day: 1 h later, at 03:30"

@@ -73,7 +73,7 @@ async def list_found(
             "tenant": ("Tenant", tenant, None),
             "kind": ("Kind", kind, None),
             "type": ("Type", type, _TYPES),
-            "closed": ("Closed ones, too", closed, ()),
+            "closed": ("Include closed", closed, ()),
         },
         is_filtered=bool(tenant or kind or type or closed),
         changed=("finding", "Findings have changed."),
@@ -163,7 +163,7 @@ async def list_repairs(
     cursor = page.cursor_of(rows, "proposed_at", "id")
     return view.page(
         "list.html",
-        title="Repairs that wait",
+        title="Pending repairs",
         parent=_PARENT,
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
         is_filtered=bool(tenant or kind),
@@ -197,7 +197,7 @@ def list_repairs_of(
         return view.url(f"/reconciliation/findings/{row['finding_id']}")
 
     return Listing(
-        caption="Repairs that wait",
+        caption="Pending repairs",
         columns=(
             Column("type", "Finding", "text", show),
             Column("kind", "Flow", "flow"),
@@ -214,7 +214,7 @@ def list_repairs_of(
             {**row, "lane": "", "status": "approved" if row["approved_by"] else "waiting"}
             for row in rows
         ],
-        empty="No repair waits. The page of a finding proposes its repair.",
+        empty="No repair is pending. The page of a finding proposes its repair.",
         next_cursor=next_cursor,
         downloads=downloads,
     )

@@ -42,7 +42,7 @@ PAUSES_MAX: Final = 50
 CHANGES_MAX: Final = 20
 LIMIT_WORDS: Final = {
     "weight": "Weight among flows",
-    "rate_per_second": "Items a second",
+    "rate_per_second": "Items per second",
     "concurrency_max": "Items in flight",
     "window_items": "Items handed out and not started",
     "retry_share": "Share of a claim for retries",
@@ -130,7 +130,7 @@ async def list_all(
             caption="Pauses in force",
             columns=_PAUSE_COLUMNS,
             rows=pauses,
-            empty="Nothing is paused.",
+            empty="Nothing is paused. A flow is paused on its own page.",
             downloads=False,
         ),
         listing=Listing(
@@ -284,7 +284,7 @@ async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
             }
             for row in rows
         ],
-        empty="Nobody has changed anything.",
+        empty="No changes yet. Pauses, resumes and changes of limits are listed here.",
         downloads=False,
     )
 
@@ -321,14 +321,14 @@ def _columns(view: View) -> list[Column]:
         Column("kind", "Flow", "flow", show),
         Column("status", "Status", "status"),
         Column("due", "Due", "count", due, "due_capped"),
-        Column("available_since", "Waits since", "time"),
+        Column("available_since", "Waiting since", "time"),
         Column("later", "Later", "count", None, "later_capped"),
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
         Column("serial", "In order", "count", None, "serial_capped"),
         Column("in_flight", "In flight", "count"),
-        Column("concurrency_max", "of at most", "count"),
-        Column("throughput", "Ends a second", "count"),
-        Column("rate_per_second", "of at most", "count"),
+        Column("concurrency_max", "In-flight limit", "count"),
+        Column("throughput", "Ended/s", "count"),
+        Column("rate_per_second", "Rate limit/s", "count"),
         Column("window_items", "Window", "count"),
     ]
 

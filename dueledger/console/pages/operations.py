@@ -91,7 +91,7 @@ def list_operations_of(
     return Listing(
         caption="Operations",
         columns=(
-            Column("operation_no", "Operation", "text", show),
+            Column("operation_no", "Operation", "id", show),
             Column("verb", "Verb", "word"),
             Column("status", "Status", "status"),
             Column("tenant", "Tenant"),
@@ -103,7 +103,7 @@ def list_operations_of(
             Column("as_of", "Asked", "time"),
         ),
         rows=rows,
-        empty="No operation was recorded yet.",
+        empty="No operations yet. A decision about many items in Reviews is one.",
         next_cursor=next_cursor,
         downloads=downloads,
     )

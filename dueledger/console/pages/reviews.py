@@ -44,7 +44,7 @@ _REASON_CHARS_MAX: Final = 2_000
 VERB_TEXTS: Final = {
     OperationVerb.REDRIVE: (
         "Start again",
-        "They are available now; their attempts are counted anew.",
+        "They are available now; their attempts start at zero.",
     ),
     OperationVerb.WRITE_OFF: ("Write off", "They end without being done."),
     OperationVerb.CANCEL: ("Cancel", "They end."),

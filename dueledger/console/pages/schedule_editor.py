@@ -148,7 +148,7 @@ def _editor(
 ) -> Response:
     return view.page(
         "schedule_editor.html",
-        title="New schedule" if form.base_version is None else "Edit",
+        title="New schedule" if place is None else f"Edit {place[1]}",
         form=form,
         effective_from=""
         if form.effective_from is None

@@ -122,7 +122,7 @@ async def show_schedule(
             caption="History",
             columns=_execution_columns(view),
             rows=executions.items,
-            empty="It has owed nothing yet.",
+            empty="No items yet. Each occurrence above becomes one before it is due.",
             next_cursor=page.cursor_after(executions.next_place),
         ),
     )

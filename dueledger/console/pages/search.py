@@ -64,7 +64,7 @@ def _listing(view: View, found: Found) -> Listing:
         caption=_words(found),
         columns=columns,
         rows=found.items,
-        empty="No item came of it.",
+        empty="It created no item.",
         note=f"The first {ITEMS_MAX} items." if is_cut else None,
         downloads=False,
     )

@@ -8,6 +8,7 @@ from fastapi import Request, Response
 from pydantic import SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
+from dueledger.console.firing_alerts import sentence_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
@@ -46,10 +47,10 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         title="System",
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(
-            "Alerts that stand",
+            "Firing alerts",
             _ALERT_COLUMNS,
-            alerts,
-            "No alert stands that `dueledger alert` knows. Without it, Prometheus has the rules.",
+            [{**each, "summary": sentence_of(each)} for each in alerts],
+            "No alert fires. Without `dueledger alert`, Prometheus evaluates the rules.",
         ),
         topics=_list(
             "Topics",
@@ -110,7 +111,7 @@ async def show_topic(
             caption="Partitions",
             columns=_PARTITION_COLUMNS,
             rows=rows[:PARTITIONS_MAX],
-            empty="Nothing lies in its partitions: all that was published was started.",
+            empty="No published item waits in its partitions: all were started.",
             note="Those with the most items." if len(rows) > PARTITIONS_MAX else None,
         ),
     )
@@ -180,7 +181,7 @@ _PROCESS_COLUMNS: Final[Sequence[Column]] = (
     Column("name", "Process"),
     Column("role", "Role"),
     Column("status", "Status", "status"),
-    Column("seen_at", "Last sign of life", "time"),
+    Column("seen_at", "Last seen", "time"),
     Column("host", "Host"),
     Column("version", "Version"),
     Column("started_at", "Started", "time"),
@@ -188,12 +189,12 @@ _PROCESS_COLUMNS: Final[Sequence[Column]] = (
     Column("failing_since", "Since", "time"),
 )
 _PARTITION_COLUMNS: Final[Sequence[Column]] = (
-    Column("partition", "Partition"),
+    Column("partition", "Partition", "id"),
     Column("items", "Lag", "count"),
     Column("oldest_at", "Oldest claim", "time"),
     Column("next_offset", "Next offset"),
     Column("end_offset", "End offset"),
-    Column("stalled_at", "No further since", "time"),
+    Column("stalled_at", "Stalled since", "time"),
     Column("expirations", "Expired in a row", "count"),
     Column("backs_off_until", "Waits until", "time"),
 )

@@ -324,8 +324,8 @@ async def _plan(call: ApiCall, finding: UUID) -> PlannedRepair:
     plans = [each for each in plan_repairs(rows) if each.finding_id == finding]
     if not plans:
         message = (
-            f"The finding {finding} has no repair that can be applied now: its type has none, its "
-            "item is in another state, or a source failed or was changed."
+            "The finding has no repair that can be applied now: its type has none, its item is in "
+            "another state, or a source failed or was changed."
         )
         raise Conflict(message, finding=str(finding))
     return plans[0]
