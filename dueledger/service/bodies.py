@@ -1,11 +1,38 @@
-"""Bodies of requests: read within a size, and parsed once."""
+"""Bodies of requests: read within a size, parsed once, and refused without an end of reasons."""
 
 from collections.abc import AsyncGenerator
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from fastapi import Request
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
+from dueledger.ledger.error_counts import too_many_errors
 from dueledger.ledger.errors import BodyTooLarge
+
+
+class RequestBody(BaseModel):
+    """What a route takes. Members that it does not know are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _bound_errors(cls, value: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:  # noqa: ANN401 - whatever was sent
+        """Raise one error for too many: half a million take seconds and hundreds of megabytes."""
+        try:
+            return validate(value)
+        except ValidationError as error:
+            reason = too_many_errors(error)
+            if reason is None:
+                raise
+        raise PydanticCustomError("too_many_errors", "{reason}", {"reason": reason})
 
 
 class ReadBody(NamedTuple):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic import model_validator as validates
 
+from dueledger.ledger.error_counts import too_many_errors
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.schedule.calendars import DAYS_LISTED_MAX, ListedDays, Weekend
@@ -68,11 +69,16 @@ def parse_calendar(document: Mapping[str, object], *, source: str) -> CalendarDo
     try:
         return CalendarDocument.model_validate(document)
     except ValidationError as error:
-        problems = [
-            _problem(found["loc"], found.get("ctx") or {}, found["msg"])
-            for found in error.errors(include_url=False, include_input=False)
-        ]
+        reason = too_many_errors(error)
+        problems = [Problem("document", "", reason)] if reason else _problems(error)
         raise InvalidInput(f"{source} is not a valid calendar:", problems) from None
+
+
+def _problems(error: ValidationError) -> list[Problem]:
+    return [
+        _problem(found["loc"], found.get("ctx") or {}, found["msg"])
+        for found in error.errors(include_url=False, include_input=False)
+    ]
 
 
 def _problem(

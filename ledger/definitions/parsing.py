@@ -3,9 +3,10 @@
 import json
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,7 @@ from dueledger.ledger.definitions.policies import (
     RetryPolicy,
     SlaPolicy,
 )
+from dueledger.ledger.error_counts import too_many_errors
 from dueledger.ledger.errors import InvalidDefinition, Problem, UnknownCalendar, shown_value
 from dueledger.ledger.schedule import (
     NO_CALENDARS,
@@ -191,8 +193,10 @@ def _problems(error: ValidationError, document: object, prefix: str) -> list[Pro
         else None
     )
     label = f"{prefix}({name})." if prefix and isinstance(name, str) else prefix
-    found: Iterable[ErrorDetails] = error.errors(include_url=False)
-    return [_problem(details, label) for details in found if not _follows(details)]
+    if reason := too_many_errors(error):
+        return [Problem(f"{label}document", "", reason)]
+    found = (each for each in error.errors(include_url=False) if not _follows(each))
+    return [_problem(details, label) for details in islice(found, PROBLEMS_MAX + 1)]
 
 
 def _follows(details: ErrorDetails) -> bool:

@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import HeldCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pulls import IDLE_SECONDS, Pull, Pulls, Subscription
@@ -22,11 +23,10 @@ LEASE_SECONDS_MAX: Final = 86_400
 work = ScopedRoutes(Scope.WORK, "work", waits=True)
 
 
-class PullRequest(BaseModel):
+class PullRequest(RequestBody):
     """What a pull worker asks for, and how long it waits for it."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [{"kinds": ["PolicyRenewalDue"], "items_max": 10, "wait_seconds": 30}]
         },

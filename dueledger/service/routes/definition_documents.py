@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.ledger.store.definitions import VersionState
+from dueledger.service.bodies import RequestBody
 from dueledger.service.pages import Page
 from dueledger.service.routes.fields import PRINTABLE, Reason, StateName
 
@@ -125,11 +126,10 @@ class ExecutionPage(Page[ExecutionDocument]):
     """A page of executions."""
 
 
-class PauseRequest(BaseModel):
+class PauseRequest(RequestBody):
     """Why the work of a definition pauses."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"reason": "INC-1234: the archive is down"}]},
     )
 
@@ -152,12 +152,10 @@ class PauseChange(BaseModel):
     flows: list[PausedScope]
 
 
-class TriggerRequest(BaseModel):
+class TriggerRequest(RequestBody):
     """Why a schedule runs once more, now."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"reason": "the file came late"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "the file came late"}]})
 
     reason: Reason
     cycle: Annotated[

@@ -26,6 +26,7 @@ from dueledger.ledger.store.repairs import (
     record_repairs,
 )
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, plan_repairs
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
@@ -165,11 +166,11 @@ class RepairPage(Page[WaitingRepair]):
     """A page of proposed repairs, oldest first."""
 
 
-class PersonsReason(BaseModel):
+class PersonsReason(RequestBody):
     """Why a person decides so."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"reason": "INC-1234: known and harmless"}]}
+        json_schema_extra={"examples": [{"reason": "INC-1234: known and harmless"}]}
     )
 
     reason: Reason

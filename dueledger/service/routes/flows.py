@@ -25,6 +25,7 @@ from dueledger.ledger.store.flows import (
     resume_flows,
     set_flow_limits,
 )
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
@@ -99,11 +100,10 @@ class FlowPage(Page[FlowDocument]):
     """A page of flows."""
 
 
-class FlowLimitsChange(BaseModel):
+class FlowLimitsChange(RequestBody):
     """Limits to change. An absent one stays; null removes it."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"lane": "", "rate_per_second": 50, "window_items": None}]},
     )
 
@@ -143,7 +143,7 @@ class PausePage(Page[PauseDocument]):
     """A page of the pauses in force, the oldest first."""
 
 
-class _FlowsOfTenant(BaseModel):
+class _FlowsOfTenant(RequestBody):
     kind: Name | None = None
     lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
 
@@ -151,9 +151,7 @@ class _FlowsOfTenant(BaseModel):
 class FlowsRequest(_FlowsOfTenant):
     """Flows of a tenant, and why they go on. Null means all."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"kind": "PolicyRenewalDue"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "PolicyRenewalDue"}]})
 
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
@@ -162,7 +160,6 @@ class FlowsPauseRequest(_FlowsOfTenant):
     """Flows to pause, and why."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [{"kind": "PolicyRenewalDue", "reason": "INC-1234: the archive is down"}]
         },

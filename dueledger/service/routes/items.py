@@ -24,6 +24,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.emission import emit_by_key, find_other_terms
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter, ItemPlace, Label
 from dueledger.ledger.store.items import StepPlace, item_timeline
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page, PageRequest
@@ -71,11 +72,10 @@ class ItemToEmit(BaseModel):
     traceparent: Annotated[str, Field(max_length=100, pattern=r"^[0-9a-f-]+$")] | None = None
 
 
-class Emission(BaseModel):
+class Emission(RequestBody):
     """Items to emit. Repeating it changes nothing, so it needs no Idempotency-Key."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {

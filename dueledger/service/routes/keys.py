@@ -17,6 +17,7 @@ from dueledger.api_keys import (
 )
 from dueledger.ledger.errors import NotPermitted, Problem
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, list_keys
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.idempotency import AnswerOnce
@@ -54,11 +55,10 @@ class KeyPage(Page[KeyDocument]):
     """A page of keys."""
 
 
-class KeyRequest(BaseModel):
+class KeyRequest(RequestBody):
     """A key to make. Keys of one name are one actor, with the same tenants."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [{"name": "billing", "scopes": ["emit", "read"], "tenants": ["acme"]}]
         },
@@ -80,12 +80,10 @@ class KeyRequest(BaseModel):
     ] = None
 
 
-class SuccessorRequest(BaseModel):
+class SuccessorRequest(RequestBody):
     """How long the old key is valid beside the new one, and when the new one expires."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"overlap_hours": 1}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"overlap_hours": 1}]})
 
     overlap_hours: Annotated[Number, Field(ge=0, le=OVERLAP_HOURS_MAX)] = 24.0
     expires_at: Instant | None = None

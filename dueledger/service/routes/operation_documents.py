@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.store.operations import OperationVerb
+from dueledger.service.bodies import RequestBody
 from dueledger.service.pages import Page
 from dueledger.service.routes.fields import PRINTABLE, Instant, Key, Lane, Name, Reason, StateName
 
@@ -68,11 +69,10 @@ class ReviewGroups(BaseModel):
     items: list[ReviewGroup]
 
 
-class ItemDecision(BaseModel):
+class ItemDecision(RequestBody):
     """What is decided about items, and why: of ids, or of business keys."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {
@@ -126,11 +126,10 @@ class DecisionResults(BaseModel):
     items: list[DecisionResult]
 
 
-class OperationFilter(BaseModel):
+class OperationFilter(RequestBody):
     """Which items of the tenant are meant, and what is done to each. Null: all."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [{name: _EXAMPLE[name] for name in _EXAMPLE if name != "reason"}]
         },
@@ -153,7 +152,7 @@ class OperationFilter(BaseModel):
 class OperationRequest(OperationFilter):
     """An operation on all items of a filter, and why."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [_EXAMPLE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
     reason: Reason
 
@@ -208,11 +207,9 @@ class OperationPage(Page[OperationDocument]):
     """A page of operations, newest first."""
 
 
-class AbortRequest(BaseModel):
+class AbortRequest(RequestBody):
     """Why an operation ends."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"reason": "it meant another kind"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "it meant another kind"}]})
 
     reason: Reason

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dueledger.ledger.errors import InvalidOutcome, Problem
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.reported_outcomes import OutcomeRefusal
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.routes.fields import PRINTABLE
@@ -52,11 +53,10 @@ class OutcomeToReport(BaseModel):
     reason: str | None = None
 
 
-class OutcomeReports(BaseModel):
+class OutcomeReports(RequestBody):
     """Outcomes to record. Repeating them changes nothing and has the same result."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={
             "examples": [
                 {
