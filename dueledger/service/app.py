@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from dueledger.service.calls import CallHost
 from dueledger.service.cursors import CursorSeal
+from dueledger.service.examples import add_examples
 from dueledger.service.problems import handle_errors
 from dueledger.service.pull_queue import PullQueue
 from dueledger.service.readiness import Readiness
@@ -95,6 +96,7 @@ class ServiceApp(FastAPI):
             )
             _remove_titles(schema["paths"])
             _remove_titles(schema["components"])
+            add_examples(schema)
             schema["components"]["securitySchemes"] = SECURITY_SCHEMES
             self.openapi_schema = schema
         return self.openapi_schema

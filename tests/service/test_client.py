@@ -10,20 +10,25 @@ import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import httpx
 import jsonschema
 import pytest
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 
 from dueledger.client import AsyncClient, Client, ServiceProblem, calls, models
 from dueledger.ledger.store.api_keys import NewApiKey
+from dueledger.service.app import ROUTES
+from tests.service.answers import examples_of_answers
 from tests.service.conftest import Api
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "openapi.json"
 MODELS = ROOT / "dueledger" / "client" / "models.py"
+FORMATS = jsonschema.FormatChecker()
 OPEN = {"getLiveness", "getReadiness", "getMetrics", "listProblems"}
 """Operations without a key, which a load balancer or a metrics server calls."""
 
@@ -55,6 +60,34 @@ def test_the_example_of_each_body_is_right(openapi: dict[str, Any]) -> None:
         assert examples
         for example in examples:
             jsonschema.validate(example, {**openapi, **schema})
+
+
+def test_the_example_of_each_answer_is_what_its_model_answers(openapi: dict[str, Any]) -> None:
+    """Complete, and without a member that the model does not have."""
+    models_of = {
+        route.operation_id: route.response_model
+        for route in ROUTES
+        if isinstance(route, APIRoute) and route.response_model is not None
+    }
+    examples = examples_of_answers(openapi)
+    assert examples.keys() == models_of.keys()
+    for operation, (example, schema) in examples.items():
+        jsonschema.validate(example, {**openapi, **schema}, format_checker=FORMATS)
+        model: TypeAdapter[Any] = TypeAdapter(models_of[operation])
+        answered = model.dump_python(model.validate_json(json.dumps(example)), by_alias=True)
+        assert without_values(answered) == without_values(example), operation
+
+
+def without_values(document: object) -> object:
+    """Return the members of a document, and of those within, in place of their values."""
+    match document:
+        case dict():
+            named = cast("dict[str, object]", document)
+            return {name: without_values(value) for name, value in named.items()}
+        case list():
+            return [without_values(value) for value in cast("list[object]", document)]
+        case _:
+            return None
 
 
 def test_the_models_are_generated_from_the_published_schema() -> None:

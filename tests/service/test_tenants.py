@@ -16,6 +16,7 @@ from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.scoped_routes import CallRoute
 from tests.databases import MakeDatabase
+from tests.service.answers import examples_of_answers, members_of_answer
 from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api, open_api
 from tests.service.issuer import Issuer, oidc
 from tests.service.test_requests import problem
@@ -385,15 +386,32 @@ async def secret(api: Api) -> Place:
     return await place_of(api, "umbra", item, *(each.prefix for each in made))
 
 
+@pytest.fixture(scope="module")
+async def examples(api: Api) -> dict[str, Any]:
+    """Examples of answers, by operation."""
+    openapi = (await api.ask("GET", "/openapi.json")).document
+    found = examples_of_answers(openapi)
+    del found["getReport"]  # its other members are in docs/report.schema.json
+    return {name: example for name, (example, _) in found.items()}
+
+
 @pytest.mark.parametrize("each", ALL, ids=str)
 async def test_a_key_or_token_reaches_the_routes_of_its_scopes_alone(
-    api: Api, credentials: dict[str, Credentials], own: dict[str, Place], each: Walked
+    api: Api,
+    credentials: dict[str, Credentials],
+    own: dict[str, Place],
+    examples: dict[str, Any],
+    each: Walked,
 ) -> None:
+    """And the answer has no member that its example in the OpenAPI document has not."""
     for kind, given in credentials.items():
         for scope in Scope:
             answer = await ask(api, each, given[scope], own[kind])
             if scope is each.route.scope:
                 assert answer.status < 300, (kind, answer.text)
+                example = examples.get(each.route.operation_id or "")
+                if example is not None:
+                    assert members_of_answer(answer.document) <= members_of_answer(example)
             else:
                 problem(answer, 403, "NOT_PERMITTED")
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
@@ -18,24 +18,6 @@ audit = ScopedRoutes(Scope.AUDIT, "audit")
 
 class AuditEntry(BaseModel):
     """Who changed what, when and why. Null `tenants`: it concerns all, or none alone."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "at": "2027-03-01T09:00:00Z",
-                    "actor": "key:jane",
-                    "login": "due_service",
-                    "operation": "pauseFlows",
-                    "target": "flows/acme/PolicyRenewalDue",
-                    "tenants": ["acme"],
-                    "reason": "INC-1234: the archive is down",
-                    "detail": None,
-                    "request_id": "5e1f0c52b8f94f3d",
-                }
-            ]
-        }
-    )
 
     at: datetime
     actor: str

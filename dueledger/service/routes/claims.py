@@ -72,34 +72,6 @@ class PulledItem(BaseModel):
 class PullResponse(BaseModel):
     """Items that are now this worker's; none if nothing was due in time."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "items": [
-                        {
-                            "item": "0051a6f5-4d2a-8c11-9d3e-7b0a86f0f6d1",
-                            "fence": 4711,
-                            "token": "0006386f3f0a4c0099c2a1b7d0e4f566",
-                            "position": 1,
-                            "lease_seconds": 60.0,
-                            "tenant": "acme",
-                            "kind": "PolicyRenewalDue",
-                            "lane": "",
-                            "business_key": "P-1001",
-                            "cycle": "2027",
-                            "effective_date": "2027-03-31",
-                            "due_at": "2027-03-01T09:00:00Z",
-                            "attempt": 1,
-                            "traceparent": None,
-                            "payload": {"premium": "123.45"},
-                        }
-                    ]
-                }
-            ]
-        }
-    )
-
     items: list[PulledItem]
 
 

@@ -19,7 +19,6 @@ from dueledger.items import (
 )
 from dueledger.ledger.errors import KeyConflict, NotPermitted, Problem
 from dueledger.ledger.runtime.tracing import TracedItem, record_spans
-from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.emission import emit_by_key, find_other_terms
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter, ItemPlace, Label
@@ -50,8 +49,6 @@ STEP_KEYS = {"at": datetime, "number": int}
 
 read = ScopedRoutes(Scope.READ, "items")
 emit = ScopedRoutes(Scope.EMIT, "items")
-
-_ID = "0051a6f5-4d2a-8c11-9d3e-7b0a86f0f6d1"
 
 
 class ItemToEmit(BaseModel):
@@ -107,10 +104,6 @@ class EmissionVerdict(BaseModel):
 
 class EmissionResult(BaseModel):
     """A verdict for each item, in the order of the request."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"items": [{"id": _ID, "verdict": "created"}]}]}
-    )
 
     items: list[EmissionVerdict]
 
@@ -198,20 +191,6 @@ class Timeline(Page[TransitionDocument]):
 
 class WhyDocument(BaseModel):
     """Why an item has not been done yet, and what to do."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "item": _ID,
-                    "state": State.SCHEDULED.label,
-                    "code": "NOT_DUE",
-                    "sentence": "It is due at 2027-03-01 09:00 UTC.",
-                    "remedy": None,
-                }
-            ]
-        }
-    )
 
     item: UUID
     state: str

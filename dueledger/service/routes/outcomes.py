@@ -97,14 +97,6 @@ class OutcomeVerdict(BaseModel):
 class OutcomeVerdicts(BaseModel):
     """A result for each outcome, in the order of the request."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"outcomes": [{"item": _ITEM, "result": "recorded", "lease_seconds": None}]}
-            ]
-        }
-    )
-
     outcomes: list[OutcomeVerdict]
 
 
