@@ -26,7 +26,7 @@ from .serve import POISON
 from .short_times import PARTITIONS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Iterable, Mapping
 
     from aiokafka import ConsumerRecord
 
@@ -69,10 +69,13 @@ async def gathered(site: Site) -> AsyncGenerator[Connection]:
         await connection.close()
 
 
-async def broken_rules(site: Site, connection: Connection) -> list[str]:
+async def broken_rules(
+    site: Site, connection: Connection, rules: Mapping[str, str] = RULES
+) -> list[str]:
+    """Return a line for each of the rules, by name, whose query finds rows."""
     found: list[str] = []
     within = [kind for kind, handler in site.kinds.items() if handler == "transaction"]
-    for rule, query in RULES.items():
+    for rule, query in rules.items():
         rows = await connection.fetch(query, *([within] if "$1" in query else []))
         if rows:
             shown = [dict(row) for row in rows[:SHOWN_MAX]]

@@ -30,9 +30,11 @@ def chosen_seed() -> int:
 class Storm:
     """Breaks things one after another, also several at a time, and notes what it did."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, pace: float = 1.0) -> None:
+        """With a `pace` of 2, faults begin twice as often."""
         self.steps: list[str] = []
         self._choice = Random(seed)  # noqa: S311  # no secrets
+        self._pace = pace
         self._broken: set[str] = set()
         self._began = monotonic()
 
@@ -50,7 +52,7 @@ class Storm:
                 if fault.whom not in self._broken:
                     self.note(f"{fault.name} {fault.whom} {lasts:.1f} s")
                     happening.create_task(self._happen(fault, lasts))
-                await moment(self._choice.uniform(*GAP_SECONDS))
+                await moment(self._choice.uniform(*GAP_SECONDS) / self._pace)
 
     async def _happen(self, fault: Fault, seconds: float) -> None:
         self._broken.add(fault.whom)

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from .checker import broken_rules, gathered
 from .rules import RULES
 from .site import Site
+
+pytestmark = pytest.mark.long
 
 # Rows that a broken guarantee would leave, by the rule that must find them.
 BREAKING = {
@@ -136,6 +140,6 @@ async def test_a_quiet_run_breaks_no_rule_and_each_rule_can_be_broken(site: Site
             trial = connection.transaction()
             await trial.start()
             await connection.execute(breaking)
-            broken = await broken_rules(site, connection)
+            broken = await broken_rules(site, connection, {rule: RULES[rule]})
             await trial.rollback()
-            assert [line for line in broken if line.startswith(f"{rule}:")], (rule, broken)
+            assert broken, rule
