@@ -30,7 +30,8 @@ _ZONE_CHARS_MAX: Final = 64
 _SUNDAY_AGAIN: Final = 7
 _PART: Final = re.compile(r"(?P<low>\*|\?|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d+))?", re.ASCII)
 _AHEAD: Final = (datetime(2027, 1, 1, tzinfo=UTC), datetime(2029, 1, 1, tzinfo=UTC))
-_AROUND: Final = timedelta(hours=30)
+_AROUND: Final = timedelta(hours=7)
+"""Beside a clock change, and further by its length: two within six hours may be seen as one."""
 
 
 class Scheduler(StrEnum):
@@ -177,7 +178,8 @@ def _moved(cron: Cron) -> bool:
     if cron.fields.wildcard and (cron.gap, cron.fold) == (Gap.SKIP, Fold.BOTH):
         return False
     for change in _changes_ahead(cron.timezone):
-        window = expand(cron, change.at - _AROUND, change.at + _AROUND)
+        around = _AROUND + abs(change.jump)
+        window = expand(cron, change.at - around, change.at + around)
         if window.skipped or any(one.decision is not Decision.EXACT for one in window.occurrences):
             return True
     return False

@@ -45,7 +45,7 @@ from tests.workers.http.conftest import make_item
 
 SECONDS_MAX: Final = 1.0
 """Of processor time, for one input."""
-COUNTS: Final = [300, pytest.param(3_000, marks=pytest.mark.full)]
+COUNTS: Final = [150, pytest.param(3_000, marks=pytest.mark.full)]
 REASON_CHARS_MAX: Final = 100_000
 SECRET: Final = "hunter2"  # noqa: S105 - what must not be shown
 

@@ -20,6 +20,7 @@ from dueledger.importers.kubernetes import import_kubernetes
 from dueledger.importers.quartz import import_quartz
 from dueledger.importers.source_job import NewDefinitionFields
 from dueledger.importers.systemd import import_systemd
+from tests.examples import examples
 
 ANEW = NewDefinitionFields("acme", zone="Europe/Berlin")
 
@@ -246,7 +247,7 @@ SOURCES = (*(CRONTAB, SYSTEMD, QUARTZ_XML, ANNOTATIONS, PROPERTIES, EVENTBRIDGE,
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-@settings(max_examples=40)
+@settings(max_examples=examples(20, full=40))
 @given(data=st.data())
 def test_every_schedule_is_in_the_result_once(
     tmp_path_factory: pytest.TempPathFactory, source: Source, data: st.DataObject

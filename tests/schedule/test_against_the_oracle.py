@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dueledger.ledger.schedule import (
@@ -24,6 +24,7 @@ from dueledger.ledger.schedule import (
     zone_names,
 )
 from dueledger.ledger.schedule.cron import DayRule
+from tests.examples import examples
 
 from .minute_scan import (
     HOUR,
@@ -174,6 +175,7 @@ def expected_window(
     return {each for each in due if start <= each[0] < end}, skipped
 
 
+@settings(max_examples=examples(40, full=100))
 @given(
     expressions(),
     places(),

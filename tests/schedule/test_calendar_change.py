@@ -19,6 +19,7 @@ from dueledger.ledger.schedule import (
 )
 from dueledger.ledger.schedule.calendars import Beyond
 from dueledger.ledger.schedule.resolution import instant_of
+from tests.examples import examples
 
 from .minute_scan import INTERESTING
 from .rolled_days import DAY
@@ -65,7 +66,7 @@ def calendars(draw: st.DrawFn, last_days: st.SearchStrategy[int | None]) -> Cale
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100, full=300))
 @given(
     whens(),
     calendars(st.none() | st.integers(-30, 30)),

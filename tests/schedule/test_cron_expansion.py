@@ -106,7 +106,7 @@ def check_steps(text: str, day_rule: str, start: datetime, days: int) -> None:
 STEPS = given(EXPRESSIONS, st.sampled_from(["any", "all"]), STARTS, st.integers(1, 400))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @STEPS
 def test_days_and_times_are_those_that_croniter_steps_to(
     text: str, day_rule: str, start: datetime, days: int
@@ -150,7 +150,7 @@ WHOLE_DAYS = given(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @WHOLE_DAYS
 def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself(
     text: str, zone: str, gap: Gap, fold: Fold, start: datetime, own: list[timedelta]

@@ -27,6 +27,7 @@ from dueledger.ledger.schedule import (
     expand,
     load_zone,
 )
+from tests.examples import examples
 
 from .minute_scan import INTERESTING, MINUTE, changes, expected_instants, local_at, neighbourhood
 
@@ -190,7 +191,7 @@ CUTS = st.lists(st.integers(-REACH, REACH), min_size=2, max_size=4)
 
 
 @pytest.mark.parametrize("kind", CASES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(st.data(), PLACES, POLICIES, CUTS)
 def test_a_kind_equals_the_scan_around_every_sort_of_change(
     kind: str, data: st.DataObject, place: Place, policy: tuple[Gap, Fold], cuts: list[int]
@@ -208,7 +209,7 @@ def test_a_kind_equals_the_scan_in_many_cases(
     check(place, data.draw(CASES[kind](place)), policy, cuts)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(20, full=40))
 @given(
     PLACES,
     TIMES,

@@ -30,6 +30,7 @@ from dueledger.ledger.schedule import (
 from dueledger.ledger.schedule.expansion import falls_due
 from dueledger.ledger.schedule.local_times import LocalTimes, LocalTimesOfDay
 from dueledger.ledger.schedule.resolution import collapse, instant_of
+from tests.examples import examples
 
 from .minute_scan import HOUR, INTERESTING, MINUTE, changes
 from .rolled_days import DAY, calendars_of, is_open, rolled
@@ -130,7 +131,7 @@ def nominals(when: Recurring, low: datetime, high: datetime) -> Iterator[datetim
         yield from when.nominals(low, high)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, full=60))
 @given(cases(), st.lists(st.integers(-3000, 3000), min_size=3, max_size=5))
 def test_a_frequent_schedule_is_rolled_as_each_time_by_itself_and_windows_add_up(
     case: tuple[Recurring, Calendar, Roll, datetime], cuts: list[int]
@@ -145,7 +146,7 @@ def test_a_frequent_schedule_is_rolled_as_each_time_by_itself_and_windows_add_up
     assert found.skipped == tuple(each for part in parts for each in part.skipped)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, full=60))
 @given(cases(), st.integers(-3000, 3000), st.integers(1, 200))
 def test_whether_anything_falls_due_is_what_its_window_tells(
     case: tuple[Recurring, Calendar, Roll, datetime], begin: int, length: int

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dueledger.ledger.schedule import Fold, Gap, Occurrence, Rrule, load_zone, resolve
+from tests.examples import examples
 from tests.work_bound import check_lines
 
 from .minute_scan import INTERESTING
@@ -80,7 +81,7 @@ def test_a_counted_rule_without_any_time_is_known_by_arithmetic(rule: str, gap: 
     assert check_lines(last, lines_max=20_000) is None  # each day up to 2200 was searched once
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25, full=60))
 @given(
     st.sampled_from(
         [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dueledger.ledger.errors import WindowTooLarge
 from dueledger.ledger.schedule import Cron, Every, Fold, Gap, Rrule, expand
 from dueledger.ledger.schedule.when import Recurring, expand_in_slices
+from tests.examples import examples
 
 from .minute_scan import INTERESTING
 
@@ -25,7 +26,7 @@ def check(when: Recurring, start: datetime, end: datetime) -> int:
     return max((len(one.occurrences) for one in slices), default=0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(12, full=25))
 @given(
     st.sampled_from(["*/5 * * * *", "* 2 * * *", "0 0 1 1 *", "30 1,2,3 * * *"]),
     st.sampled_from(INTERESTING),

@@ -207,7 +207,7 @@ RULE_CASES = given(rrules(), st.integers(0, 4000))
 SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
-@settings(max_examples=100, suppress_health_check=SLOW, derandomize=True)
+@settings(max_examples=50, suppress_health_check=SLOW, derandomize=True)
 @CRON_CASES
 def test_cron_texts_of_every_form_are_witnessed(
     witness: Witness, text: str, day_rule: str, days: int
