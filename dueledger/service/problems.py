@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Route
 
 from dueledger.failures import KINDS, Failure, describe
@@ -103,6 +104,7 @@ def handle_errors(app: FastAPI, answer: ProblemAnswer = answer_document) -> None
     app.add_exception_handler(DueledgerError, _of_error)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_status)
+    app.add_exception_handler(ClientDisconnect, _of_gone)
     app.add_exception_handler(Exception, _of_defect)
 
 
@@ -152,6 +154,11 @@ def _methods_of(request: Request) -> list[str]:
         if isinstance(route, Route) and route.path_regex.match(request.url.path):
             found |= route.methods or set()
     return sorted(found)
+
+
+async def _of_gone(_: Request, __: Exception) -> Response:
+    """Answer a client that closed its connection while it sent the body: nobody reads it."""
+    return Response(status_code=HTTPStatus.BAD_REQUEST)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from dueledger.ledger.error_counts import ERRORS_READ_MAX
 from dueledger.ledger.errors import ServiceBusy
@@ -185,6 +186,35 @@ async def test_large_bodies_wait_for_their_turn_and_one_caller_leaves_a_quarter(
             await asyncio.sleep(0)
             assert not waiting.done()
         await waiting
+
+
+async def test_a_client_that_leaves_while_it_sends_a_body_is_no_defect(small: Api) -> None:
+    key = await small.make_key("hasty", Scope.EMIT)
+    scope: dict[str, object] = {
+        "type": "http",
+        "http_version": "1.1",
+        "scheme": "http",
+        "root_path": "",
+        "method": "POST",
+        "path": "/v1/items",
+        "raw_path": b"/v1/items",
+        "query_string": b"",
+        "headers": [(b"authorization", f"Bearer {key.text}".encode()), (b"content-length", b"9")],
+        "client": ("127.0.0.1", 1),
+        "request_id": "hasty",
+        "is_trusted": True,
+    }
+    sent: list[object] = []
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: object) -> None:
+        sent.append(message)
+
+    with capture_logs() as logged:
+        await small.service.app(scope, receive, send)  # pyright: ignore[reportArgumentType] - the types of ASGI
+    assert (logged, len(sent)) == ([], 2)
 
 
 @pytest.mark.parametrize("length", ["", "Content-Length: 1\r\n"])
