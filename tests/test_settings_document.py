@@ -1,4 +1,4 @@
-"""docs/settings.md has every setting of every process; `make schema` writes it."""
+"""Two pages have every setting of every process; `make schema` writes them."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -31,9 +31,12 @@ from dueledger.workers.http.allow_list import AllowedOrigin
 from dueledger.workers.outcomes import OutcomeIntakeSettings
 from dueledger.workers.settings import WorkerSettings
 
-DOCUMENT: Final = Path(__file__).parent.parent / "docs" / "settings.md"
+DOCS: Final = Path(__file__).parent.parent / "docs"
 INTRODUCTION: Final = """\
 # Settings
+
+This page has the settings of every process, of allocators and of workers. Those of other processes
+are [on a page of their own](settings-of-other-processes.md).
 
 Every setting is a variable of the environment. `make schema` writes this page from the classes that
 read them. A value outside its bounds is refused before anything starts; the message names the
@@ -44,7 +47,14 @@ What decides about items (retries, deadlines, topics, weights) is in [definition
 [flows](flows.md#controlling-flows), the same for all processes. `DUELEDGER_ACTOR` names the
 person in the journal for commands.
 """
-SECTIONS: Final[Mapping[type[BaseSettings], tuple[str, str]]] = {
+OTHERS_INTRODUCTION: Final = """\
+# Settings of other processes
+
+Intake, materialiser, reconciler, relay, alerts and the service. They read the
+[settings of every process](settings.md), too. `make schema` writes this page.
+"""
+Sections = Mapping[type[BaseSettings], tuple[str, str]]
+SECTIONS: Final[Sections] = {
     Settings: ("Every process", "every process, and commands that reach Postgres"),
     KafkaSettings: ("Kafka", "every process with Kafka, `dueledger doctor`, `dueledger repair`"),
     AllocatorSettings: ("Allocator", "`dueledger allocate`"),
@@ -52,14 +62,20 @@ SECTIONS: Final[Mapping[type[BaseSettings], tuple[str, str]]] = {
     DirectSettings: ("Workers without Kafka", "`dueledger work --direct …`"),
     HttpSettings: ("Workers that send by HTTP", "`dueledger work --http`, with `--direct`, too"),
     OutcomeIntakeSettings: ("Outcome intake", "`dueledger work --outcomes`"),
+    TopicSettings: ("Definitions", "`dueledger define`"),
+}
+OTHERS: Final[Sections] = {
     EventIntakeSettings: ("Event intake", "`dueledger intake`"),
     MaterialiserSettings: ("Materialiser", "`dueledger materialise`"),
     ReconcilerSettings: ("Reconciler", "`dueledger reconcile`, `dueledger repair`"),
     RelaySettings: ("Relay", "`dueledger relay`"),
     AlertSettings: ("Alerts", "`dueledger alert`"),
     ServiceSettings: ("REST interface", "`dueledger serve`"),
-    TopicSettings: ("Definitions", "`dueledger define`"),
 }
+PAGES: Final = (
+    (DOCS / "settings.md", INTRODUCTION, SECTIONS),
+    (DOCS / "settings-of-other-processes.md", OTHERS_INTRODUCTION, OTHERS),
+)
 UNITS: Final = ("seconds", "days", "bytes", "items", "records", "events", "runs", "flows")
 TYPES: Final[Mapping[Any, str]] = {
     bool: "true or false",
@@ -138,9 +154,10 @@ def own_fields(section: type[BaseSettings]) -> Iterator[tuple[str, FieldInfo]]:
             yield name, field
 
 
-def document() -> str:
-    lines = [INTRODUCTION]
-    for section, (title, used_by) in SECTIONS.items():
+def document(introduction: str, sections: Sections) -> str:
+    """Return a page with a table for each class."""
+    lines = [introduction]
+    for section, (title, used_by) in sections.items():
         lines += [f"## {title}", f"Read by {used_by}.", ""]
         lines += ["| variable | type | unit | bounds | default | |", "|---|---|---|---|---|---|"]
         for name, field in own_fields(section):
@@ -166,21 +183,24 @@ def classes_below(root: type[BaseSettings]) -> Iterator[type[BaseSettings]]:
 
 
 def test_docs_show_every_setting() -> None:
-    text = document()
-    if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
-        DOCUMENT.write_text(text, encoding="utf-8")
-    assert DOCUMENT.read_text(encoding="utf-8") == text, "run `make schema`"
+    for path, introduction, sections in PAGES:
+        text = document(introduction, sections)
+        if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
+            path.write_text(text, encoding="utf-8")
+        assert path.read_text(encoding="utf-8") == text, "run `make schema`"
 
 
 def test_each_class_of_settings_has_a_section_and_each_setting_a_description() -> None:
     with_fields = {each for each in classes_below(BaseSettings) if list(own_fields(each))}
-    assert with_fields == SECTIONS.keys()
-    for section in SECTIONS:
+    assert with_fields == SECTIONS.keys() | OTHERS.keys()
+    for section in with_fields:
         for name, field in own_fields(section):
             assert field.description, name
 
 
 @pytest.mark.parametrize("name", ["dsn", "outbox_dsn", "kafka_sasl_password", "http_secrets"])
 def test_secrets_are_marked(name: str) -> None:
-    [line] = [each for each in document().splitlines() if f"`{variable_of(name)}`" in each]
+    texts = [document(introduction, sections) for _, introduction, sections in PAGES]
+    lines = "".join(texts).splitlines()
+    [line] = [each for each in lines if f"`{variable_of(name)}`" in each]
     assert "**secret**" in line
