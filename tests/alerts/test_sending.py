@@ -28,6 +28,7 @@ from dueledger.ledger.store import Connection, Pool, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_machine_clock
 from tests.databases import DatabasePool, MakeDatabase
+from tests.forks import ForkServer
 from tests.logins import with_login
 from tests.service.commands import start
 from tests.wire import wire_to
@@ -359,18 +360,19 @@ def test_a_channel_is_needed_and_a_webhook_is_signed_and_its_address_checked(
 
 
 async def test_the_command_that_sends_a_test_fails_if_a_channel_does(
-    only_webhook: AlertSettings, receiver: Receiver
+    fork_server: ForkServer, only_webhook: AlertSettings, receiver: Receiver
 ) -> None:
     for status, code in ((204, ExitCode.DONE), (503, ExitCode.FAILED)):
         receiver.status = status
         command = await start(
+            fork_server,
             only_webhook.dsn.get_secret_value(),
             *("alert", "--test"),
             DUELEDGER_ALERT_WEBHOOK_URL=only_webhook.alert_webhook_url or "",
             DUELEDGER_ALERT_WEBHOOK_SECRET=SECRET,
             DUELEDGER_ALERT_WEBHOOK_NETWORKS="127.0.0.0/8",
         )
-        printed, _ = await command.communicate()
+        printed = await command.communicate()
         assert command.returncode == code, printed
     assert [each["status"] for each in receiver.signed] == ["test"]
 

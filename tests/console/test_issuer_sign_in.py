@@ -12,6 +12,7 @@ from dueledger.console import open_console
 from dueledger.service.attempts import FAILURES_MAX
 from tests.console.conftest import Browser, open_browser
 from tests.databases import MakeDatabase
+from tests.forks import ForkServer
 from tests.service.commands import key_command
 from tests.service.conftest import Api, open_api
 from tests.service.issuer import CLIENT, Issuer, login_at, open_issuer
@@ -73,7 +74,7 @@ async def test_a_person_signs_in_at_the_issuer_and_has_the_rights_of_its_token(
 
 
 async def test_signing_out_and_the_end_of_a_session_hold_at_once(
-    api: Api, stranger: Browser, issuer: Issuer
+    fork_server: ForkServer, api: Api, stranger: Browser, issuer: Issuer
 ) -> None:
     async def sign_in(browser: Browser) -> None:
         assert (await browser.open(await begin(browser, issuer))).location == "/console/"
@@ -94,10 +95,10 @@ async def test_signing_out_and_the_end_of_a_session_hold_at_once(
     await api.owner.execute(expire)
     assert await is_out(stranger)
     await sign_in(stranger)
-    [ended] = await key_command(api.dsn, "sign-out", "oidc:jane")
+    [ended] = await key_command(fork_server, api.dsn, "sign-out", "oidc:jane")
     assert ended == {"actor": "oidc:jane", "sessions_ended": 1}
     assert await is_out(stranger)
-    [again] = await key_command(api.dsn, "sign-out", "oidc:jane")
+    [again] = await key_command(fork_server, api.dsn, "sign-out", "oidc:jane")
     assert again["sessions_ended"] == 0
 
 

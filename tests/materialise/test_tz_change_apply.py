@@ -1,9 +1,7 @@
 """A tz change is applied as it was reviewed, as one change, even if processes die."""
 
-import asyncio
 import os
 import signal
-import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import chain
@@ -18,6 +16,7 @@ from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import read_accounting
 from dueledger.ledger.store.tz_changes import list_tz_change_versions, list_tz_changes
+from tests.forks import ForkServer
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, claim_next, tick_until_idle
 
@@ -159,28 +158,29 @@ async def test_no_transaction_is_open_while_somebody_reads_what_a_tz_database_ch
     connection: Connection,
     database: str,
     newer_tzdata: Path,
+    fork_server: ForkServer,
 ) -> None:
     await set_schedule("d", HOURLY | {"cron": "* * * * *"})
     await tick_until_idle(materialiser)
-    command = (sys.executable, "-m", "dueledger", "materialise", "--check-tz", "--json")
+    command = ("-m", "dueledger", "materialise", "--check-tz", "--json")
 
     async def read_slowly(*arguments: str) -> dict[str, Any]:
-        process = await asyncio.create_subprocess_exec(
+        process = await fork_server.start(
             *(*command, *arguments),
             env=os.environ | {"DUELEDGER_DSN": database, "PYTHONPATH": str(newer_tzdata)},
-            stdout=asyncio.subprocess.PIPE,
-            limit=1_024,
+            pipe="stdout",
+            ahead_bytes=1_024,
         )
-        assert process.stdout is not None
-        first = await process.stdout.readexactly(1)
+        assert process.piped is not None
+        first = await process.piped.readexactly(1)
         open_ = await connection.fetchval(
             "select count(*) from pg_stat_activity"
             " where datname = current_database() and application_name = 'dueledger-cli'"
             " and xact_start is not null"
         )
-        shown = first + await process.stdout.read()
+        shown = first + await process.communicate()
         assert len(shown) > 100_000, "more than a pipe holds"
-        assert (open_, await process.wait()) == (0, 0)
+        assert (open_, process.returncode) == (0, 0)
         return orjson.loads(shown)
 
     previewed = await read_slowly()

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -24,6 +22,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendars import put_calendar
 from dueledger.ledger.store.items import emit_items, item_timeline, read_accounting
 from dueledger.ledger.store.tz_changes import TzStepKind
+from tests.forks import ForkServer
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, claim_next, tick_until_idle
 
@@ -124,15 +123,15 @@ async def test_definitions_are_read_by_the_page_and_none_is_left_out(
     assert steps == {TzStepKind.MOVED: waiting, TzStepKind.ADDED: len(lost)}
 
 
-def test_the_doctor_names_the_iana_version_that_decides(newer_tzdata: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "dueledger", "doctor", "--json"],
+async def test_the_doctor_names_the_iana_version_that_decides(
+    newer_tzdata: Path, fork_server: ForkServer
+) -> None:
+    ended = await fork_server.start(
+        *("-m", "dueledger", "doctor", "--json"),
         env=os.environ | {"DUELEDGER_DSN": NOWHERE, "PYTHONPATH": str(newer_tzdata)},
-        capture_output=True,
-        text=True,
-        check=False,
+        pipe="stdout",
     )
-    checks = orjson.loads(ended.stdout)["checks"]
+    checks = orjson.loads(await ended.communicate())["checks"]
     (found,) = [one for one in checks if one["name"] == "tzdata"]
     assert found["text"].startswith(f"IANA {NEWER}, of the pinned package")
 

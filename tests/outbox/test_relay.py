@@ -5,7 +5,6 @@ import os
 import re
 import secrets
 import signal
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -25,6 +24,7 @@ from dueledger.ledger.store.outbox import OUTBOX_SQL, outbox_schema
 from dueledger.stack import Endpoints
 from tests.databases import named_database
 from tests.document_blocks import blocks_of
+from tests.forks import ForkServer
 from tests.logins import with_login
 
 NEVER_SECONDS = 1e6
@@ -202,12 +202,12 @@ async def test_a_refused_row_that_was_corrected_is_carried(
 
 
 async def test_g10_a_relay_that_dies_between_both_commits_emits_nothing_twice(
-    service: Service, relay: Relay, connection: Connection
+    service: Service, relay: Relay, connection: Connection, fork_server: ForkServer
 ) -> None:
     for number in range(3):
         await service.write(f"key-{number}")
-    died = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dueledger", "relay", "--once"),
+    died = await fork_server.start(
+        *("-m", "dueledger", "relay", "--once"),
         env=os.environ
         | {
             "DUELEDGER_DSN": service.settings.dsn.get_secret_value(),

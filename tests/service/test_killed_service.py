@@ -11,23 +11,30 @@ from pydantic import SecretStr
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.store import Connection
 from dueledger.service import ServiceSettings, open_service
+from tests.forks import ForkServer
 from tests.logins import with_login
 from tests.service.commands import address_of, key_command, start
+
+pytestmark = pytest.mark.long
 
 LEFT = "select count(*) from pg_stat_activity where application_name like 'api:%'"
 EMIT = "select id from ledger.emit('acme', 'Pulled', 'P-1', '2027-03-01', now() - interval '1 min')"
 
 
 async def test_g5_what_a_killed_service_had_claimed_is_pulled_again_after_its_lease(
-    database: str, connection: Connection
+    fork_server: ForkServer, database: str, connection: Connection
 ) -> None:
     await connection.execute(EMIT)
     dsn = with_login(database, "service_alone")
-    [key] = await key_command(database, "create", "puller", "--scope", "work", "--tenant", "acme")
+    [key] = await key_command(
+        fork_server, database, "create", "puller", "--scope", "work", "--tenant", "acme"
+    )
     wanted = {"kinds": ["Pulled"], "wait_seconds": 60, "lease_seconds": 1}
     given = {"Authorization": f"Bearer {key['key']}"}
 
-    killed = await start(dsn, "serve", "--port", "0", **{CRASH_VARIABLE: "pull.claimed"})
+    killed = await start(
+        fork_server, dsn, "serve", "--port", "0", **{CRASH_VARIABLE: "pull.claimed"}
+    )
     url, _ = await address_of(killed)
     async with aiohttp.ClientSession(headers=given) as session:
         with pytest.raises(aiohttp.ClientError):
@@ -36,7 +43,7 @@ async def test_g5_what_a_killed_service_had_claimed_is_pulled_again_after_its_le
         assert killed.returncode == -signal.SIGKILL
         assert await connection.fetchval("select count(*) from ledger.run") == 1
 
-        serving = await start(dsn, "serve", "--port", "0")
+        serving = await start(fork_server, dsn, "serve", "--port", "0")
         url, _ = await address_of(serving)
         try:
             async with session.post(f"{url}/v1/claims", json=wanted) as reply:
@@ -95,17 +102,17 @@ AT = {"request.answered": 0, "request.committed": 1}
     ],
 )
 async def test_g7_a_request_of_a_killed_service_is_done_once_however_often_it_is_sent(
-    database: str, connection: Connection, name: str, at: str
+    fork_server: ForkServer, database: str, connection: Connection, name: str, at: str
 ) -> None:
     await connection.execute(EMIT)
     dsn = with_login(database, "service")
     scopes = [each for scope in ("emit", "operate", "admin") for each in ("--scope", scope)]
-    [key] = await key_command(database, "create", "maker", *scopes, "--tenant", "acme")
+    [key] = await key_command(fork_server, database, "create", "maker", *scopes, "--tenant", "acme")
     sent = SENT[name]
     path = sent.path.format(prefix=key["prefix"])
     given = {"Authorization": f"Bearer {key['key']}", "Idempotency-Key": uuid4().hex}
 
-    killed = await start(dsn, "serve", "--port", "0", **{CRASH_VARIABLE: at})
+    killed = await start(fork_server, dsn, "serve", "--port", "0", **{CRASH_VARIABLE: at})
     url, _ = await address_of(killed)
     async with aiohttp.ClientSession(headers=given) as session:
         with pytest.raises(aiohttp.ClientError):

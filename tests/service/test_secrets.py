@@ -15,6 +15,7 @@ import pytest
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import Scope, create_key
+from tests.forks import ForkServer
 from tests.logins import LOGINS
 from tests.service.commands import address_of, start
 from tests.service.conftest import SCHEDULE
@@ -96,7 +97,7 @@ async def login(database: str, connection: Connection) -> AsyncGenerator[Login]:
 
 
 async def test_no_secret_is_in_a_log_an_error_or_a_row(
-    login: Login, connection: Connection, issuer: Issuer
+    fork_server: ForkServer, login: Login, connection: Connection, issuer: Issuer
 ) -> None:
     signing = f"whsec_{b64encode(secrets.token_bytes(24)).decode()}"
     person_no = await register_actor(connection, "person:test", ActorKind.PERSON)
@@ -124,11 +125,10 @@ async def test_no_secret_is_in_a_log_an_error_or_a_row(
         "DUELEDGER_HTTP_SECRETS": json.dumps({"acme/renewals": signing}),
         "DUELEDGER_ALERT_WEBHOOK_SECRET": signing,
     }
-    serving = await start(login.dsn, "serve", "--port", "0", **variables)
+    serving = await start(fork_server, login.dsn, "serve", "--port", "0", **variables)
     try:
         url, log = await address_of(serving)
-        assert serving.stdout is not None
-        rest = asyncio.create_task(serving.stdout.read())
+        rest = asyncio.create_task(serving.communicate())
         sent = [f"Bearer {made.text}", f"Bearer {token}", f"Bearer {forged}", f"Bearer {unknown}"]
         sent += [f"Basic {basic}", made.text, f"Bearer {made.text} {token}", f"bearer{made.text}"]
         async with aiohttp.ClientSession() as session:
@@ -158,7 +158,6 @@ async def test_no_secret_is_in_a_log_an_error_or_a_row(
                     errors.append(await reply.text())
     finally:
         serving.terminate()
-        await serving.wait()
     log += (await rest).decode()
     stored = await connection.fetchval(STORED)
     assert (len(errors) > 200, "request.failed" in log, "pauseFlows" in stored) == (True,) * 3
