@@ -24,6 +24,8 @@ from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import PlainWorker
 
+pytestmark = pytest.mark.long
+
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
 Drafts = Callable[..., list[ItemDraft]]

@@ -17,6 +17,9 @@ from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_po
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.partitions import make_partitions
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
+from dueledger.stack import Endpoints
+from tests.conftest import open_database_pool
+from tests.databases import DatabasePool, MakeDatabase
 
 WEEKEND = ("sat", "sun")
 
@@ -125,10 +128,26 @@ class Site:
         return types - {FindingType.OVERDUE, FindingType.LATE}
 
 
+@pytest.fixture(scope="session")
+async def december_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
+    """Databases with the table partitions around NOON."""
+
+    async def prepare(connection: Connection) -> None:
+        await clock.set_clock(connection, NOON, 0)
+        await make_partitions(connection, ahead=timedelta(days=31))
+
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def make_database(december_database_pool: DatabasePool) -> MakeDatabase:
+    return december_database_pool.lease
+
+
 @pytest.fixture
 async def frozen(connection: Connection) -> Connection:
     await clock.set_clock(connection, NOON, 0, database=True)
-    await make_partitions(connection, ahead=timedelta(days=31))
     return connection
 
 

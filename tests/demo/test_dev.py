@@ -82,11 +82,13 @@ def test_no_library_complains_at_a_normal_start_or_end(sessions: list[tuple[int,
         ] == []
 
 
-def test_a_server_that_ends_is_named_and_started_again_once(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def headless(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str]:
+    """A session without items, whose servers are killed until it ends."""
     said: list[str] = []
     with subprocess.Popen(
         [sys.executable, "-m", "dueledger", "dev", "--keep", "--headless"],
-        cwd=tmp_path,
+        cwd=tmp_path_factory.mktemp("headless"),
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
@@ -99,11 +101,15 @@ def test_a_server_that_ends_is_named_and_started_again_once(tmp_path: Path) -> N
                 name = next(kills, None) if began else None
                 if name is not None:
                     _kill_server(process.pid, name)
-    text = "".join(said)
-    assert process.returncode == 3  # a dependency is unreachable
-    assert text.count("ended by itself; its last") == 3
-    assert text.count("is started again, once") == 2
-    assert "kafka ended again." in text
+    return process.returncode, "".join(said)
+
+
+def test_a_server_that_ends_is_named_and_started_again_once(headless: tuple[int, str]) -> None:
+    code, said = headless
+    assert code == 3  # a dependency is unreachable
+    assert said.count("ended by itself; its last") == 3
+    assert said.count("is started again, once") == 2
+    assert "kafka ended again." in said
 
 
 def _kill_server(parent: int, name: str) -> None:
@@ -112,9 +118,10 @@ def _kill_server(parent: int, name: str) -> None:
     server.kill()
 
 
-def test_a_headless_session_suggests_no_policy_that_is_not_there(tmp_path: Path) -> None:
-    code, said = hold_until_seeded(tmp_path, "--headless")
-    assert code == 0
+def test_a_headless_session_suggests_no_policy_that_is_not_there(
+    headless: tuple[int, str],
+) -> None:
+    _, said = headless
     assert "dueledger emit" in said
     assert "POL-" not in said
 

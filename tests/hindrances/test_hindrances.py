@@ -14,6 +14,8 @@ from dueledger.why import explain
 from .cases import CASES, Arrange, behind_parked, kafka_down, no_direct_worker, paused_kind, rate
 from .conftest import Installation
 
+pytestmark = pytest.mark.long
+
 FREED_SECONDS: Final = 10.0
 """From the remedy, or the start of the process that it starts, by the ledger's clock."""
 MADE_ELSEWHERE: Final = {

@@ -15,6 +15,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import read_accounting
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
 from tests.databases import DatabasePool, MakeDatabase
+from tests.examples import examples
 from tests.published_records import nothing_published
 
 from .conftest import Take, renewal
@@ -253,7 +254,7 @@ async def test_a_cancellation_leaves_skipped_what_came_too_late(
 
 
 @settings(
-    max_examples=25,
+    max_examples=examples(10, full=25),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(deliveries=DELIVERIES, cut=st.integers(1, 4), number=st.uuids())

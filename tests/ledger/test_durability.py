@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State, TransitionEvent
@@ -16,19 +17,20 @@ from dueledger.ledger.store.runs import (
     SettleRefusal,
     settle_runs,
 )
-from dueledger.stack.embedded import open_embedded
+from dueledger.stack.postgres import Postgres
+from dueledger.stack.start_progress import StartProgress
 from tests.claim_ids import run_ids
 
 from .conftest import Ledger
 
 
 async def test_g7_an_acknowledged_transition_survives_an_immediate_stop(
-    make_drafts: Callable[..., list[ItemDraft]], kind: str
+    make_drafts: Callable[..., list[ItemDraft]], kind: str, tmp_path: Path
 ) -> None:
-    opened = open_embedded(durable=True)
-    stack = await asyncio.to_thread(opened.__enter__)
+    postgres = Postgres(tmp_path, durable=True, steps=StartProgress(None))
+    await asyncio.to_thread(postgres.start)
     try:
-        connection = await connect(stack.endpoints.dsn, application_name="test")
+        connection = await connect(postgres.dsn, application_name="test")
         await migrate(connection, ahead=timedelta(0))
         actor_no = await register_actor(connection, "test", ActorKind.WORKER)
         ledger = Ledger(connection, actor_no, actor_no, make_drafts, kind)
@@ -38,10 +40,10 @@ async def test_g7_an_acknowledged_transition_survives_an_immediate_stop(
         await transaction.start()
         await ledger.settle(running.run_no, TransitionEvent.COMPLETED)
 
-        await asyncio.to_thread(stack.postgres.stop, "immediate")
-        await asyncio.to_thread(stack.postgres.start)
+        await asyncio.to_thread(postgres.stop, "immediate")
+        await asyncio.to_thread(postgres.start)
 
-        ledger.connection = await connect(stack.endpoints.dsn, application_name="test")
+        ledger.connection = await connect(postgres.dsn, application_name="test")
         assert await ledger.state_of(completed.id) is State.COMPLETED
         assert await ledger.state_of(running.id) is State.RUNNING
         (run,) = await run_ids(ledger.connection, [running.run_no])
@@ -53,4 +55,4 @@ async def test_g7_an_acknowledged_transition_survives_an_immediate_stop(
         await ledger.check_balance()
         await ledger.connection.close()
     finally:
-        await asyncio.to_thread(opened.__exit__, None, None, None)
+        await asyncio.to_thread(postgres.stop)

@@ -24,6 +24,8 @@ from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.log import LogEvent
 
+pytestmark = pytest.mark.long
+
 POLLS_MAX = 300
 Send = Callable[[AIOKafkaClient, int, object], Awaitable[Any]]
 
@@ -163,7 +165,7 @@ async def test_what_decompresses_to_too_much_is_never_had_whole_and_holds_nothin
     bootstrap_servers: str,
     compression: Literal["gzip", "snappy", "lz4", "zstd"],
 ) -> None:
-    bombs = 3
+    bombs = 2
     async with AIOKafkaProducer(
         bootstrap_servers=bootstrap_servers,
         compression_type=compression,

@@ -163,7 +163,7 @@ async def test_g1_materialisers_killed_at_random_smear_and_catch_up_without_gap_
     ]
     terms: dict[str, dict[str, Any]] = {}
     for number in range(20):
-        step = (7, 11, 13, 20)[number % 4]
+        step = (14, 22, 26, 40)[number % 4]
         terms[f"d-{number:02}"] = {
             "when": {"cron": f"*/{step} * * * *", "timezone": "America/New_York"},
             "smear": "PT4M",

@@ -286,7 +286,7 @@ async def test_g1_materialisers_killed_at_random_leave_no_gap_and_no_double(
     await set_time(NOON)
     names = [f"often-{number:02}" for number in range(30)]
     for number, name in enumerate(names):
-        await set_schedule(name, every(300 + number), effective_from=NOON - timedelta(days=2))
+        await set_schedule(name, every(900 + number), effective_from=NOON - timedelta(days=2))
     choice = random.Random(7)  # noqa: S311 - which step dies, the same in every run
     for _ in range(3):
         doomed = await asyncio.gather(
@@ -305,7 +305,7 @@ async def test_g1_materialisers_killed_at_random_leave_no_gap_and_no_double(
     for number, name in enumerate(names):
         until = await watermark(connection, name)
         assert await due_times(connection, name) == expected(
-            300 + number, NOON - timedelta(days=2), until
+            900 + number, NOON - timedelta(days=2), until
         ), name
 
 

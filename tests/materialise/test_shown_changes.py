@@ -235,7 +235,7 @@ async def test_g13_what_a_calendar_placed_before_it_was_changed_is_shown_as_it_i
 
 
 @pytest.mark.parametrize(
-    "seed", [31, 33, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(34, 90))]
+    "seed", [33, *(pytest.param(seed, marks=pytest.mark.full) for seed in (31, *range(34, 90)))]
 )
 async def test_g1_g13_what_define_shows_is_what_then_happens(
     settings: MaterialiserSettings,

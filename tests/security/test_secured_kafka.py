@@ -50,6 +50,8 @@ from dueledger.workers.settings import WorkerSettings
 
 from .certificates import PAST, Authority, Issued
 
+pytestmark = pytest.mark.long
+
 USER = "alice"
 SECRET = "open-Sesame-1"  # noqa: S105 - opens only the broker of this test
 SASL = "org.apache.kafka.common.security"
