@@ -147,7 +147,7 @@ def _settings(settings: ServiceSettings) -> Iterator[Mapping[str, object]]:
         yield {
             "variable": variable_of(name),
             "value": shown,
-            "is_set": is_set,
+            "is_set": "yes" if is_set else None,
             "description": field.description,
         }
 
@@ -207,6 +207,6 @@ _CHECK_COLUMNS: Final[Sequence[Column]] = (
 _SETTING_COLUMNS: Final[Sequence[Column]] = (
     Column("variable", "Setting", "code"),
     Column("value", "Value", "prose"),
-    Column("is_set", "Set", "flag"),
+    Column("is_set", "Set"),
     Column("description", "What it is", "prose"),
 )
