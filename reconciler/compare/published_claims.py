@@ -97,10 +97,11 @@ class ClaimComparison:
         for claim in claims:
             place = claim.topic, claim.partition
             part = self.records.partitions.get(place)
-            if part is None:
+            if claim.base_offset is None:
+                if part is not None:
+                    self.unmarked[claim.fence] = claim
+            elif part is None:
                 self.left_out["claims on a topic that does not exist"] += 1
-            elif claim.base_offset is None:
-                self.unmarked[claim.fence] = claim
             else:
                 found += self._match(claim, claim.base_offset, place, part)
         return found

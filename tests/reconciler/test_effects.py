@@ -74,6 +74,10 @@ async def test_g11_each_effect_is_of_an_item_that_is_completed_and_of_one_only(
     actor_no: int,
 ) -> None:
     reconciler = make_reconciler(ReconcilerSources((), (effects,)))
+    # Of an item of a month that was dropped.
+    (retired,) = make_drafts(1, prefix="old", due_at=NOON, effective_date=date(2019, 4, 1))
+    await book(domain, retired)
+    await frozen.execute("insert into ledger.retired_key values ($1, ledger.now())", retired.id)
     assert (await reconciler.run_pass()).found == {}
 
     running = make_drafts(1, prefix="running", due_at=NOON)
@@ -101,7 +105,7 @@ async def test_g11_each_effect_is_of_an_item_that_is_completed_and_of_one_only(
         (UNRECORDED, f"bookings: {stranger}", None),
         (REPEATED, f"bookings: {completed[0].id}", None),
     }
-    assert (read.failure, read.extract.row_count) == (None, 7)
+    assert (read.failure, read.extract.row_count) == (None, 8)
 
     await domain.execute(
         "delete from booking where reference = 'B-0' or item_id = $1", cancelled[0].id

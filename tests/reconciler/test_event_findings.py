@@ -141,14 +141,17 @@ async def test_g11_an_inbox_that_was_edited_is_found_and_nothing_of_its_tenant_i
     monkeypatch: pytest.MonkeyPatch,
     page: int,
 ) -> None:
-    """Passes that do not read everything leave it open; dropped months are no edits."""
+    """Passes that do not read everything leave it open.
+
+    Dropped months are no edits, nor are keys that are forgotten, of one moment some at first.
+    """
     monkeypatch.setattr(reconciled_events, "KEYS_PAGE", page)
     await define_rule(frozen, kind, actor_no)
     await emit_items(frozen, make_drafts(1, due_at=NOON + timedelta(days=40)), actor_no=actor_no)
     await frozen.execute("select ledger.make_partition('event', '2026-11-01')")
     times = [datetime(2026, 11, 5, tzinfo=UTC), *[NOON - timedelta(minutes=30)] * 6]
     for number, occurred_at in enumerate(times):
-        await clock.set_clock(frozen, NOON - timedelta(minutes=20 - number), 0)
+        await clock.set_clock(frozen, NOON - timedelta(minutes=20 - max(number, 2)), 0)
         body = BODY.format(f"P-{number}", "2027-06-01")
         await land("PolicyActivated", body, at=occurred_at)
     await clock.set_clock(frozen, NOON, 0)
@@ -159,7 +162,7 @@ async def test_g11_an_inbox_that_was_edited_is_found_and_nothing_of_its_tenant_i
     assert len(await reconciler.plan()) == 7
 
     edited: set[tuple[str, str]] = set()
-    for number, (fault, edit) in zip(numbers[2:], INBOX_EDITS, strict=False):
+    for number, (fault, edit) in zip(numbers[3:], INBOX_EDITS, strict=False):
         await frozen.execute(edit, number)
         edited.add((f"event:{number + (4711 if edit == FORGE else 0)}", fault))
     assert (await reconciler.run_pass()).found == {
@@ -177,7 +180,7 @@ async def test_g11_an_inbox_that_was_edited_is_found_and_nothing_of_its_tenant_i
     await frozen.execute("delete from ledger.event; insert into ledger.event select * from kept")
     for no_edit in (
         "drop table ledger.event_202611",
-        f"delete from ledger.event_key where event_no in ({numbers[0]}, {numbers[1]})",  # noqa: S608
+        f"delete from ledger.event_key where event_no in ({numbers[0]}, {numbers[2]})",  # noqa: S608
     ):
         await frozen.execute(no_edit)
         assert (await reconciler.run_pass()).found == {FindingType.MISSING: 6}

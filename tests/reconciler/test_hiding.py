@@ -220,7 +220,7 @@ async def test_g11_an_item_is_triggered_by_a_named_person_or_unexpected(
 async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
     frozen: Connection, make_reconciler: Make, make_drafts: Drafts, kind: str, actor_no: int
 ) -> None:
-    await emit_items(frozen, make_drafts(3, due_at=NOON + HOUR), actor_no=actor_no)
+    await emit_items(frozen, make_drafts(4, due_at=NOON + HOUR), actor_no=actor_no)
     person = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
     pause = "insert into ledger.pause (tenant, kind, paused_at, actor_no, reason) values"
     await frozen.execute(f"{pause} ('acme', $1, ledger.now(), $2, 'r')", kind, person)
@@ -237,12 +237,13 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
 
     await frozen.execute(expedite, item_nos[1], NOON, actor_no)
     await frozen.execute(expedite, item_nos[2], NOON - HOUR, person)
+    await frozen.execute(expedite, item_nos[3], NOON + HOUR, person)
     await frozen.execute(
         "insert into ledger.expedited values (4711, '2027-03-01', $1, $2, 'r')", NOON, person
     )
     await frozen.execute(f"{pause} ('acme', null, ledger.now(), $1, 'r')", actor_no)
     assert (await reconciler.run_pass()).found == {
-        FindingType.TAMPERED: 3,
+        FindingType.TAMPERED: 4,
         FindingType.UNBALANCED: 1,
     }
     await frozen.execute(

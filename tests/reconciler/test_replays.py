@@ -43,6 +43,20 @@ COMPLETED: Final = TransitionEvent.COMPLETED
 FORGET_CLAIMS: Final = "delete from ledger.run; delete from ledger.claim"
 
 
+NO_REPAIR_OF_IT: Final = (
+    "update ledger.transition set actor_no = (select max(actor_no) from ledger.actor)",
+    (
+        "update ledger.repair set executed_by = (select max(actor_no) from ledger.actor),"
+        " status = 'refused'"
+    ),
+    (
+        "update ledger.repair set status = 'executed',"
+        ' outcome = outcome || \'{"completed": "another"}\''
+    ),
+)
+"""By one other than the repair's, of one that was refused, and of one of another item."""
+
+
 class ReadRecords:
     """What was read of Kafka, as an index of records answers."""
 
@@ -167,6 +181,12 @@ async def test_g11_a_removed_item_whose_effect_exists_is_completed_with_it_and_n
     assert ending["event"] == COMPLETED
     assert ending["detail"]["evidence"] == {"source": "bookings"}
     assert await reconciler.repair(await reconciler.plan()) == 0
+
+    await register_actor(frozen, "reconciler:other", ActorKind.RECONCILER)
+    for edit in NO_REPAIR_OF_IT:
+        await frozen.execute(edit)
+        found = (await reconciler.run_pass()).found
+        assert found == {FindingType.OUTCOME_CONFLICT: 1}, edit
 
 
 @pytest.mark.damages

@@ -44,9 +44,8 @@ left join compared c on case c.fault
     where p.parent = 'event' and (c.occurred_at at time zone 'UTC')::date >= p.starts_on
       and (c.occurred_at at time zone 'UTC')::date < p.ends_before)
   -- Another page may have its key, and keys are forgotten some at a time.
-  when 'unkeyed' then c.received_at > s.known_since and not exists (
-    select from ledger.event_key k
-    where k.tenant = c.tenant and k.source = c.source and k.id = c.id and k.event_no = c.event_no)
+  when 'unkeyed' then c.received_at > s.known_since and c.event_no is distinct from (
+    select k.event_no from ledger.event_key k where k.tenant = c.tenant and k.source = c.source and k.id = c.id)
   else true end
 order by c.event_no
 limit $4::integer

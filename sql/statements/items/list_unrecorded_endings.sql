@@ -5,7 +5,7 @@
 -- $2 first_started_at timestamptz
 -- $3 last_started_at timestamptz
 -- $4 limit integer
--- index: claim_pkey, due_item_pkey
+-- index: claim_pkey, due_item_pkey, transition_terminal_idx, transition_item_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 held as materialized (
@@ -24,9 +24,17 @@ cross join lateral (
   select i.id, i.flow_no, i.business_key, i.effective_date, i.item_no, i.due_at
   from ledger.due_item i where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0
 ) i
+-- Each part of the journal has an index of its own.
 cross join lateral (
-  select count(*) as endings from ledger.transition t
-  where t.effective_date = i.effective_date and t.item_no = i.item_no and t.run_no = h.run_no
+  select (
+    select count(*) from ledger.transition t
+    where t.effective_date = i.effective_date and t.item_no = i.item_no and t.run_no = h.run_no
+      and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  ) + (
+    select count(*) from ledger.transition t
+    where t.effective_date = i.effective_date and t.item_no = i.item_no and t.run_no = h.run_no
+      and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  ) as endings
 ) t
 left join ledger.actor a on a.actor_no = h.worker_no
 where t.endings <> 1

@@ -103,6 +103,8 @@ PROCESSES: Final = frozenset(
     {"allocator", "intake", "materialiser", "reconciler", "relay", "worker"}
 )
 EMITTED: Final = frozenset({"Letter", "Notice", "Other", "Payment", "Premium"})
+_SEALED: Final = frozenset({"person", "service", "api", "key", "oidc"})
+"""Kinds of actors whose rows are sealed."""
 _ATTEMPTS: Final = frozenset({3, 6, 7, 8, 9})
 """Events that end an attempt and not its item."""
 _DECISIONS: Final = frozenset({9, 10, 15, 16})
@@ -296,7 +298,10 @@ def _always(row: Row) -> bool:  # noqa: ARG001 - any row
 
 
 REMOVED_IN_SOME_ROWS: Final[dict[str, tuple[Callable[[Row], bool], str]]] = {
-    "actor": (lambda row: row["kind"] in PROCESSES, "where a row needs it, that is found"),
+    "actor": (
+        lambda row: row["kind"] not in _SEALED,
+        "of a process: where a row needs it, that is found",
+    ),
     "event_key": (_always, "of the first time that is known: keys are forgotten some at a time"),
     "event_other_key": (_always, _INDEX),
     "retired_key": (_always, "its item is gone; without it the id may be emitted again"),
