@@ -10,7 +10,7 @@ from collections.abc import (
     Iterable,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -62,6 +62,33 @@ async def reading_beside(
     finally:
         task.cancel()
         await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def parts_beside(
+    parts: AsyncGenerator[FoundT], parts_max: int
+) -> AsyncGenerator[AsyncGenerator[FoundT]]:
+    """Read parts for the length of the block, at most so many ahead, and yield what yields them."""
+    ahead: asyncio.Queue[FoundT] = asyncio.Queue(parts_max)
+
+    async def read() -> None:
+        async with aclosing(parts):
+            async for part in parts:
+                await ahead.put(part)
+
+    async def found() -> AsyncGenerator[FoundT]:
+        while not (reading.done() and ahead.empty()):
+            next_part = asyncio.create_task(ahead.get())
+            try:
+                await asyncio.wait({next_part, reading}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                next_part.cancel()
+            if next_part.done():
+                yield next_part.result()
+        reading.result()
+
+    async with reading_beside(read()) as reading, aclosing(found()) as each:
+        yield each
 
 
 async def run_beside(compute: Callable[[], FoundT]) -> FoundT:

@@ -1,13 +1,16 @@
 """One pass: compute what is expected, compare it with the ledger, record what differs."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from time import monotonic, process_time
+from typing import Final
 
 from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
-from dueledger.ledger.store import Connection, Pool, items, reconciled_rows
+from dueledger.ledger.store import Connection, Pool, Record, items, reconciled_rows
 from dueledger.reconciler.columns.engine import open_engine
 from dueledger.reconciler.columns.plain_rows import KeptRows
 from dueledger.reconciler.compare.agreement import EndingGrounds
@@ -21,6 +24,7 @@ from dueledger.reconciler.find.event_findings import (
     find_altered_events,
     find_doubted_tenants,
     find_event_findings,
+    read_altered_events,
 )
 from dueledger.reconciler.find.findings import (
     clock_set_back,
@@ -31,7 +35,7 @@ from dueledger.reconciler.find.findings import (
     unbalanced,
 )
 from dueledger.reconciler.find.place_findings import find_beside_items
-from dueledger.reconciler.find.recorder import FindingRecorder
+from dueledger.reconciler.find.recorder import FindingRecorder, row_max
 from dueledger.reconciler.find.run_findings import find_unrecorded_endings, known_suspects
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.kafka_check import KafkaCheck
@@ -42,12 +46,14 @@ from dueledger.reconciler.pass_end import counts_of, end_pass
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.read.accounting import read_accounting, read_accounting_beside
-from dueledger.reconciler.read.day_digests import read_ledger_days
+from dueledger.reconciler.read.day_digests import LedgerDays, read_ledger_days
 from dueledger.reconciler.read.run_counts import RunCounts, suspect_runs
-from dueledger.reconciler.read_ahead import reading_beside
+from dueledger.reconciler.read_ahead import parts_beside, reading_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
+
+_LISTS_AHEAD: Final = 8
 
 
 class ReconciliationPass:
@@ -105,6 +111,7 @@ class ReconciliationPass:
             reads = read_ledger_days(counter, scope, key, known=known, share=share)
             async with (
                 reading_beside(reads) as days,
+                self._altered_events(counter, days, is_known_full=known is None) as altered,
                 build_expectation(
                     connection,
                     self._sources.populations,
@@ -140,6 +147,8 @@ class ReconciliationPass:
                     recorder=self._recorder,
                     findings_max=self._limits.findings_max,
                 )
+                if altered is not None:
+                    await find_altered_events(altered, self._recorder)
                 await find_effects(connection, self._evidence, self._recorder, self._scope)
                 with open_engine() as engine:
                     comparer = WindowComparer(engine, expectation, comparison, flows)
@@ -164,7 +173,7 @@ class ReconciliationPass:
                         is_full=self._is_full(result),
                     )
                 await self._check_runs(connection, flows, result, comparing.runs)
-                await self._check_inbox(connection, result, expectation.share)
+                await self._check_inbox(connection, result, is_checked=altered is not None)
                 await self._check_whole_ledger(connection, expectation, flows, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
@@ -207,10 +216,39 @@ class ReconciliationPass:
             shown=self._window_findings.contradicted,
         )
 
-    async def _check_inbox(self, connection: Connection, result: PassResult, share: float) -> None:
-        """Hold the inbox against what was received: all of it, or leave findings as they are."""
+    @asynccontextmanager
+    async def _altered_events(
+        self, connection: Connection, days: "asyncio.Task[LedgerDays]", *, is_known_full: bool
+    ) -> AsyncGenerator[AsyncGenerator[list[Record]] | None]:
+        """Hold the inbox against what was received, while sources are read; None: not yet.
+
+        `connection` is free after `days`. A pass that rests does one thing at a time.
+        """
+        if not (self._scope.whole and is_known_full and self._limits.share == 1):
+            yield None
+            return
+
+        async def altered() -> AsyncGenerator[list[Record]]:
+            await asyncio.wait({days})
+            async with aclosing(self._read_altered_events(connection)) as lists:
+                async for rows in lists:
+                    yield rows
+
+        async with parts_beside(altered(), _LISTS_AHEAD) as ahead:
+            yield ahead
+
+    def _read_altered_events(self, connection: Connection) -> AsyncGenerator[list[Record]]:
+        limits = self._limits
+        return read_altered_events(connection, row_max(limits.findings_max), limits.share)
+
+    async def _check_inbox(
+        self, connection: Connection, result: PassResult, *, is_checked: bool
+    ) -> None:
+        """Hold the inbox against what was received, or leave findings of it as they are."""
+        if is_checked:
+            return
         if self._is_full(result):
-            await find_altered_events(connection, self._recorder, share)
+            await find_altered_events(self._read_altered_events(connection), self._recorder)
         else:
             tenants = await find_doubted_tenants(connection, self._record)
             self._unread = {(FindingType.TAMPERED, tenant, WHOLE_LEDGER) for tenant in tenants}

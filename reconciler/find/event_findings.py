@@ -1,6 +1,6 @@
 """Findings about received events: types that no rule read, late ones, an inbox that was edited."""
 
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from itertools import repeat
 from typing import Final
@@ -54,19 +54,30 @@ async def find_event_findings(
     ]
 
 
-async def find_altered_events(
-    connection: Connection, recorder: FindingRecorder, share: float
-) -> None:
+async def read_altered_events(
+    connection: Connection, row_max: int, share: float
+) -> AsyncGenerator[list[Record]]:
     """Hold the inbox against the keys under which its events were received, all of them.
 
-    `share` is the greatest share of the time in which it reads.
+    Yields lists of `row_max` events at most that it does not have as they came, by ascending time
+    of receipt. `share` is the greatest share of the time in which it reads.
     """
-    pages = reconciled_events.list_altered_events(connection, recorder.row_max)
+    pages = reconciled_events.list_altered_events(connection, row_max)
     async with aclosing(pages), aclosing(paced(repeat(pages), share)) as reads:
         async for page in reads:
             rows = await anext(page, None)
             if rows is None:
                 break
+            if rows:
+                yield rows
+
+
+async def find_altered_events(
+    altered: AsyncGenerator[list[Record]], recorder: FindingRecorder
+) -> None:
+    """Record what `read_altered_events` yields."""
+    async with aclosing(altered):
+        async for rows in altered:
             recorder.note_list(rows, FindingType.TAMPERED)
             recorder.add(map(_altered, rows))
 

@@ -43,8 +43,8 @@ class FindingRecorder:
 
     @property
     def row_max(self) -> int:
-        """How many rows a list of findings may have: one beyond the cap, so that a cut shows."""
-        return self._findings_max + 1
+        """How many rows a list of findings may have."""
+        return row_max(self._findings_max)
 
     def note_list(self, rows: Sized, *types: FindingType) -> None:
         """Note which types of findings a list of up to `row_max` rows has, which may be cut.
@@ -118,3 +118,8 @@ def population_record(read: SourceRead, result: PassResult) -> findings.Populati
         hash_total=read.extract.hash_total,
         failure=read.failure,
     )
+
+
+def row_max(findings_max: int) -> int:
+    """Return how many rows a list of findings may have: one beyond the cap, so that a cut shows."""
+    return findings_max + 1

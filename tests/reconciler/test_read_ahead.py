@@ -1,13 +1,14 @@
 """Work beside the event loop ends with the task that asked for it."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from threading import Event
 
 import pytest
 
 from dueledger.reconciler import read_ahead as read_ahead_module
-from dueledger.reconciler.read_ahead import paced, read_ahead, run_beside
+from dueledger.reconciler.read_ahead import paced, parts_beside, read_ahead, run_beside
 
 
 async def test_a_cancelled_computation_has_ended_when_its_task_has() -> None:
@@ -73,3 +74,45 @@ async def test_the_next_reads_run_while_the_one_before_is_used_and_are_cancelled
     assert [each async for each in read_ahead(list[int](), read)] == []
     with pytest.raises(ZeroDivisionError):
         await run_beside(lambda: 1 // 0)
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_parts_are_read_beside_up_to_a_bound_and_an_error_comes_after_them(
+    *, failing: bool
+) -> None:
+    begun: list[int] = []
+    is_full = asyncio.Event()
+
+    async def parts() -> AsyncGenerator[int]:
+        for part in range(5):
+            begun.append(part)
+            if part == 2:
+                is_full.set()
+            if failing and part == 4:
+                raise OSError
+            yield part
+
+    found: list[int] = []
+    async with parts_beside(parts(), 2) as ahead:
+        await is_full.wait()
+        assert begun == [0, 1, 2]
+        with suppress(OSError):
+            while (part := await anext(ahead, None)) is not None:
+                found.append(part)
+            assert not failing
+    assert found == [*range(4 if failing else 5)]
+
+
+async def test_parts_that_nobody_wants_any_more_are_not_read() -> None:
+    ended = asyncio.Event()
+
+    async def parts() -> AsyncGenerator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            ended.set()
+
+    async with parts_beside(parts(), 2) as ahead:
+        assert await anext(ahead) == 1
+    assert ended.is_set()
