@@ -10,7 +10,7 @@
 with locked as materialized (
   select r.id, r.status, r.proposed_by, r.approved_at,
     -- A reason that came after an approval is approved by itself.
-    r.approved_at is not null and coalesce(r.held_because = any (r.approved_over), r.held_because is null) as covered,
+    r.approved_at is not null and coalesce(r.held_because is null or r.held_because = any (r.approved_over), false) as covered,
     not exists (
       select from ledger.finding f
       where f.id = r.finding_id and f.closed_at is null and f.opened_count = r.opened_count) as closed
