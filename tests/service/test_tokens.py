@@ -289,7 +289,7 @@ def test_an_issuer_whose_keys_could_be_replaced_or_that_is_half_set_up_is_refuse
 
 
 def test_the_issuer_that_the_document_names_is_the_one_that_is_pinned_and_run() -> None:
-    text = (FOLDER.parents[1] / "docs" / "service.md").read_text("utf-8")
+    text = (FOLDER.parents[1] / "docs" / "keys-and-tokens.md").read_text("utf-8")
     assert re.findall(r"oidc-provider\) (\S+),", text) == [VERSION]
     packages = {name: one for name, one in LOCK["packages"].items() if name}
     assert all(one["integrity"].startswith("sha512-") for one in packages.values())
