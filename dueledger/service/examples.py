@@ -200,21 +200,18 @@ def _compose(schemas: dict[str, Schema], schema: Schema, model: str = "", name: 
             refers = next((each for each in options if "$ref" in each), None)
             example = None if refers is None else _compose(schemas, refers)
         case _:
-            example = _plain(schema, f"{model}.{name}")
+            example = _plain(schema, name)
     return example
 
 
 def _plain(schema: Schema, name: str) -> object:
-    """Return an example of a text, a number, or what may be anything. Raises LookupError."""
+    """Return an example of a text, a number, or what may be anything; a text may be its name."""
     match schema:
         case {"enum": [example, *_]} | {"const": example}:
             return example
         case {"type": "string", "format": format_}:
-            return _BY_FORMAT[format_]
+            return _BY_FORMAT.get(format_, name)
         case {"type": type_}:
-            if type_ not in _BY_TYPE:
-                message = f"{name} has no example"
-                raise LookupError(message)
-            return _BY_TYPE[type_]
+            return _BY_TYPE.get(type_, name)
         case _:
             return None

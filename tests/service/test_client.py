@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -76,6 +76,22 @@ def test_the_example_of_each_answer_is_what_its_model_answers(openapi: dict[str,
         model: TypeAdapter[Any] = TypeAdapter(models_of[operation])
         answered = model.dump_python(model.validate_json(json.dumps(example)), by_alias=True)
         assert without_values(answered) == without_values(example), operation
+        assert not list(unnamed(example)), operation
+
+
+def unnamed(document: object, name: str = "") -> Iterator[str]:
+    """Yield the names of the texts in a composed example that have no value of their own."""
+    match document:
+        case dict():
+            for each, value in cast("dict[str, object]", document).items():
+                yield from unnamed(value, each)
+        case list():
+            for value in cast("list[object]", document):
+                yield from unnamed(value, name)
+        case str() if document == name:
+            yield name
+        case _:
+            pass
 
 
 def without_values(document: object) -> object:
