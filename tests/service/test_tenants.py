@@ -342,7 +342,7 @@ async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
 
 
 async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
-    """Add findings, a repair and an operation of a tenant, and name all."""
+    """Add findings, a repair, an operation and a watermark of a tenant; name what has a name."""
     explained, accepted, repaired, repairable = await api.find(tenant, 4)
     repair = await api.propose(repaired, api.person_no)
     operation_no = await record_operation(
@@ -353,6 +353,11 @@ async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
         actor_no=api.person_no,
     )
     assert operation_no is not None
+    await api.owner.execute(
+        "insert into ledger.watermark (tenant, kind, blocked_by, as_of)"
+        " values ($1, 'LetterDue', 'P-secret', ledger.now()) on conflict do nothing",
+        tenant,
+    )
     changed = [AuditTarget("P-secret", [tenant])]
     await record_audit(api.owner, api.person_no, "pauseFlows", changed)
     prefix, revocable = prefixes
