@@ -287,8 +287,8 @@ async def test_a_claim_with_fences_says_when_the_next_plain_row_of_each_flow_is_
         noon,
         {
             "due": Row(),
-            "serial": Row(INSTANT, is_serial=True),
-            "serial-retry": Row(INSTANT, RETRY, is_serial=True),
+            "serial": Row(SOON / 2, is_serial=True),
+            "serial-retry": Row(SOON / 2, RETRY, is_serial=True),
             "next": Row(SOON),
             "next-retry": Row(2 * SOON, RETRY),
             "retried": Row(SOON, RETRY, "retried"),
@@ -296,6 +296,8 @@ async def test_a_claim_with_fences_says_when_the_next_plain_row_of_each_flow_is_
             "last": Row(lane="last"),
             "retrying": Row(SOON, lane="retrying"),
             "retrying-now": Row(NOW, RETRY, "retrying"),
+            "below": Row(lane="below"),
+            "below-floor": Row(-HOUR, RETRY, "below"),
             "far": Row(lane="far"),
             "far-next": Row(2 * MINUTE, lane="far"),
             "paused": Row(SOON, lane="paused"),
@@ -305,19 +307,20 @@ async def test_a_claim_with_fences_says_when_the_next_plain_row_of_each_flow_is_
     await pause_flows(chosen.connection, scope, reason="test", actor_no=chosen.worker_no)
     flow_nos = [
         (await chosen.flow_nos(lane))[0]
-        for lane in ("", "retried", "last", "retrying", "far", "paused")
+        for lane in ("", "retried", "last", "retrying", "below", "far", "paused")
     ]
     await set_clock(chosen.connection, noon, 1)
-    expected = [20, 20, inf, None, inf, None]
+    expected = [20, 20, inf, None, inf, inf, None]
+    floors = [_floor(noon, HOUR, MINUTE, HOUR)] * len(flow_nos)
     for with_fences, named in ((True, expected), (False, [None] * len(flow_nos))):
         transaction = chosen.connection.transaction()
         await transaction.start()
         rows = await claim_items(
-            chosen.connection, flow_nos, [QUOTA] * len(flow_nos), with_fences=with_fences
+            chosen.connection, flow_nos, [QUOTA] * len(flow_nos), floors, with_fences=with_fences
         )
         await transaction.rollback()
         names = sorted(row.business_key.rpartition("-")[0] for row in rows)
-        assert names == ["due", "far", "last", "retrying-now"]
+        assert names == ["below", "due", "far", "last", "retrying-now"]
         due = [rows.due_seconds.get(flow_no) for flow_no in flow_nos]
         assert [each and round(each) if each != inf else inf for each in due] == named
 
