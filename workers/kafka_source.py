@@ -121,7 +121,7 @@ class KafkaSource(WorkSource):
 
     def on_call_ended(self) -> None:
         """Start more items: a handler pool has capacity."""
-        self._starter.wake_for_capacity()
+        self._starter.wake()
 
     def on_items_ended(self, run: OpenRun) -> None:
         """Count ended items, for the credit of their topic."""
@@ -134,7 +134,7 @@ class KafkaSource(WorkSource):
     def on_run_finished(self, run: OpenRun) -> None:
         """Start more items and commit offsets: a run ended."""
         del run
-        self._starter.wake_for_capacity()
+        self._starter.wake()
         self._offsets_moved.set()
 
     async def is_idle(self) -> bool:

@@ -66,13 +66,8 @@ class RunStarter:
         self._is_closed = False
 
     def wake(self) -> None:
-        """Run the next tick at once: slices were queued."""
+        """Run the next tick at once: slices were queued, or a pool has capacity."""
         self._wake.set()
-
-    def wake_for_capacity(self) -> None:
-        """Run the next tick at once if slices waited for the capacity that a pool has now."""
-        if self._has_queued:
-            self._wake.set()
 
     def stop_starting(self) -> None:
         """Start no more slices: the worker drains."""
@@ -91,6 +86,7 @@ class RunStarter:
         self._has_queued = any(queue.has_queued for queue in self._queues.values())
         if not chosen_slices:
             return {"started": 0}
+        self._wake.set()
         asked_at = monotonic()
         by_fence = sorted(chosen_slices, key=lambda chosen: chosen.claim_slice.fence)
         try:
@@ -110,7 +106,6 @@ class RunStarter:
             for chosen in reversed(chosen_slices):
                 chosen.handler_pool.release(len(chosen.claim_slice.items))
                 chosen.queue.requeue(chosen.claim_slice)
-            self._wake.set()
             raise
         crash_point("worker.started")
         by_fence_no: dict[int, list[StartResult]] = {}
@@ -119,8 +114,6 @@ class RunStarter:
         self._apply_results(
             [(chosen, by_fence_no[chosen.claim_slice.fence]) for chosen in chosen_slices], asked_at
         )
-        if any(queue.has_queued for queue in self._queues.values()):
-            self._wake.set()
         return {"started": len(chosen_slices)}
 
     def _choose(self) -> list[_SliceToStart]:
