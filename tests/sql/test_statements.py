@@ -48,6 +48,7 @@ HOT_TABLES = {
 READS_ALL = {
     "copy_journal_columns": "the reconciler, of a window of dates",
     "copy_item_columns": "the reconciler, of a window of dates",
+    "count_claims": "benchmarks",
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, of dates without a partition, or without a cache",
     "count_lost": "upkeep, each month once an hour",
