@@ -51,7 +51,8 @@ class Compared:
 
     Candidates have high, low, day, item_no (-1: there is no item), is_owed and differences.
     `unproven` are the numbers of items with a transition that is not simply as its run has it;
-    `unrecorded` runs that are over, with an item of which no transition says how it ended there.
+    `unrecorded` runs that are over, with an item of which no transition says how it ended there, or
+    two do.
     """
 
     tallies: dict[int, FlowTally]

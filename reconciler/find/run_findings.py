@@ -1,7 +1,7 @@
 """Items that ended in a run, and of which the journal does not say how, or says so twice.
 
-A window of dates shows an ending that lacks in runs that its journal names. A run that no
-transition names any more, or one too many, is found by its count, in a pass that reads everything.
+A window of dates shows this of runs that its journal names. A run that no transition names any more
+is found by its count, in a pass that reads everything.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Sequence

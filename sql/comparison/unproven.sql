@@ -1,6 +1,6 @@
 -- The items of which a transition has no run, is not as its run has it, or none can have it so, and those that a run held and no
--- transition says how they ended there: these are held against runs and repairs one by one. `run` is -1, or of an item without
--- transition its run.
+-- transition says how they ended there, or two do: these are held against runs and repairs one by one. `run` is -1, or of an item
+-- without a transition in its run or with two, that run.
 -- Plain SQL, as `differences`. All columns are bigint; instants are microseconds since 2000-01-01 UTC.
 --
 -- item:    item_no
@@ -14,3 +14,9 @@ where case
   else h.run is null or j.ended_at < h.started or j.ended_at > h.closed or j.attempt <> h.attempt
     or (j.event = 5 and j.actor <> h.worker) or j.event not in (3, 5, 6, 7, 8, 9, 11, 12, 13, 14)
   end
+union
+select j.item_no, j.run
+from journal j
+where j.run <> -1
+group by j.item_no, j.run
+having count(*) > 1
