@@ -213,7 +213,7 @@ async def test_a_client_that_leaves_while_it_sends_a_body_is_no_defect(small: Ap
         sent.append(message)
 
     with capture_logs() as logged:
-        await small.service.app(scope, receive, send)  # pyright: ignore[reportArgumentType] - the types of ASGI
+        await small.service.app(scope, receive, send)
     assert (logged, len(sent)) == ([], 2)
 
 
