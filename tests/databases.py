@@ -383,7 +383,13 @@ async def _reset(session: asyncpg.Connection) -> bool:
     try:
         await session.reset(timeout=RESET_SECONDS)
         await session.execute(_RESET_SESSION, timeout=RESET_SECONDS)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    except (
+        asyncpg.PostgresError,
+        asyncpg.InterfaceError,
+        asyncpg.InternalClientError,  # it was ended, and asyncpg has not read so yet
+        OSError,
+        TimeoutError,
+    ):
         session.terminate()
         return False
     return True
