@@ -11,8 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
-from threading import Lock
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple
 from weakref import finalize
 
 import numpy as np
@@ -80,8 +79,7 @@ class PlainUnit(NamedTuple):
 class KeptRows:
     """The plain rows of passes of one process, by unit: the next pass takes those that it needs.
 
-    A unit is named for all that its rows depend on. The file ends with the object. Several threads
-    may write.
+    A unit is named for all that its rows depend on. The file ends with the object.
     """
 
     def __init__(self) -> None:
@@ -89,18 +87,15 @@ class KeptRows:
         finalize(self, file.close)
         self._file = file
         self._end = 0
-        self._writing = Lock()
         self.units: dict[Hashable, PlainUnit] = {}
 
     def write(self, day: int, rows: Column, hashes: Column) -> _DayBlock:
         """Write rows of a day behind the others."""
         count, digest = len(hashes), int(hashes.view(np.uint64).sum(dtype=np.uint64))
-        written = np.ascontiguousarray(rows).tobytes()
-        with self._writing:
-            block = _DayBlock(day, self._end, count, digest)
-            self._file.seek(self._end)
-            self._file.write(written)
-            self._end += count * _BYTES_A_ROW
+        block = _DayBlock(day, self._end, count, digest)
+        self._file.seek(self._end)
+        self._file.write(np.ascontiguousarray(rows).tobytes())
+        self._end += count * _BYTES_A_ROW
         return block
 
     def read(self, block: _DayBlock) -> Column:
@@ -124,58 +119,18 @@ class PlainRows:
     def __init__(self, kept: KeptRows) -> None:
         self._kept = kept
         self._blocks: defaultdict[int, list[_DayBlock]] = defaultdict(list)
-        self._taking = Lock()
-        self.counts: defaultdict[int, int] = defaultdict(int)
-        self.units: dict[Hashable, PlainUnit] = {}
-
-    def writer(self) -> "UnitWriter":
-        """Return what makes the units of one source. Those of several sources may work at once."""
-        return UnitWriter(self, self._kept)
-
-    def take(self, name: Hashable, unit: PlainUnit) -> None:
-        """Take the rows of a unit."""
-        with self._taking:
-            self.units[name] = unit
-            for block in unit.blocks:
-                self._blocks[block.day].append(block)
-                self.counts[block.day] += block.rows
-
-    def read(self, from_day: int, to_day: int) -> tuple[Column, Columns]:
-        """Return the days and the FIELDS of the rows of a half-open range of days."""
-        blocks = [*self._within(from_day, to_day)]
-        if not blocks:
-            empty = np.empty(0, dtype=np.int64)
-            return empty, dict.fromkeys(FIELDS, empty)
-        rows = np.concatenate([self._kept.read(block) for block in blocks], axis=1)
-        days = np.repeat([block.day for block in blocks], [block.rows for block in blocks])
-        return days, dict(zip(FIELDS, rows, strict=True))
-
-    def digest(self, from_day: int, to_day: int) -> tuple[int, int]:
-        """Return how many rows a half-open range of days has, and the sum of their hashes."""
-        blocks = [*self._within(from_day, to_day)]
-        return sum(block.rows for block in blocks), sum(block.digest for block in blocks)
-
-    def _within(self, from_day: int, to_day: int) -> Iterator[_DayBlock]:
-        for day in range(from_day, to_day):
-            yield from self._blocks.get(day, ())
-
-
-@final
-class UnitWriter:
-    """Makes the units of one source, one after another."""
-
-    def __init__(self, rows: PlainRows, kept: KeptRows) -> None:
-        self._rows, self._kept = rows, kept
         self._waiting: list[tuple[Column, Column]] = []
         self._waiting_rows = 0
         self._written: list[_DayBlock] = []
         self._totals = PlainTotals()
+        self.counts: defaultdict[int, int] = defaultdict(int)
+        self.units: dict[Hashable, PlainUnit] = {}
 
     def take(self, name: Hashable) -> PlainUnit | None:
         """Take the rows of a unit that was kept; None if there is no such unit."""
         unit = self._kept.units.get(name)
         if unit is not None:
-            self._rows.take(name, unit)
+            self._take(name, unit)
         return unit
 
     def add(self, days: Column, columns: Columns) -> None:
@@ -195,8 +150,14 @@ class UnitWriter:
         unit = PlainUnit(tuple(self._written), self._totals, tuple(left))
         self._written, self._totals = [], PlainTotals()
         self._kept.units[name] = unit
-        self._rows.take(name, unit)
+        self._take(name, unit)
         return unit
+
+    def _take(self, name: Hashable, unit: PlainUnit) -> None:
+        self.units[name] = unit
+        for block in unit.blocks:
+            self._blocks[block.day].append(block)
+            self.counts[block.day] += block.rows
 
     def _write(self) -> None:
         """Write the rows that wait, a block for each day."""
@@ -212,6 +173,25 @@ class UnitWriter:
         for begin, end in pairwise((*starts.tolist(), len(ordered))):
             day = int(ordered[begin])
             self._written.append(self._kept.write(day, rows[:, begin:end], hashes[begin:end]))
+
+    def read(self, from_day: int, to_day: int) -> tuple[Column, Columns]:
+        """Return the days and the FIELDS of the rows of a half-open range of days."""
+        blocks = [*self._within(from_day, to_day)]
+        if not blocks:
+            empty = np.empty(0, dtype=np.int64)
+            return empty, dict.fromkeys(FIELDS, empty)
+        rows = np.concatenate([self._kept.read(block) for block in blocks], axis=1)
+        days = np.repeat([block.day for block in blocks], [block.rows for block in blocks])
+        return days, dict(zip(FIELDS, rows, strict=True))
+
+    def digest(self, from_day: int, to_day: int) -> tuple[int, int]:
+        """Return how many rows a half-open range of days has, and the sum of their hashes."""
+        blocks = [*self._within(from_day, to_day)]
+        return sum(block.rows for block in blocks), sum(block.digest for block in blocks)
+
+    def _within(self, from_day: int, to_day: int) -> Iterator[_DayBlock]:
+        for day in range(from_day, to_day):
+            yield from self._blocks.get(day, ())
 
 
 @dataclass(slots=True)
@@ -238,7 +218,7 @@ class PlainBatch:
             for each in (self.entry, self.digests, self.texts, self.events, self.subjects):
                 each[:] = [each[place] for place in kept]
 
-    def put(self, writer: UnitWriter) -> None:
+    def put(self, rows: PlainRows) -> None:
         """Add the rows, and forget them; entries stay."""
         if not self.digests:
             return
@@ -247,7 +227,7 @@ class PlainBatch:
         high, low = ids_of(day, self.digests)
         texts = np.array(self.texts, dtype=np.int64)
         smear = np.full(len(day), double_bits(NO_SMEAR))
-        writer.add(
+        rows.add(
             day,
             {
                 "high": high,

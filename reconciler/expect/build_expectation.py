@@ -1,6 +1,6 @@
 """Builds the expectation of a pass: reads every source once and spools what it expects."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -95,15 +95,13 @@ async def build_expectation(
         }
         rules = _EventRules.of(versions)
         async with reading_beside(
-            _put_plain_events(reader or connection, expectation, rules)
-        ) as plain_events:
-            if share < 1:
-                await plain_events  # a pass that rests does one thing at a time
+            _digest_events(reader or connection, rules.plain, version_key)
+        ) as digests:
             with Spool() as occurrences:
                 shared = SharedOccurrences(versions, occurrences)
                 await _put_schedules(expectation, shared, as_of)
-            units = await plain_events
-        await _put_events(connection, expectation, rules, units)
+            digested = await digests
+        await _put_events(connection, reader or connection, expectation, rules, digested)
         for place, population in enumerate(populations, FIRST_POPULATION):
             rows_before = await reconciled_rows.last_row_count(connection, population.name)
             await _put_population(expectation, population, place, rows_before)
@@ -145,7 +143,6 @@ class _Expanded:
 
     def __init__(self, expectation: Expectation, shared: SharedOccurrences) -> None:
         self._expectation, self._shared = expectation, shared
-        self._writer = expectation.plain.writer()
         self.plain: list[PlainSchedule] = []
         self.failed: dict[int, str] = {}
 
@@ -163,7 +160,7 @@ class _Expanded:
         """Put what the plain schedules owe in a unit's span."""
         expectation = self._expectation
         extract = expectation.reads[DEFINITIONS].extract
-        for schedule, *left in put_unit(self._writer, self.plain, span, extract, self.failed):
+        for schedule, *left in put_unit(expectation.plain, self.plain, span, extract, self.failed):
             self._put(schedule.version, partial(schedule_drafts, schedule.version, *left))
 
     def _put(self, version: DefinitionSpan, draft: Callable[[], Iterator[ExpectedDraft]]) -> None:
@@ -203,20 +200,28 @@ class _EventRules(NamedTuple):
         return cls(rules, PlainRules(rules.by_type))
 
 
+async def _digest_events(
+    reader: Connection, plain: PlainRules, key: reconciled_rows.VersionKey
+) -> dict[int, str]:
+    """Digest the events of plain rules, by page of the inbox."""
+    types = sorted(plain.types)
+    return await reconciled_rows.digest_inbox(reader, types, key) if types else {}
+
+
 async def _put_events(
     connection: Connection,
+    reader: Connection,
     expectation: Expectation,
     event_rules: _EventRules,
-    units: Sequence[PlainUnit],
+    digests: Mapping[int, str],
 ) -> None:
-    """Put what rules owe, and what they withdraw. `units` have what plain rules owe."""
     began = monotonic()
     rules, plain = event_rules
     read = expectation.reads[EVENTS]
     for version in expectation.versions:
         if version.definition.event is not None:
             expectation.single.add(version.key)
-    for unit in units:
+    for unit in await _put_plain_events(reader, expectation, event_rules, digests):
         read.extract.add_rows(*unit.totals)
         for begin in range(0, len(unit.left), EVENTS_A_READ):
             events = await reconciled_rows.list_numbered_events(
@@ -231,32 +236,33 @@ async def _put_events(
             break
         after = rows[-1]["event_no"]
     expectation.withdrawn.sort()
-    read.duration_seconds += monotonic() - began
+    read.duration_seconds = monotonic() - began
 
 
 async def _put_plain_events(
-    reader: Connection, expectation: Expectation, event_rules: _EventRules
+    reader: Connection,
+    expectation: Expectation,
+    event_rules: _EventRules,
+    digests: Mapping[int, str],
 ) -> list[PlainUnit]:
     """Put what plain rules owe as columns, in a unit for each page of the inbox.
 
-    The digests of pages are read before their events. An event that is recorded in between is in
+    The digests of pages were read before their events. An event that is recorded in between is in
     the rows and not in the digest, so the next pass reads its page once more.
     """
-    began = monotonic()
-    (rules, plain), writer = event_rules, expectation.plain.writer()
+    (rules, plain), rows = event_rules, expectation.plain
     known = hash(tuple(version.fingerprint for version in rules.versions))
-    key, types = expectation.version_key, sorted(plain.types)
-    digests = await reconciled_rows.digest_inbox(reader, types, key) if types else {}
+    key = expectation.version_key
     names = {page: ("events", key, known, page, digest) for page, digest in digests.items()}
-    units = {page: writer.take(name) for page, name in names.items()}
+    units = {page: rows.take(name) for page, name in names.items()}
     unread = [page for page, unit in units.items() if unit is None]
-    pages = read_ahead(unread, partial(read_inbox_page, reader, types), share=expectation.share)
+    read = partial(read_inbox_page, reader, sorted(plain.types))
+    pages = read_ahead(unread, read, share=expectation.share)
     async with aclosing(pages):
         async for page, events in pages:
             left = await run_beside(partial(plain.add, events))
-            plain.batch.put(writer)
-            units[page] = writer.finish(names[page], left)
-    expectation.reads[EVENTS].duration_seconds = monotonic() - began
+            plain.batch.put(rows)
+            units[page] = rows.finish(names[page], left)
     return [unit for unit in units.values() if unit is not None]
 
 

@@ -20,7 +20,7 @@ from dueledger.ledger.rules.schedule_drafts import OVERLAPS, cycle_of, expand_sc
 from dueledger.ledger.schedule import RECURRING, Decision, Occurrence
 from dueledger.ledger.schedule.when import Recurring
 from dueledger.reconciler.columns.fixed_width import Column, Columns
-from dueledger.reconciler.columns.plain_rows import ABSENT_NUMBER, UnitWriter, ids_of
+from dueledger.reconciler.columns.plain_rows import ABSENT_NUMBER, PlainRows, ids_of
 from dueledger.reconciler.columns.terms import (
     ABSENT,
     NO_INSTANT,
@@ -187,7 +187,7 @@ class PlainSchedule:
 
 
 def put_unit(
-    writer: UnitWriter,
+    rows: PlainRows,
     schedules: Sequence[PlainSchedule],
     unit_span: Span,
     extract: SourceTotals,
@@ -199,19 +199,19 @@ def put_unit(
     """
     parts = [(each, part) for each in schedules if (part := each.within(*unit_span))]
     name = ("schedules", hash(tuple((each.version.fingerprint, part) for each, part in parts)))
-    unit = writer.take(name)
+    unit = rows.take(name)
     if unit is None:
         left: list[tuple[int, Span]] = []
         for place, (schedule, part) in enumerate(parts):
             spans: list[Span] = []
             try:
                 for days, columns in schedule.expand(*part, spans):
-                    writer.add(days, columns)
+                    rows.add(days, columns)
             except (InvalidInput, WindowTooLarge) as refusal:
                 failed[schedule.version.definition_no] = refusal.message
                 name = object()  # the next pass says so again
             left += [(place, span) for span in spans]
-        unit = writer.finish(name, left)
+        unit = rows.finish(name, left)
     extract.add_rows(*unit.totals)
     return [(parts[place][0], *span) for place, span in unit.left]
 

@@ -93,11 +93,10 @@ PLAIN_SHARES = {"in a gap": 0.9, "gap and fold": 0.9, "business": 0.0, "smeared"
 def put_schedules(
     rows: PlainRows, schedules: list[PlainSchedule], totals: SourceTotals
 ) -> list[LeftSpan]:
-    writer = rows.writer()
     return [
         left
         for unit_span in unit_spans(schedules)
-        for left in put_unit(writer, schedules, unit_span, totals, {})
+        for left in put_unit(rows, schedules, unit_span, totals, {})
     ]
 
 
@@ -204,9 +203,8 @@ def test_items_of_events_as_columns_and_those_left_are_those_of_the_rules(
     )
     left = plain.add(page)
     rows = PlainRows(KeptRows())
-    writer = rows.writer()
-    plain.batch.put(writer)
-    totals = writer.finish("a unit").totals
+    plain.batch.put(rows)
+    totals = rows.finish("a unit").totals
     found = rows_of(rows, [1, 2, 3])
     of_rules = [
         row
