@@ -38,7 +38,7 @@ class DeliveryBuffer:
         self._offsets: dict[ClaimId, int] = {}
         self._items: dict[ClaimId, int] = {}
         self._unsent: set[ClaimId] = set()
-        self._is_urgent = asyncio.Event()
+        self._is_urgent, self._is_awaited = asyncio.Event(), asyncio.Event()
         self._gathers = True
         self._writing: asyncio.Task[None] | None = None
 
@@ -68,8 +68,10 @@ class DeliveryBuffer:
             self._writing.add_done_callback(lambda _: self._on_written())
 
     async def wait_for_background(self) -> None:
-        """Wait for the background write. Raises its error."""
+        """Wait for the background write, which waits for no more. Raises its error."""
         if self._writing is not None:
+            self._is_awaited.set()
+            self._is_urgent.set()
             await self._writing
 
     @property
@@ -86,9 +88,10 @@ class DeliveryBuffer:
 
     async def _write_batched(self, counts: Counter[str]) -> None:
         if self._gathers:
-            await asyncio.sleep(URGENT_WAIT_SECONDS)
+            await wait_for_event(self._is_awaited, URGENT_WAIT_SECONDS)
             await wait_for_event(self._is_urgent, BATCH_WAIT_SECONDS - URGENT_WAIT_SECONDS)
         self._is_urgent.clear()
+        self._is_awaited.clear()
         try:
             while self._offsets or self._unsent:
                 await self.write(counts)

@@ -42,7 +42,6 @@ ONE_TICK = """
 import asyncio
 from dueledger.allocator import AllocatorSettings, open_allocator
 from dueledger.ledger.runtime.service import Stop
-from tests.forks import ForkServer
 
 async def main():
     async with open_allocator(AllocatorSettings(), stop=Stop()) as allocator:
@@ -147,6 +146,28 @@ async def test_g4_an_acknowledgement_that_comes_after_the_claim_closed_is_kept_b
     assert claim["closed_at"] is not None
     [account] = await read_accounting(connection)
     assert (account.pending, account.handed_out) == (4, 0)
+
+
+async def test_marks_that_are_waited_for_wait_for_no_more(
+    pool: Pool,
+    emit: Emit,
+    make_drafts: Drafts,
+    connection: Connection,
+    actor_no: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pass ends with them: nothing is claimed until they are written."""
+    for name in ("URGENT_WAIT_SECONDS", "BATCH_WAIT_SECONDS"):
+        monkeypatch.setattr(f"dueledger.allocator.mark.delivery_buffer.{name}", 3_600.0)
+    await emit(make_drafts(4))
+    sends, counts = DeliveryBuffer(pool, actor_no), Counter[str]()
+    for offset in (5, 6):
+        sends.add_acknowledged(await claim_all_due(connection, actor_no), offset, 4)
+        sends.write_in_background(counts)
+        await sends.wait_for_background()
+        assert counts["published"] == 4
+        await emit(make_drafts(4, prefix=f"after {offset}"))
+        counts.clear()
 
 
 async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
