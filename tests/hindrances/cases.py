@@ -96,10 +96,19 @@ async def released(site: Installation) -> Hindered:
 async def expired(site: Installation) -> Hindered:
     await site.put_kind(queue_seconds=1)
     [item] = await site.emit()
+    await site.connection.execute(
+        "insert into ledger.partition_backoff (topic, partition, expirations, available_at)"
+        " select $1, partition, 3, ledger.now() from generate_series(0, 99) partition",
+        site.topic,
+    )  # the next lasts 8 s: a command that prints it takes longer than the first, of 1 s
     await site.grant(10)
     await site.start("allocate")
 
-    return Hindered(item, lambda: site.grant(0))
+    async def keep_up() -> None:
+        await site.grant(0)
+        await site.put_kind(queue_seconds=3600)
+
+    return Hindered(item, keep_up)
 
 
 async def parked(site: Installation) -> Hindered:
