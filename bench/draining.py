@@ -88,7 +88,8 @@ async def drain(
             meter = rig.meter()
             await ledger.until_ended(WARM_UP_ITEMS + items, watch=rig.require_alive)
             usage = meter.read()
-            steps = await ledger.steps(items, prefix=PREFIX, watch=rig.require_alive)
+        # The allocators write the marks of their last claims before they end.
+        steps = await ledger.steps(items, prefix=PREFIX, watch=rig.require_alive)
     await ledger.require_balance(all_completed=fill is None)
     return Drained(items, emit_seconds, steps, usage)
 
