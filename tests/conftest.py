@@ -93,12 +93,13 @@ def bootstrap_servers(stack: Endpoints) -> str:
 
 
 MARCH = datetime(2027, 3, 1, 12, tzinfo=UTC)
+Prepare = Callable[[Connection], Awaitable[object]]
 
 
 @asynccontextmanager
 async def open_database_pool(
     stack: Endpoints,
-    prepare: Callable[[Connection], Awaitable[object]],
+    prepare: Prepare,
     *,
     migrated: str | None = None,
 ) -> AsyncGenerator[DatabasePool]:
@@ -146,34 +147,38 @@ async def migrated(stack: Endpoints) -> AsyncGenerator[str]:
     await admin.close()
 
 
-@pytest.fixture(scope="session")
-async def database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
-    """Databases that have the month in which `make_drafts` lets items be effective."""
+def prepared_database_pool(prepare: Prepare):  # noqa: ANN201 - pytest does not publish the type
+    """Make a fixture of a session: a pool of migrated databases that are prepared so."""
+
+    @pytest.fixture(scope="session")
+    async def databases(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
+        async with open_database_pool(stack, prepare, migrated=migrated) as pool:
+            yield pool
+
+    return databases
+
+
+def make_partitions_at(noon: datetime, days: int, tables: str = "") -> Prepare:
+    """Prepare databases for tests at that time: with table partitions, and the domain's tables."""
 
     async def prepare(connection: Connection) -> None:
-        await make_item_months(connection, [MARCH.date()])
+        await set_clock(connection, noon, 0)
+        await make_partitions(connection, ahead=timedelta(days=days))
+        if tables:
+            await connection.execute(tables)
 
-    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
-        yield pool
-
-
-@pytest.fixture(scope="session")
-async def served_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
-    """Databases with the table partitions that a process makes when it starts."""
-    async with open_database_pool(stack, make_partitions, migrated=migrated) as pool:
-        yield pool
+    return prepare
 
 
-@pytest.fixture(scope="session")
-async def march_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
-    """Databases with the table partitions of March 2027 and around it, for tests at that time."""
+async def _make_march(connection: Connection) -> None:
+    """Make the month in which `make_drafts` lets items be effective."""
+    await make_item_months(connection, [MARCH.date()])
 
-    async def prepare(connection: Connection) -> None:
-        await set_clock(connection, MARCH, 0)
-        await make_partitions(connection, ahead=timedelta(days=62))
 
-    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
-        yield pool
+database_pool = prepared_database_pool(_make_march)
+served_database_pool = prepared_database_pool(make_partitions)
+"""Databases with the table partitions that a process makes when it starts."""
+march_database_pool = prepared_database_pool(make_partitions_at(MARCH, 62))
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,8 @@ from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.partitions import make_partitions
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
-from dueledger.stack import Endpoints
-from tests.conftest import open_database_pool
+from tests.conftest import make_partitions_at, prepared_database_pool
 from tests.databases import DatabasePool, MakeDatabase
 
 WEEKEND = ("sat", "sun")
@@ -128,16 +126,7 @@ class Site:
         return types - {FindingType.OVERDUE, FindingType.LATE}
 
 
-@pytest.fixture(scope="session")
-async def december_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
-    """Databases with the table partitions around NOON."""
-
-    async def prepare(connection: Connection) -> None:
-        await clock.set_clock(connection, NOON, 0)
-        await make_partitions(connection, ahead=timedelta(days=31))
-
-    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
-        yield pool
+december_database_pool = prepared_database_pool(make_partitions_at(NOON, 31))
 
 
 @pytest.fixture(scope="session")

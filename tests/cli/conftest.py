@@ -5,7 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -60,59 +60,25 @@ where relnamespace = 'ledger'::regnamespace and relkind in ('r', 'p') and not re
 """
 """Makes a statement that returns a digest of the rows of each table."""
 
-_RUN_ALL: Final = """
-import asyncio, asyncpg, json, os, sys, time, traceback
-from dueledger.cli import main
-
-environment = dict(os.environ)
-commands, dsn, digests = json.loads(open("commands").read())
-ended = []
-
-async def read_tables():
-    connection = await asyncpg.connect(dsn)
-    found = json.loads(await connection.fetchval(await connection.fetchval(digests)))
-    await connection.close()
-    return found
-
-tables = asyncio.run(read_tables()) if dsn else {}
-for number, (arguments, variables, folder) in enumerate(commands):
-    for descriptor, name in ((1, "out"), (2, "err")):
-        file = os.open(f"{sys.argv[1]}/{name}-{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(file, descriptor)
-        os.close(file)
-    os.chdir(folder)
-    os.environ.update(variables)
-    began = time.process_time()
-    try:
-        code = main(arguments)
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    seconds, before = time.process_time() - began, tables
-    tables = asyncio.run(read_tables()) if dsn else {}
-    changed = [name for name in tables if tables[name] != before[name]]
-    ended.append((code, seconds, changed))
-    os.environ.clear()
-    os.environ.update(environment)
-with open(f"{sys.argv[1]}/ended", "w") as file:
-    json.dump(ended, file)
-"""
-
 
 def _environment() -> dict[str, str]:
     return {name: text for name, text in os.environ.items() if not name.startswith("DUELEDGER_")}
 
 
 _SERVE: Final = """
-import json, os, socket, sys, traceback
+import asyncio, asyncpg, json, os, socket, sys, time, traceback
 from dueledger.cli import main
+
+async def read_tables(dsn, digests):
+    connection = await asyncpg.connect(dsn)
+    found = json.loads(await connection.fetchval(await connection.fetchval(digests)))
+    await connection.close()
+    return found
 
 wire = socket.socket(socket.AF_UNIX)
 wire.connect(sys.argv[1])
 for line in wire.makefile():
-    arguments, environment, folder, *outputs = json.loads(line)
+    arguments, environment, folder, watched, *outputs = json.loads(line)
     for descriptor, name in enumerate(outputs, 1):
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, descriptor)
@@ -120,14 +86,17 @@ for line in wire.makefile():
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    began = time.process_time()
     try:
-        code = main(arguments)
+        code = main(arguments) if arguments is not None else 0
     except BaseException:
         traceback.print_exc()
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
-    wire.sendall(b"%d\\n" % code)
+    seconds = time.process_time() - began
+    tables = asyncio.run(read_tables(*watched)) if watched else {}
+    wire.sendall(b"%s\\n" % json.dumps((code, seconds, tables)).encode())
 """
 
 _ALONE: Final = frozenset(
@@ -136,14 +105,40 @@ _ALONE: Final = frozenset(
 """Commands that are processes of their own: they load handlers, and end by signals."""
 
 
-@pytest.fixture(scope="module")
-async def serve_commands(
-    fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncGenerator[socket.socket]:
+@dataclass(frozen=True, slots=True)
+class CommandProcess:
     """A process that runs commands one after another, as `python -m dueledger` does.
 
     Tests that run commands take half of the time that they take with a process for each.
     """
+
+    wire: socket.socket
+    lock: Lock = field(default_factory=Lock)
+
+    def run(
+        self,
+        folder: Path,
+        variables: Mapping[str, str],
+        arguments: Sequence[str] | None,
+        outputs: Sequence[Path],
+        *,
+        watched_dsn: str = "",
+    ) -> tuple[int, float, dict[str, str]]:
+        """Run a command; return its exit code, its processor time, and digests of the tables."""
+        watched = (watched_dsn, _DIGESTS) if watched_dsn else ()
+        environment = {**_environment(), **variables}
+        files = (str(output) for output in outputs)
+        with self.lock, self.wire.makefile("rw") as wire:
+            wire.write(f"{json.dumps((arguments, environment, str(folder), watched, *files))}\n")
+            wire.flush()
+            code, cpu_seconds, tables = json.loads(wire.readline())
+            return code, cpu_seconds, tables
+
+
+@pytest.fixture(scope="module")
+async def command_process(
+    fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[CommandProcess]:
     folder = tmp_path_factory.mktemp("commands")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "wire"))
@@ -153,66 +148,53 @@ async def serve_commands(
         )
         wire, _ = listener.accept()
     with wire:
-        yield wire
+        yield CommandProcess(wire)
     await serving.wait()
 
 
 @pytest.fixture
 def run_command(
     fork_server: ForkServer,
-    serve_commands: socket.socket,
+    command_process: CommandProcess,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Run:
     """Run commands; those that are processes, or have a Python path of their own, by themselves."""
     out, err = (tmp_path_factory.mktemp("ran") / name for name in ("out", "err"))
-    lock = Lock()
 
     def run(folder: Path, variables: Mapping[str, str], arguments: tuple[str, ...]) -> Ran:
-        environment = {**_environment(), **variables}
         if _ALONE.intersection(arguments[:1]) or not all(
             name.startswith("DUELEDGER_") for name in variables
         ):
-            command = ("-m", "dueledger", *arguments)
-            code = fork_server.run(*command, env=environment, cwd=folder, out=out, err=err)
-            return Ran(code, out.read_text(), err.read_text())
-        given = json.dumps((arguments, environment, str(folder), str(out), str(err)))
-        with lock, serve_commands.makefile("rw") as wire:
-            wire.write(f"{given}\n")
-            wire.flush()
-            code = int(wire.readline())
-            return Ran(code, out.read_text(), err.read_text())
+            code = fork_server.run(
+                *("-m", "dueledger", *arguments),
+                env={**_environment(), **variables},
+                cwd=folder,
+                out=out,
+                err=err,
+            )
+        else:
+            code, _, _ = command_process.run(folder, variables, arguments, (out, err))
+        return Ran(code, out.read_text(), err.read_text())
 
     return run
 
 
 @pytest.fixture
-def run_all(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> RunAll:
-    """Run commands one after another in one process: it takes a fifth of the time.
-
-    With the address of a ledger, each has the tables that it changed.
-    """
+def run_all(command_process: CommandProcess, tmp_path_factory: pytest.TempPathFactory) -> RunAll:
+    """Run commands; with the address of a ledger, each has the tables that it changed."""
+    out, err = outputs = [tmp_path_factory.mktemp("ran_all") / name for name in ("out", "err")]
 
     def run(given: Sequence[Given], watched_dsn: str = "") -> list[Ran]:
-        folder = tmp_path_factory.mktemp("ran_all")
-        texts = [(one.arguments, dict(one.variables), str(one.folder)) for one in given]
-        (folder / "commands").write_text(json.dumps((texts, watched_dsn, _DIGESTS)))
-        log = folder / "log"
-        code = fork_server.run(
-            *("-c", _RUN_ALL, str(folder)), env=_environment(), cwd=folder, out=log, err=log
-        )
-        assert code == 0, log.read_text()
-        return [
-            Ran(
-                code,
-                (folder / f"out-{number}").read_text(),
-                (folder / f"err-{number}").read_text(),
-                cpu_seconds,
-                changed,
+        ran: list[Ran] = []
+        _, _, before = command_process.run(out.parent, {}, None, outputs, watched_dsn=watched_dsn)
+        for one in given:
+            code, cpu_seconds, after = command_process.run(
+                one.folder, one.variables, one.arguments, outputs, watched_dsn=watched_dsn
             )
-            for number, (code, cpu_seconds, changed) in enumerate(
-                json.loads((folder / "ended").read_text())
-            )
-        ]
+            changed = [name for name in after if after[name] != before[name]]
+            ran.append(Ran(code, out.read_text(), err.read_text(), cpu_seconds, changed))
+            before = after
+        return ran
 
     return run
 

@@ -1,7 +1,7 @@
 """A reconciler on a database of the test's own, and a domain database beside it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import asyncpg
 import pytest
@@ -14,7 +14,6 @@ from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, finding
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import Claim, claim_items, next_fences, record_claims
 from dueledger.ledger.store.events import InboxEvent, record_events
-from dueledger.ledger.store.partitions import make_partitions
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from dueledger.reconciler import (
     PassLimits,
@@ -24,9 +23,8 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.repair.command_publisher import RepairPublisher
-from dueledger.stack import Endpoints
 from tests.claim_ids import claim_ids
-from tests.conftest import open_database_pool
+from tests.conftest import make_partitions_at, prepared_database_pool
 from tests.databases import DatabasePool, MakeDatabase
 from tests.logins import with_login
 from tests.published_records import nothing_published
@@ -59,17 +57,7 @@ async def mend(reconciler: Reconciler, **choice: RepairAction) -> int:
     return await reconciler.repair(await reconciler.plan())
 
 
-@pytest.fixture(scope="session")
-async def domain_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
-    """Databases with the table partitions around NOON, and the domain's own tables."""
-
-    async def prepare(connection: Connection) -> None:
-        await clock.set_clock(connection, NOON, 0)
-        await make_partitions(connection, ahead=timedelta(days=62))
-        await connection.execute(DOMAIN)
-
-    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
-        yield pool
+domain_database_pool = prepared_database_pool(make_partitions_at(NOON, 62, DOMAIN))
 
 
 @pytest.fixture(scope="session")

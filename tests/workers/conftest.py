@@ -27,10 +27,9 @@ from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.ledger.store.partitions import make_partitions
-from dueledger.stack import Endpoints
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
-from tests.conftest import open_database_pool
+from tests.conftest import prepared_database_pool
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
@@ -55,16 +54,13 @@ create table public.effect (item uuid primary key)
 SESSION_SECONDS = 6.0  # the least that brokers allow as they are shipped
 
 
-@pytest.fixture(scope="session")
-async def evidence_database_pool(stack: Endpoints, migrated: str) -> AsyncGenerator[DatabasePool]:
-    """Databases as a process finds them that starts again, and tables of the domain."""
+async def _make_evidence(connection: Connection) -> None:
+    """Prepare a database as a process finds it that starts again, and tables of the domain."""
+    await make_partitions(connection)
+    await connection.execute(EVIDENCE)
 
-    async def prepare(connection: Connection) -> None:
-        await make_partitions(connection)
-        await connection.execute(EVIDENCE)
 
-    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
-        yield pool
+evidence_database_pool = prepared_database_pool(_make_evidence)
 
 
 @pytest.fixture(scope="session")
