@@ -3,19 +3,22 @@
 Each column has one width, except for a text at the end, of which only the hash is kept.
 """
 
+from collections.abc import Callable
 from struct import Struct
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 Column = npt.NDArray[np.int64]
 Columns = dict[str, Column]
+DigestT = TypeVar("DigestT")
 
 _HEADER_BYTES: Final = 19
 _TRAILER_BYTES: Final = 2
 _SIZE_BYTES: Final = 4
 _ARRAY_HEADER_BYTES: Final = 20
+_ROWS_AT_ONCE: Final = 4_096
 _read_size: Final = Struct(">I").unpack_from
 _FORMATS: Final = {
     "bool": ("i1", 1),
@@ -43,7 +46,7 @@ class RowLayout:
 
     def __init__(self, **types: str) -> None:
         fields: list[tuple[str, str]] = [("fields", ">i2")]
-        self._sizes: dict[str, int] = {}
+        self._constants = {"fields": len(types)}
         self._names: list[str] = []
         self._text: str | None = None
         for name, type_ in types.items():
@@ -56,60 +59,61 @@ class RowLayout:
             width = 16 if type_ == "uuid" else _FORMATS[type_][1]
             own = halves if type_ == "uuid" else [(name, _FORMATS[type_][0])]
             fields += [(size, ">i4"), *own]
-            self._sizes[size] = width
+            self._constants[size] = width
             self._names += [column for column, _ in own]
-        self._count = len(types)
         self._dtype = np.dtype(fields)
 
     def read(self, copied: bytes) -> Columns:
         """Return the columns of a whole copy. Raises UnexpectedCopy."""
-        columns, texts = self.read_texts(copied)
+        columns, hashes = self.read_texts(copied, hash)
         if self._text is not None:
-            columns[self._text] = np.array(list(map(hash, texts)), dtype=np.int64)
+            columns[self._text] = np.array(hashes, dtype=np.int64)
         return columns
 
-    def read_texts(self, copied: bytes) -> tuple[Columns, list[bytes]]:
-        """Return the columns of a whole copy, and the texts of its rows. Raises UnexpectedCopy."""
-        end = max(len(copied) - _TRAILER_BYTES, _HEADER_BYTES)
-        texts: list[bytes] = []
+    def read_texts(
+        self, copied: bytes, digest: Callable[[bytes], DigestT]
+    ) -> tuple[Columns, list[DigestT]]:
+        """Return the columns of a whole copy, and what a function makes of the text of each row.
+
+        Raises UnexpectedCopy.
+        """
+        end, width = max(len(copied) - _TRAILER_BYTES, _HEADER_BYTES), self._dtype.itemsize
         if self._text is None:
-            rows = self._rows(copied[_HEADER_BYTES:end])
-        else:
-            rows = self._rows_before_texts(copied, end, texts)
-        return {name: rows[name].astype(np.int64) for name in self._names}, texts
+            if (end - _HEADER_BYTES) % width:
+                raise UnexpectedCopy("rows of another width")
+            return self._columns(copied, np.arange(_HEADER_BYTES, end, width)), []
+        ends = self._ends(copied, end)
+        begins = np.array([_HEADER_BYTES, *ends[:-1]] if ends else ends, dtype=np.int64)
+        texts = zip((begins + width).tolist(), ends, strict=True)
+        return self._columns(copied, begins), [digest(copied[begin:end]) for begin, end in texts]
 
-    def _rows(self, body: bytes) -> npt.NDArray[np.void]:
-        if len(body) % self._dtype.itemsize:
-            raise UnexpectedCopy("rows of another width")
-        return self._checked(np.frombuffer(body, self._dtype))
-
-    def _rows_before_texts(
-        self, copied: bytes, end: int, texts: list[bytes]
-    ) -> npt.NDArray[np.void]:
-        """Return the rows without their texts, which are added to `texts`."""
-        width = self._dtype.itemsize
-        place, starts = _HEADER_BYTES, list[int]()
-        while place < end:
-            starts.append(place)
-            text = place + width
-            if text > end:
-                break
-            place = text + _read_size(copied, text - _SIZE_BYTES)[0]
-            texts.append(copied[text:place])
+    def _ends(self, copied: bytes, end: int) -> list[int]:
+        """Return where rows end that have texts."""
+        width, place, ends = self._dtype.itemsize, _HEADER_BYTES, list[int]()
+        last, size_at, add = end - width, width - _SIZE_BYTES, ends.append
+        while place <= last:
+            (size,) = _read_size(copied, place + size_at)
+            place += width + size
+            add(place)
         if place != end:
             raise UnexpectedCopy("a text of another length, or a null")
+        return ends
+
+    def _columns(self, copied: bytes, begins: Column) -> Columns:
+        """Return the columns of the rows, which are checked: as many at once as a cache has."""
+        columns = {name: np.empty(len(begins), dtype=np.int64) for name in self._names}
         # A row at each byte, of which those are taken that begin one; as bytes: a field at a time
         # takes five times as long.
+        width = self._dtype.itemsize
         anywhere = np.ndarray((max(len(copied) - width + 1, 0),), f"V{width}", copied, strides=(1,))
-        return self._checked(anywhere[np.array(starts, dtype=np.int64)].view(self._dtype))
-
-    def _checked(self, rows: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
-        if not (
-            (rows["fields"] == self._count).all()
-            and all((rows[size] == width).all() for size, width in self._sizes.items())
-        ):
-            raise UnexpectedCopy("another number of columns, or a null")
-        return rows
+        for first in range(0, len(begins), _ROWS_AT_ONCE):
+            part = slice(first, first + _ROWS_AT_ONCE)
+            rows = anywhere[begins[part]].view(self._dtype)
+            if not all((rows[name] == value).all() for name, value in self._constants.items()):
+                raise UnexpectedCopy("another number of columns, or a null")
+            for name, column in columns.items():
+                column[part] = rows[name]
+        return columns
 
 
 def array_elements(sent: bytes | None, type_: str) -> Column:

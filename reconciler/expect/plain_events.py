@@ -64,9 +64,8 @@ class InboxPage(NamedTuple):
 
 async def read_inbox_page(connection: Connection, types: Sequence[str], page: int) -> InboxPage:
     """Read the events of these types in a page of numbers."""
-    columns, texts = _INBOX.read_texts(
-        await reconciled_rows.copy_inbox_events(connection, types, page)
-    )
+    copied = await reconciled_rows.copy_inbox_events(connection, types, page)
+    columns, texts = _INBOX.read_texts(copied, bytes)
     return InboxPage(columns["event_no"].tolist(), columns["received_at"].tolist(), texts)
 
 

@@ -117,16 +117,20 @@ def columns_of(copied: CopiedWindow, *, says_payloads: bool) -> WindowColumns:
 
     `says_payloads`: a source says payloads alone, so they are digested alone, too.
     """
-    items, terms = _ITEM.read_texts(copied.items)
-    hashes = np.array(list(map(hash, terms)), dtype=np.int64)
-    items["terms"] = all_mixed(hashes, items["start_by"], items["complete_by"], items.pop("smear"))
-    items["payload"] = np.full(len(terms), NOT_SAID, dtype=np.int64)
     if says_payloads:
-        items["payload"][:] = [payload_digest(payload_of_terms(text)) for text in terms]
+        items, texts = _ITEM.read_texts(copied.items, bytes)
+        hashes = list(map(hash, texts))
+        payloads = np.array([payload_digest(payload_of_terms(text)) for text in texts], np.int64)
+    else:
+        items, hashes = _ITEM.read_texts(copied.items, hash)
+        payloads = np.full(len(hashes), NOT_SAID)
+    items["payload"] = payloads
+    digests = np.array(hashes, dtype=np.int64)
+    items["terms"] = all_mixed(digests, items["start_by"], items["complete_by"], items.pop("smear"))
     journal = copied.journal
-    digests = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
+    days = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
     day_rows = {
-        day: DayRows(*(each.get(day, NO_ROWS) for each in digests)) for day in set().union(*digests)
+        day: DayRows(*(each.get(day, NO_ROWS) for each in days)) for day in set().union(*days)
     }
     is_ending = np.isin(journal["event"], _ENDING_EVENTS)
     endings = {name: column[is_ending] for name, column in journal.items()}
