@@ -15,11 +15,14 @@ from typing import Any, Final, NamedTuple
 from weakref import finalize
 
 import numpy as np
+import numpy.typing as npt
 
 from dueledger.reconciler.columns.fixed_width import Column, Columns
 from dueledger.reconciler.columns.terms import NO_SMEAR, all_mixed, double_bits
 
 ABSENT_NUMBER: Final = -1
+Digests = npt.NDArray[np.uint8]
+"""SHA-256 digests, of shape (rows, 32)."""
 FIELDS: Final = ("high", "low", "due", "terms", "definition", "event", "subject")
 """`subject` is the hash of the business key of an event's item, 0 of an occurrence."""
 
@@ -36,16 +39,21 @@ _BYTES_A_ROW: Final = _BYTES_A_FIELD * len(FIELDS)
 _UNUSED_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
-def ids_of(days: Column, digests: Sequence[bytes]) -> tuple[Column, Column]:
-    """Return both halves of ids, given days (proleptic ordinals) and SHA-256 digests.
+def joined_digests(digests: Sequence[bytes]) -> Digests:
+    """Return SHA-256 digests as an array."""
+    joined = np.frombuffer(bytearray().join(digests), dtype=np.uint8)
+    return joined.reshape(-1, _DIGEST_BYTES)
+
+
+def ids_of(days: Column, digests: Digests) -> tuple[Column, Column]:
+    """Return both halves of ids, given days (proleptic ordinals) and digests.
 
     They are the ids of `ledger.identity.item_id`.
     """
     ids = np.empty((len(digests), _ID_BYTES), dtype=np.uint8)
     since = (days - _EPOCH).astype(">u4").view(np.uint8).reshape(-1, 4)
     ids[:, :_DAY_BYTES] = since[:, 1:]
-    hashes = np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, _DIGEST_BYTES)
-    ids[:, _DAY_BYTES:] = hashes[:, :_HASH_BYTES]
+    ids[:, _DAY_BYTES:] = digests[:, :_HASH_BYTES]
     ids[:, 6] = ids[:, 6] & 0x0F | 0x80
     ids[:, 8] = ids[:, 8] & 0x3F | 0x80
     halves = ids.view(">i8").astype(np.int64)
@@ -224,7 +232,7 @@ class PlainBatch:
             return
         shared = np.array(self.entries, dtype=np.int64)[np.array(self.entry, dtype=np.int64)]
         day, due, start_by, complete_by, definition = np.ascontiguousarray(shared.T)
-        high, low = ids_of(day, self.digests)
+        high, low = ids_of(day, joined_digests(self.digests))
         texts = np.array(self.texts, dtype=np.int64)
         smear = np.full(len(day), double_bits(NO_SMEAR))
         rows.add(

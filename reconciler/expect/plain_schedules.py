@@ -9,18 +9,24 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import orjson
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.rules.schedule_drafts import OVERLAPS, cycle_of, expand_schedule
+from dueledger.ledger.rules.schedule_drafts import OVERLAPS, expand_schedule
 from dueledger.ledger.schedule import RECURRING, Decision, Occurrence
 from dueledger.ledger.schedule.when import Recurring
-from dueledger.reconciler.columns.fixed_width import Column, Columns
-from dueledger.reconciler.columns.plain_rows import ABSENT_NUMBER, PlainRows, ids_of
+from dueledger.reconciler.columns.fixed_width import Column
+from dueledger.reconciler.columns.plain_rows import (
+    ABSENT_NUMBER,
+    Digests,
+    PlainRows,
+    ids_of,
+    joined_digests,
+)
 from dueledger.reconciler.columns.terms import (
     ABSENT,
     NO_INSTANT,
@@ -28,6 +34,13 @@ from dueledger.reconciler.columns.terms import (
     SEPARATOR,
     all_mixed,
     double_bits,
+)
+from dueledger.reconciler.columns.texts import (
+    DAY_SECONDS,
+    Characters,
+    date_characters,
+    joined_texts,
+    time_characters,
 )
 from dueledger.reconciler.expect.item_terms import flow_texts, stored_labels
 from dueledger.reconciler.expect.versions import DefinitionSpan
@@ -44,17 +57,30 @@ _DECISION: Final = attrgetter("decision")
 _A_DAY: Final = timedelta(days=1)
 _SPAN_OCCURRENCES: Final = 50_000
 _A_SECOND: Final = timedelta(seconds=1)
-_DAY_SECONDS: Final = 86_400
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MINUTE: Final = 60
 _SECOND: Final = 1_000_000
-_DATE_CHARS: Final = 10
-_MIDNIGHT: Final = datetime(2000, 1, 1)  # noqa: DTZ001 -- a local time
+_SHORT_TIME_CHARS: Final = len("T00:00")
 _EPOCH_DAYS: Final = date(1970, 1, 1).toordinal()
 _UNIT_OCCURRENCES: Final = 500_000
 _UNIT_DAYS_MAX: Final = 1_024
+_SEPARATOR: Final = SEPARATOR.encode()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _POSTGRES_SECONDS: Final = 946_684_800
 _FIRST_DAY: Final = date(1970, 1, 2).toordinal()
 _LAST_DAY: Final = date(2199, 12, 30).toordinal()
+
+
+class Expanded(NamedTuple):
+    """Occurrences of one schedule: `days` are proleptic ordinals, `due` as PostgreSQL stores it.
+
+    `digests` are of what makes ids, `texts` hashes of the texts of terms.
+    """
+
+    days: Column
+    due: Column
+    digests: Digests
+    texts: Column
 
 
 class PlainSchedule:
@@ -64,27 +90,21 @@ class PlainSchedule:
         definition = version.definition
         self.version, self.start, self.end = version, version.effective_from, end
         self._definition, self._when = definition, when
-        self._definition_no = version.definition_no
-        self._start, self._complete = (
-            None if within is None else within // timedelta(microseconds=1)
-            for within in (definition.sla.start_within, definition.sla.complete_within)
-        )
+        sla = definition.sla
+        start, complete = map(_microseconds, (sla.start_within, sla.complete_within))
+        self.shared = version.definition_no, start, complete
+        """What all its occurrences have: definition, and the times of the SLA after they are due.
+        """
         labels = definition.labels
         zone = getattr(definition.when, "timezone", "UTC")
-        self._id_begin = SEPARATOR.join((definition.tenant, definition.kind, key, ""))
-        self._key = f"{key}{SEPARATOR}"
-        self._middle = SEPARATOR.join(
-            (
-                "",
-                ABSENT,
-                stored_labels(orjson.dumps(labels).decode()) if labels else ABSENT,
-                "",
-            )
-        )
+        self._id_begin = _encoded(definition.tenant, definition.kind, key, "")
+        self._key = _encoded(key, "")
+        stored = stored_labels(orjson.dumps(labels).decode()) if labels else ABSENT
+        self._middle = _encoded("", ABSENT, stored, "")
         payload = orjson.dumps(definition.payload, option=orjson.OPT_SORT_KEYS).decode()
         lane = labels[definition.lane] if definition.lane else ""
         flow = flow_texts(lane, OVERLAPS[definition.overlap])
-        self._end = SEPARATOR.join(("", zone, Decision.EXACT.value, *flow, payload))
+        self._end = _encoded("", zone, Decision.EXACT.value, *flow, payload)
 
     @classmethod
     def of(cls, version: DefinitionSpan, end: datetime) -> "PlainSchedule | None":
@@ -116,10 +136,8 @@ class PlainSchedule:
         """Return about how many occurrences it has."""
         return self._when.estimate(self.start, self.end) if self.start < self.end else 0.0
 
-    def expand(
-        self, start: datetime, end: datetime, left: list[Span]
-    ) -> Iterator[tuple[Column, Columns]]:
-        """Yield days and columns of the half-open span; spans that need drafts go to `left`.
+    def expand(self, start: datetime, end: datetime, left: list[Span]) -> Iterator[Expanded]:
+        """Yield the occurrences of the half-open span; spans that need drafts go to `left`.
 
         Raises InvalidInput and WindowTooLarge as `expand_schedule` does.
         """
@@ -145,45 +163,82 @@ class PlainSchedule:
             yield start, until
             start = until
 
-    def _columns(self, found: tuple[Occurrence, ...]) -> tuple[Column, Columns] | None:
+    def _columns(self, found: tuple[Occurrence, ...]) -> Expanded | None:
         """Return the occurrences as columns; None if anything about one of them is unusual."""
         instants = np.array([*map(datetime.timestamp, map(_DUE_AT, found))])
         seconds = instants.astype(np.int64)
         nominal = seconds + _offsets_of(found)
-        days = nominal // _DAY_SECONDS + _EPOCH_DAYS
+        days = nominal // DAY_SECONDS + _EPOCH_DAYS
         if [*map(_DECISION, found)].count(Decision.EXACT) < len(found) or (
             (days < _FIRST_DAY) | (days > _LAST_DAY) | (seconds != instants)
         ).any():
             return None
         due = (seconds - _POSTGRES_SECONDS) * _SECOND
-        dates, times = days.tolist(), (nominal % _DAY_SECONDS).tolist()
-        date_of = {day: date.fromordinal(day).isoformat() for day in set(dates)}
-        time_of = {seconds: _time_text(seconds) for seconds in set(times)}
-        begin, key, middle, end = self._id_begin, self._key, self._middle, self._end
-        digests: list[bytes] = []
-        texts: list[int] = []
-        for day, seconds_of_day in zip(dates, times, strict=True):
-            text = date_of[day]
-            cycle = f"{text}{time_of[seconds_of_day]}"
-            digests.append(sha256(f"{begin}{cycle}{SEPARATOR}{text}".encode()).digest())
-            texts.append(hash(f"{key}{cycle}{middle}{cycle}{end}".encode()))
-        high, low = ids_of(days, digests)
-        nothing = np.zeros(len(found), dtype=np.int64)
-        terms = all_mixed(
-            np.array(texts, dtype=np.int64),
-            _later(due, self._start),
-            _later(due, self._complete),
-            nothing + double_bits(NO_SMEAR),
+        digests, texts = self._digest(date_characters(days), nominal % DAY_SECONDS)
+        return Expanded(days, due, digests, texts)
+
+    def _digest(self, dates: Characters, seconds: Column) -> tuple[Digests, Column]:
+        """Return what ids are of, and the hashes of texts; `seconds` are times of day.
+
+        A time of whole minutes is a shorter text.
+        """
+        is_short, times = seconds % _MINUTE == 0, time_characters(seconds)
+        if is_short.all():
+            return self._digest_alike(dates, times[:, :_SHORT_TIME_CHARS])
+        digests, texts = self._digest_alike(dates, times)
+        short = dates[is_short], times[is_short, :_SHORT_TIME_CHARS]
+        digests[is_short], texts[is_short] = self._digest_alike(*short)
+        return digests, texts
+
+    def _digest_alike(self, dates: Characters, times: Characters) -> tuple[Digests, Column]:
+        count, cycle = len(dates), (dates, times)
+        identities = joined_texts(count, self._id_begin, *cycle, _SEPARATOR, dates)
+        terms = joined_texts(count, self._key, *cycle, self._middle, *cycle, self._end)
+        return (
+            joined_digests([sha256(each).digest() for each in identities]),
+            np.fromiter(map(hash, terms), dtype=np.int64, count=count),
         )
-        return days, {
-            "high": high,
-            "low": low,
-            "due": due,
-            "terms": terms,
-            "definition": nothing + self._definition_no,
-            "event": nothing + ABSENT_NUMBER,
-            "subject": nothing,
-        }
+
+
+class _Batch:
+    """Occurrences that wait to be put: one schedule may have few of them."""
+
+    def __init__(self, rows: PlainRows) -> None:
+        self._rows = rows
+        self._shared: list[tuple[int, int, int]] = []
+        self._expanded: list[Expanded] = []
+        self._count = 0
+
+    def add(self, schedule: PlainSchedule, expanded: Expanded) -> None:
+        self._shared.append(schedule.shared)
+        self._expanded.append(expanded)
+        self._count += len(expanded.days)
+        if self._count >= _SPAN_OCCURRENCES:
+            self.put()
+
+    def put(self) -> None:
+        """Put what waits as rows."""
+        if not self._count:
+            return
+        sizes = [len(each.days) for each in self._expanded]
+        shared = np.array(self._shared, dtype=np.int64).repeat(sizes, axis=0).T
+        definition, start, complete = np.ascontiguousarray(shared)
+        days, due, digests, texts = map(np.concatenate, zip(*self._expanded, strict=True))
+        high, low = ids_of(days, digests)
+        smear = np.full(self._count, double_bits(NO_SMEAR))
+        self._rows.add(
+            days,
+            {
+                "high": high,
+                "low": low,
+                "due": due,
+                "terms": all_mixed(texts, _later(due, start), _later(due, complete), smear),
+                "definition": definition,
+                "event": np.full(self._count, ABSENT_NUMBER),
+                "subject": np.zeros(self._count, dtype=np.int64),
+            },
+        )
+        self._shared, self._expanded, self._count = [], [], 0
 
 
 def put_unit(
@@ -202,15 +257,17 @@ def put_unit(
     unit = rows.take(name)
     if unit is None:
         left: list[tuple[int, Span]] = []
+        batch = _Batch(rows)
         for place, (schedule, part) in enumerate(parts):
             spans: list[Span] = []
             try:
-                for days, columns in schedule.expand(*part, spans):
-                    rows.add(days, columns)
+                for expanded in schedule.expand(*part, spans):
+                    batch.add(schedule, expanded)
             except (InvalidInput, WindowTooLarge) as refusal:
                 failed[schedule.version.definition_no] = refusal.message
                 name = object()  # the next pass says so again
             left += [(place, span) for span in spans]
+        batch.put()
         unit = rows.finish(name, left)
     extract.add_rows(*unit.totals)
     return [(parts[place][0], *span) for place, span in unit.left]
@@ -235,8 +292,12 @@ def unit_spans(schedules: Sequence[PlainSchedule]) -> Iterator[Span]:
         yield begin, begin + length * _A_DAY
 
 
-def _later(due: Column, by: int | None) -> Column:
-    return np.full(len(due), NO_INSTANT) if by is None else due + by
+def _microseconds(within: timedelta | None) -> int:
+    return NO_INSTANT if within is None else within // _MICROSECOND
+
+
+def _later(due: Column, by: Column) -> Column:
+    return np.where(by == NO_INSTANT, NO_INSTANT, due + by)
 
 
 def _offsets_of(found: tuple[Occurrence, ...]) -> Column:
@@ -248,6 +309,5 @@ def _offsets_of(found: tuple[Occurrence, ...]) -> Column:
     return np.array([seconds[offset] for offset in offsets], dtype=np.int64)
 
 
-def _time_text(seconds: int) -> str:
-    """Return a time of day as `schedule_drafts.cycle_of` does."""
-    return cycle_of(_MIDNIGHT + timedelta(seconds=seconds))[_DATE_CHARS:]
+def _encoded(*texts: str) -> bytes:
+    return SEPARATOR.join(texts).encode()
