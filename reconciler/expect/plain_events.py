@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import pairwise, repeat
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
@@ -36,6 +37,7 @@ from dueledger.reconciler.columns.terms import ABSENT, SEPARATOR
 from dueledger.reconciler.expect.item_terms import flow_texts, postgres_microseconds
 from dueledger.reconciler.expect.versions import DefinitionSpan
 
+_EVENTS_AT_ONCE: Final = 256
 _DATES_MAX: Final = 20_000
 _DIGITS_MAX: Final = 10**18
 _MARK: Final = "~"
@@ -60,6 +62,10 @@ class InboxPage(NamedTuple):
     def empty(cls) -> "InboxPage":
         """Return a page without events."""
         return cls([], [], [])
+
+    def part(self, begin: int, end: int) -> "InboxPage":
+        """Return some of the events."""
+        return InboxPage(*(column[begin:end] for column in self))
 
 
 async def read_inbox_page(connection: Connection, types: Sequence[str], page: int) -> InboxPage:
@@ -95,7 +101,7 @@ class PlainRule:
     paths: tuple[Names, Names, Names]
     payload: Names | dict[str, Names]
     id_begin: str
-    dates: dict[str, _Date] = field(default_factory=dict[str, _Date])
+    dates: dict[str, _Date | None] = field(default_factory=dict[str, _Date | None])
     _read: Callable[[Any], tuple[Any, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,81 +147,77 @@ class PlainRule:
 
         The texts of the events are their data alone.
         """
-        read, dates, begin = self._read, self.dates, self.id_begin
-        loads, payload_of = orjson.loads, self._payload_of
-        put_entry, put_digest, put_texts = (
-            each.append for each in (batch.entry, batch.digests, batch.texts)
-        )
-        put_event, put_subject = batch.events.append, batch.subjects.append
-        for event_no, body in zip(events.numbers, events.texts, strict=True):
-            try:
-                data = loads(body)
-                if type(data) is not dict:
-                    left.add(event_no)
-                    continue
-                key, cycle, day = read(data)
-                if type(key) is not str or not key.isprintable():
-                    key = _text_of(key)
-                if type(cycle) is not str or not cycle.isprintable():
-                    cycle = _text_of(cycle)
-                if (
-                    type(day) is not str
-                    or not 0 < len(key) <= BUSINESS_KEY_CHARS_MAX
-                    or not 0 < len(cycle) <= FIRST_CYCLE_CHARS_MAX
-                    or _MARK in cycle
-                ):
-                    left.add(event_no)
-                    continue
-                known = dates.get(day) or self._date_of(batch, event, data, day)
-                payload = payload_of(data)
-                text = f"{key}{SEPARATOR}{cycle}"
-                digest = sha256(f"{begin}{text}{known.id_end}".encode()).digest()
-                texts = hash(f"{text}{known.texts}".encode() + payload)
-            except (NotPlain, KeyError, UnicodeEncodeError, orjson.JSONDecodeError):
-                left.add(event_no)
-                continue
-            put_entry(known.entry)
-            put_digest(digest)
-            put_texts(texts)
-            put_event(event_no)
-            put_subject(hash(key))
+        for begin in range(0, len(events.numbers), _EVENTS_AT_ONCE):
+            self._add(batch, event, events.part(begin, begin + _EVENTS_AT_ONCE), left)
 
-    def _payload_of(self, data: object) -> bytes:
-        names, payload = self.payload, data
-        if isinstance(names, dict):
-            payload = {name: _follow(data, path) for name, path in names.items()}
-        elif names:
-            payload = _follow(data, names)
-        if payload is None:
-            raise NotPlain
+    def _add(self, batch: PlainBatch, event: Head, events: InboxPage, left: set[int]) -> None:
+        """Add what some events owe; where that fails, what each half of them does."""
         try:
-            text = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-        except (orjson.JSONEncodeError, RecursionError):
-            raise NotPlain from None
-        if len(text) > PAYLOAD_BYTES_MAX:
-            raise NotPlain
-        return text
+            self._add_columns(batch, event, events)
+        except (NotPlain, KeyError, RecursionError, orjson.JSONEncodeError, orjson.JSONDecodeError):
+            if (count := len(events.numbers)) == 1:
+                left.update(events.numbers)
+            else:
+                for begin, end in pairwise((0, count // 2, count)):
+                    self._add(batch, event, events.part(begin, end), left)
 
-    def _date_of(self, batch: PlainBatch, event: Head, data: object, day: str) -> _Date:
-        """Apply the rule as it is to the first event of an effective date."""
+    def _add_columns(self, batch: PlainBatch, event: Head, events: InboxPage) -> None:
+        bodies: list[Any] = orjson.loads(b"[%b]" % b",".join(events.texts))
+        if len(bodies) != len(events.texts) or {*map(type, bodies)} != {dict}:
+            raise NotPlain
+        read_keys, read_cycles, days = zip(*map(self._read, bodies), strict=True)
+        keys = _texts_of(read_keys, BUSINESS_KEY_CHARS_MAX)
+        cycles = _texts_of(read_cycles, FIRST_CYCLE_CHARS_MAX)
+        if {*map(type, days)} != {str} or any(_MARK in cycle for cycle in {*cycles}):
+            raise NotPlain
+        payloads = self._payloads_of(bodies)
+        for day in {*days}.difference(self.dates):
+            self.dates[day] = self._date_of(batch, event, bodies[days.index(day)], day)
+        dates = [date for date in map(self.dates.__getitem__, days) if date is not None]
+        if len(dates) < len(days):
+            raise NotPlain
+        begin = self.id_begin
+        batch.digests += [
+            sha256(f"{begin}{key}{SEPARATOR}{cycle}{date.id_end}".encode()).digest()
+            for key, cycle, date in zip(keys, cycles, dates, strict=True)
+        ]
+        batch.texts += [
+            hash(f"{key}{SEPARATOR}{cycle}{date.texts}".encode() + payload)
+            for key, cycle, date, payload in zip(keys, cycles, dates, payloads, strict=True)
+        ]
+        batch.entry += [date.entry for date in dates]
+        batch.events += events.numbers
+        batch.subjects += map(hash, keys)
+
+    def _payloads_of(self, bodies: Sequence[object]) -> list[bytes]:
+        names, payloads = self.payload, bodies
+        if isinstance(names, dict):
+            payloads = [
+                {name: _follow(body, path) for name, path in names.items()} for body in bodies
+            ]
+        elif names:
+            payloads = [_follow(body, names) for body in bodies]
+        texts = [*map(orjson.dumps, payloads, repeat(None), repeat(orjson.OPT_SORT_KEYS))]
+        if None in payloads or max(map(len, texts)) > PAYLOAD_BYTES_MAX:
+            raise NotPlain
+        return texts
+
+    def _date_of(self, batch: PlainBatch, event: Head, data: object, day: str) -> _Date | None:
+        """Apply the rule as it is to the first event of a date; None if that is not plain."""
+        if len(self.dates) >= _DATES_MAX:
+            raise NotPlain
         tenant, _, type_ = event.decode().partition(SEPARATOR)
         first = DomainEvent(tenant=tenant, source="", id="", type=type_, time=_NO_TIME, data=data)
         try:
             effects = apply_rule(self.definition, first)
         except InvalidInput:
-            raise NotPlain from None
-        if len(self.dates) >= _DATES_MAX or len(effects) != 1:
-            raise NotPlain
-        draft = effects[0]
+            return None
+        draft = effects[0] if len(effects) == 1 else None
         if not isinstance(draft, ItemDraft) or draft.effective_date.isoformat() != day:
-            raise NotPlain
+            return None
         nominal = (text or ABSENT for text in _nominal(draft))
         texts = (ABSENT, ABSENT, *nominal, *flow_texts(draft.lane, draft.overlap))
-        known = self.dates[day] = _Date(
-            len(batch.entries),
-            f"{SEPARATOR}{day}",
-            f"{SEPARATOR}{SEPARATOR.join(texts)}{SEPARATOR}",
-        )
+        entry = len(batch.entries)
         batch.entries.append(
             (
                 draft.effective_date.toordinal(),
@@ -225,7 +227,7 @@ class PlainRule:
                 self.definition_no,
             )
         )
-        return known
+        return _Date(entry, f"{SEPARATOR}{day}", f"{SEPARATOR}{SEPARATOR.join(texts)}{SEPARATOR}")
 
 
 class PlainRules:
@@ -316,8 +318,16 @@ def _follow(found: object, names: Names) -> object:
     return found
 
 
-def _text_of(found: object) -> str:
-    """Return the text of a small integer."""
+def _texts_of(found: Sequence[object], chars_max: int) -> list[str]:
+    """Return printable texts; those of small integers are their digits."""
+    texts = [each if type(each) is str else _digits_of(each) for each in found]
+    lengths = [*map(len, texts)]
+    if not 0 < min(lengths) <= max(lengths) <= chars_max or not "".join(texts).isprintable():
+        raise NotPlain
+    return texts
+
+
+def _digits_of(found: object) -> str:
     if type(found) is not int or not -_DIGITS_MAX < found < _DIGITS_MAX:
         raise NotPlain
     return str(found)
