@@ -1,6 +1,6 @@
 """Commands that put definitions in force and list their versions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -106,9 +106,12 @@ def definitions(
         *("materialised_until", "defined_by"),
     ]
     print_list(rows, columns, limit=limit, as_json=json_, empty="No definition was found.")
-    for row in rows[:limit]:
-        if not json_ and row["failure"]:
-            say(f"{row['tenant']}/{row['definition']}, version {row['version']}: {row['failure']}")
+    for row in () if json_ else rows[:limit]:
+        version = f"{row['tenant']}/{row['definition']}, version {row['version']}"
+        if name and row["when"]:
+            say(f"{version}: {row['when']}.")
+        if row["failure"]:
+            say(f"{version}: {row['failure']}")
 
 
 async def _list(
@@ -127,6 +130,7 @@ async def _list(
             "version": one.version,
             "state": one.state.value,
             "kind": one.kind,
+            "when": _words(one.document),
             "effective_from": one.effective_from,
             "superseded_at": one.superseded_at,
             "materialised_until": one.materialised_until,
@@ -137,6 +141,18 @@ async def _list(
         }
         for one in versions
     ]
+
+
+def _words(document: "Mapping[str, object]") -> str | None:
+    """Return when a definition is due, in words; None for one that is not read any more."""
+    from dueledger.ledger.definitions.parsing import parse_definition
+    from dueledger.ledger.errors import InvalidDefinition
+    from dueledger.preview.rule_words import rule_words
+
+    try:
+        return rule_words(parse_definition(document, calendars=None))
+    except InvalidDefinition:
+        return None
 
 
 async def _define(
@@ -207,9 +223,12 @@ def _show_diff(change: "DefinitionChange", *, dry_run: bool) -> None:
     """Show how the next occurrences change, before it is applied."""
     from dueledger.definitions.change import local_text
     from dueledger.ledger.schedule import AfterCompletion
+    from dueledger.preview.rule_words import rule_words
 
     definition, diff = change.definition, change.preview.diff
     say(_headline(change))
+    if words := rule_words(definition):
+        say(f"  {words}.")
     if isinstance(definition.when, AfterCompletion):
         say("  A fixed delay: the next item is emitted when the one before has ended.")
     if definition.event is not None:

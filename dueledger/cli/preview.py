@@ -67,6 +67,7 @@ def preview(
     from dueledger.cli.named_calendars import add_named_calendars
     from dueledger.definitions.files import read_definitions
     from dueledger.preview.occurrences import preview_slices
+    from dueledger.preview.rule_words import rule_words
     from dueledger.preview.second_opinion import ask_about_preview, check_preview
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
@@ -101,6 +102,7 @@ def preview(
     if json_:
         _print_json(definition, windows, witnessed)
     else:
+        say(f"{rule_words(definition)}.")
         _print(definition, windows, (start, None if count else end))
         if witnessed is not None:
             say(f"Second opinion: {witnessed}.")

@@ -141,6 +141,9 @@ def test_a_schedule_from_long_ago_must_be_asked_for(dueledger_on: Command, night
 def test_defining_the_same_file_again_changes_nothing(dueledger_on: Command, nightly: str) -> None:
     answers = [dueledger_on("define", nightly, "--json").document for _ in range(2)]
     assert [(one["version"], one["changed"]) for one in answers] == [(1, True), (1, False)]
+    words = "At 02:30 every day, America/New_York; a time that a clock change skips is skipped"
+    assert words in dueledger_on("definitions", "nightly").err
+    assert dueledger_on("definitions", "--json").lines[0]["when"] == words
 
 
 def test_a_kind_is_declared_without_a_schedule(dueledger_on: Command, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_one_of_several_is_chosen_by_name_and_its_clock_changes_are_shown(
     assert refused.code == 2
     assert "--definition hourly, nightly" in refused.err
     ran = dueledger(*window, "--definition", "nightly")
+    assert "At 02:30 every day, Europe/Berlin; a time that a clock" in ran.err
     assert "2027-03-29T00:30:00Z" in ran.out
     changes = ran.out.partition("clocks change")[2]
     assert "02:30 does not exist on this day: skipped" in changes

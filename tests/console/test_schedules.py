@@ -59,8 +59,10 @@ async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
     path = "/console/schedules/acme/shown"
     listed = await browser.open("/console/schedules")
     assert path in listed.text
-    assert "cron 30 2 * * *, Europe/Berlin" in listed.text
     page = await browser.open(path)
+    for each in (listed, page, await browser.open(f"{path}/edit")):
+        assert "At 02:30 every day, Europe/Berlin" in each.text
+        assert "cron 30 2 * * *, Europe/Berlin" in each.text
     assert page.text.count('<th scope="row">') == 10
     assert "does not exist on this day" in page.text
     assert "exists twice on this day" in page.text
@@ -114,6 +116,7 @@ async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_versi
     assert "when.cron" in wrong.text
     shown = await browser.send("/console/schedules/preview", {"text": TEXT, "base_version": "1"})
     assert "Version 2" in shown.text
+    assert "At 03:45 every day, Europe/Berlin" in shown.text
     assert "replaces version 1" in shown.text
     assert "<del>" in shown.text
     assert "03:45:00" in shown.text

@@ -11,6 +11,7 @@ from dueledger.console.forms import form_of
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedules import (
     definition_text,
+    rule_text,
     schedule_path,
 )
 from dueledger.console.schedule_times import Coming, read_definition, times_of
@@ -31,6 +32,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion
 from dueledger.planning.load_plan import LoadPlan
 from dueledger.planning.schedule_load import DefinitionInForce
+from dueledger.preview.rule_words import rule_words
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes.definition_documents import EXAMPLE
 from dueledger.service.routes.definitions import NamePath, plan_definitions, versions_of
@@ -73,6 +75,8 @@ _NO_LOAD: Final = WeekLoad(None, None)
 class Preview:
     """What a text would change. With a `problem` nothing else is known."""
 
+    words: str = ""
+    rule: str = ""
     problem: str | None = None
     errors: list[dict[str, Any]] = field(default_factory=list["dict[str, Any]"])
     change: dict[str, Any] | None = None
@@ -168,6 +172,8 @@ async def _unchanged(
         definition = _only(call, form.text)
         since = max(newest.now, newest.effective_from)
         return Preview(
+            words=rule_words(definition),
+            rule=rule_text(definition.normalised()),
             change={"changed": False, "version": newest.version},
             defaults=document_text(defaults_of(definition)),
             coming=await times_of(view.request).coming(call.connection, definition, since),
@@ -192,6 +198,8 @@ async def _describe(call: ApiCall, view: View, planned: PlannedChanges) -> Previ
     [change] = planned.changes
     since = planned.request.effective_from or change.preview.diff.since
     return Preview(
+        words=rule_words(change.definition),
+        rule=rule_text(change.definition.normalised()),
         change=change.document(),
         notes=await planned.describe(call.connection),
         doubts=doubts(await planned.ask_witness()),

@@ -25,6 +25,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemPlace
+from dueledger.preview.rule_words import rule_words
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definition_documents import PauseRequest
@@ -111,7 +112,8 @@ async def show_schedule(
         "schedule.html",
         title=name,
         newest=newest,
-        when=when_text(newest.document),
+        words=_words_of(newest),
+        rule=rule_text(newest.document),
         coming=await coming_of(call.connection, view, newest),
         pauses=[each for each in pauses if each["kind"] in {None, newest.kind}],
         versions=versions,
@@ -198,7 +200,15 @@ async def coming_of(connection: Connection, view: View, version: DefinitionVersi
         return Coming(problem=error.message)
 
 
-def when_text(document: Row) -> str:
+def _words_of(version: DefinitionVersion) -> str:
+    """Return when a version is due, in words; empty if it cannot be read."""
+    try:
+        return rule_words(read_definition(version))
+    except DueledgerError:
+        return ""
+
+
+def rule_text(document: Row) -> str:
     """Return when a definition is due, as its document says it."""
     when: dict[str, Any] = document.get("when") or {}
     zone = when.get("timezone")
@@ -224,11 +234,12 @@ async def _rows(call: ApiCall, view: View, versions: Sequence[DefinitionVersion]
             "lane": "",
             "state": version.state.value,
             "version": version.version,
-            "when": when_text(version.document),
+            "when": None if definition is None else rule_words(definition),
+            "rule": rule_text(version.document),
             "next_due_at": due_at,
             "effective_from": version.effective_from,
         }
-        for version, due_at in zip(versions, next_due, strict=True)
+        for version, definition, due_at in zip(versions, definitions, next_due, strict=True)
     ]
 
 
@@ -243,7 +254,8 @@ def _columns(view: View) -> list[Column]:
         Column("definition", "Schedule", "text", address),
         Column("kind", "Flow", "flow", items),
         Column("state", "State", "state"),
-        Column("when", "When", "code"),
+        Column("when", "When", "prose"),
+        Column("rule", "Rule", "code"),
         Column("next_due_at", "Next", "time"),
         Column("effective_from", "In force from", "time"),
         Column("version", "Version", "count"),
