@@ -2472,7 +2472,9 @@ CREATE TABLE ledger.expedited (
     effective_date date NOT NULL,
     expedited_at timestamp with time zone NOT NULL,
     actor_no bigint NOT NULL,
-    reason text NOT NULL
+    reason text NOT NULL,
+    flow_no integer NOT NULL,
+    due_at timestamp with time zone NOT NULL
 );
 
 COMMENT ON TABLE ledger.expedited IS 'Items that a named person made available before due_at, which stays as it is.';
@@ -5119,6 +5121,8 @@ CREATE INDEX event_key_received_at_idx ON ledger.event_key USING btree (received
 CREATE INDEX event_type_idx ON ONLY ledger.event USING btree (tenant, type, occurred_at);
 
 CREATE INDEX event_unmatched_idx ON ONLY ledger.event USING btree (tenant, type, received_at, event_no) WHERE (matched IS NOT TRUE);
+
+CREATE INDEX expedited_due_idx ON ledger.expedited USING btree (flow_no, due_at, item_no);
 
 CREATE INDEX failure_streak_unjudged_idx ON ledger.failure_streak USING btree (failures) WHERE ((judged_at IS NULL) OR (last_at > judged_at));
 

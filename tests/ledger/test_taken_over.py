@@ -59,7 +59,7 @@ CASES: Final[dict[str, Case]] = {
     "another-tenant": Case(ends=False, version="another tenant"),
     "expedited": Case(
         ends=False,
-        done="insert into ledger.expedited values ($1, '2027-03-10', now(), 1, 'test')",
+        done="insert into ledger.expedited values ($1, '2027-03-10', now(), 1, 'test', 1, now())",
     ),
     "retry": Case(ends=False, done="update ledger.pending set state = 4 where item_no = $1"),
     "attempt": Case(ends=False, done="update ledger.pending set attempt = 1 where item_no = $1"),

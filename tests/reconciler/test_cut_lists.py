@@ -27,7 +27,8 @@ from ledger.kind
 """
 EXPEDITE_NOTHING: Final = """
 insert into ledger.expedited
-select n, '2027-03-01', ledger.now(), (select min(actor_no) from ledger.actor), 'nobody'
+select n, '2027-03-01', ledger.now(), (select min(actor_no) from ledger.actor), 'nobody', 1,
+  ledger.now()
 from generate_series(4711, 4713) n
 """
 OPEN_CLAIMS: Final = """

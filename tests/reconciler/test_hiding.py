@@ -207,7 +207,7 @@ async def test_g11_an_item_is_triggered_by_a_named_person_or_unexpected(
         await record_triggered(frozen, "acme", "statements", row["cycle"], row["id"])
     for row, actor in zip(item_nos, (person, actor_no, person), strict=True):
         await frozen.execute(
-            "insert into ledger.expedited values ($1, $2, ledger.now(), $3, 'asked for')",
+            "insert into ledger.expedited values ($1, $2, ledger.now(), $3, 'asked for', 1, now())",
             *row,
             actor,
         )
@@ -229,7 +229,7 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
         person,
     )
     item_nos = [row[0] for row in await frozen.fetch("select item_no from ledger.due_item")]
-    expedite = "insert into ledger.expedited select item_no, effective_date, $2, $3, 'r' from"
+    expedite = "insert into ledger.expedited select item_no, effective_date, $2, $3, 'r', flow_no, due_at from"
     expedite += " ledger.due_item where item_no = $1"
     await frozen.execute(expedite, item_nos[0], NOON, person)
     reconciler = make_reconciler()
@@ -239,7 +239,7 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
     await frozen.execute(expedite, item_nos[2], NOON - HOUR, person)
     await frozen.execute(expedite, item_nos[3], NOON + HOUR, person)
     await frozen.execute(
-        "insert into ledger.expedited values (4711, '2027-03-01', $1, $2, 'r')", NOON, person
+        "insert into ledger.expedited values (4711, '2027-03-01', $1, $2, 'r', 1, $1)", NOON, person
     )
     await frozen.execute(f"{pause} ('acme', null, ledger.now(), $1, 'r')", actor_no)
     assert (await reconciler.run_pass()).found == {

@@ -7,6 +7,7 @@ import pytest
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import withdraw_items
 from tests.service.conftest import Api
 from tests.service.test_requests import problem
@@ -124,6 +125,33 @@ async def test_a_page_that_the_first_items_do_not_fill_is_looked_for_among_more(
     path = f"/v1/items?limit=1&kind={KIND}&lane=us&label=line=0{more}"
     answer = await api.ask("GET", path, key=lister)
     assert [each["business_key"] for each in answer.document["items"]] == [KEYS[0]]
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+async def test_an_item_that_was_made_available_early_is_on_the_page_of_its_due_time(
+    api: Api, limit: int
+) -> None:
+    """One waits since then, one has failed since then: both were available before the cursor."""
+    kind = f"Early{limit}"
+    key = await api.make_key(kind, Scope.READ, Scope.EMIT, tenants=[kind])
+    named = [
+        api.item(name, tenant=kind, kind=kind, due_at=f"2096-01-{number + 1:02}T09:00:00Z")
+        for number, name in enumerate(KEYS)
+    ]
+    await api.emit(key, *named)
+    ids = await api.owner.fetch(
+        "select i.id from ledger.due_item i join ledger.flow f using (flow_no)"
+        " where f.kind = $1 order by i.due_at",
+        kind,
+    )
+    early = [ids[number]["id"] for number in (0, 3, 4)]
+    await expedite_items(api.owner, early, reason="asked for", actor_no=api.person_no)
+    await api.owner.execute(
+        "update ledger.pending p set state = 4, attempt = 1, starts = 1, available_at = now()"
+        " from ledger.due_item i where i.item_no = p.item_no and i.id = $1",
+        early[2],
+    )
+    assert await listed(api, key, f"&kind={kind}&open=true", limit) == KEYS
 
 
 @pytest.mark.parametrize("query", ["open=true", "state=Running"])

@@ -80,7 +80,11 @@ create table ledger.expedited (
   effective_date date not null,
   expedited_at timestamptz not null,
   actor_no bigint not null,
-  reason text not null
+  reason text not null,
+  flow_no integer not null,
+  due_at timestamptz not null
 );
+-- A list in the order of due times goes on after such an item, and reads what waits in the order in which it is available.
+create index expedited_due_idx on ledger.expedited (flow_no, due_at, item_no);
 
 comment on table ledger.expedited is 'Items that a named person made available before due_at, which stays as it is.';

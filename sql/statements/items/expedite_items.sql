@@ -8,12 +8,12 @@
 -- locks: pending rows (for update, item_no ascending)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select a.id, a.ord, i.item_no, i.effective_date
+  select a.id, a.ord, i.item_no, i.effective_date, i.flow_no, i.due_at
   from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i
     on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)
 ),
 locked as materialized (
-  select p.item_no, p.effective_date, p.available_at < 'infinity' as free
+  select p.item_no, p.effective_date, a.flow_no, a.due_at, p.available_at < 'infinity' as free
   from asked a join ledger.pending p on p.item_no = a.item_no
   where p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
   order by p.item_no for update of p
@@ -23,8 +23,8 @@ hastened as (
   from locked l where p.item_no = l.item_no and l.free and p.available_at > ledger.now()
 ),
 noted as (
-  insert into ledger.expedited (item_no, effective_date, expedited_at, actor_no, reason)
-  select distinct l.item_no, l.effective_date, ledger.now(), $3::bigint, $2::text from locked l where l.free
+  insert into ledger.expedited (item_no, effective_date, expedited_at, actor_no, reason, flow_no, due_at)
+  select distinct l.item_no, l.effective_date, ledger.now(), $3::bigint, $2::text, l.flow_no, l.due_at from locked l where l.free
   on conflict (item_no) do nothing
 ),
 refused as (

@@ -17,7 +17,7 @@
 -- $14 read_max integer
 -- $15 read_total_max integer
 -- $16 limit integer
--- index: pending_available_idx, pending_retry_idx, pending_serial_idx, review_flow_idx, due_item_pkey
+-- index: pending_available_idx, pending_retry_idx, pending_serial_idx, pending_pkey, expedited_due_idx, review_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
@@ -33,6 +33,14 @@ flow_max as materialized (
 ),
 wanted as materialized (
   select ledger.now() as now, (select n.state from ledger.state n where n.name = $6::text) as state
+),
+-- What was made available before it is due is no more among what is available after the cursor's due time.
+expedited as materialized (
+  select x.* from scope s
+  cross join lateral (
+    select x.flow_no, s.grace_seconds, x.item_no from ledger.expedited x
+    where x.flow_no = s.flow_no and (x.due_at, x.item_no) > ($11::timestamptz, $12::bigint)
+    order by x.due_at, x.item_no limit (select m.items from flow_max m)) x
 ),
 read_items as materialized (
   select s.flow_no, s.grace_seconds, p.*
@@ -58,6 +66,12 @@ read_items as materialized (
     (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, r.attempt, null::timestamptz, 4, false from ledger.review r
      where r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
+  union all
+  select x.flow_no, x.grace_seconds, p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 6, false
+  from expedited x
+  cross join lateral (
+    select p.* from ledger.pending p
+    where p.item_no = x.item_no and p.serial is null and p.available_at < $11::timestamptz offset 0) p
   union all
   -- No index has the items in flight of a flow: those of claims with such a flow are asked for theirs.
   (select null::integer, null::double precision, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5, false
@@ -122,6 +136,7 @@ from (
       or r.available_at <= greatest(
         ledger.now(), coalesce($10::timestamptz, case when not $13::boolean then 'infinity'::timestamptz end))
     group by r.flow_no, r.source having count(*) >= case when r.flow_no is null then $14::integer else (select m.items from flow_max m) end)
+    or exists (select from expedited x group by x.flow_no having count(*) >= (select m.items from flow_max m))
     or (select count(*) from read_items) > $15::integer as is_cut
 ) c
 left join found f on true

@@ -14,6 +14,7 @@ _INDEX: Final = (
     "by which the intake finds events: keys are read again from bodies, so an item that the intake"
     " makes wrong by it is found"
 )
+_LISTED: Final = "by which lists of open items find it: no item, time or state follows from it"
 _SPEED: Final = "how fast items are claimed, not what is owed: what waits too long is OVERDUE"
 WITHOUT_MEANING: Final = {
     "actor.seen_at": _TRACE,
@@ -49,6 +50,8 @@ WITHOUT_MEANING: Final = {
         ),
         _INDEX,
     ),
+    "expedited.due_at": _LISTED,
+    "expedited.flow_no": _LISTED,
     "expedited.reason": _TRACE,
     **dict.fromkeys(
         (
