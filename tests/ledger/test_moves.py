@@ -46,7 +46,8 @@ CASES: Final[dict[str, Case]] = {
     "of-this-tzdata": Case(moves=False, terms={"tzdata": "2026c"}),
     "of-another-version": Case(moves=False, version="second"),
     "expedited": Case(
-        moves=False, done="insert into ledger.expedited values ($1, '2027-03-01', now(), 1, 'test', 1, now())"
+        moves=False,
+        done="insert into ledger.expedited values ($1, '2027-03-01', now(), 1, 'test', 1, now())",
     ),
     "retry": Case(moves=False, done="update ledger.pending set state = 4 where item_no = $1"),
     "attempt": Case(moves=False, done="update ledger.pending set attempt = 1 where item_no = $1"),

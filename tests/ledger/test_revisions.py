@@ -208,7 +208,8 @@ CASES: Final[dict[str, Case]] = {
     "attempt": Case(BEGUN, done=STARTED),
     "started": Case(BEGUN, done="update ledger.pending set starts = 1 where item_no = $1"),
     "expedited": Case(
-        BEGUN, done="insert into ledger.expedited values ($1, '2027-03-01', now(), 1, 'test', 1, now())"
+        BEGUN,
+        done="insert into ledger.expedited values ($1, '2027-03-01', now(), 1, 'test', 1, now())",
     ),
     "own": Case(SAME, "second"),
     "newer": Case(BEGUN, "third"),
