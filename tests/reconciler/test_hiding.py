@@ -229,8 +229,8 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
         person,
     )
     item_nos = [row[0] for row in await frozen.fetch("select item_no from ledger.due_item")]
-    expedite = "insert into ledger.expedited select item_no, effective_date, $2, $3, 'r', flow_no, due_at from"
-    expedite += " ledger.due_item where item_no = $1"
+    expedite = "insert into ledger.expedited select item_no, effective_date, $2, $3, 'r', flow_no,"
+    expedite += " due_at from ledger.due_item where item_no = $1"
     await frozen.execute(expedite, item_nos[0], NOON, person)
     reconciler = make_reconciler()
     assert (await reconciler.run_pass()).found == {}
