@@ -167,8 +167,8 @@ class Api:
             "insert into ledger.finding (id, type, severity, tenant, kind, subject, business_key,"
             " due_at, sentence, expected, actual, terms, first_seen_at, last_seen_at, resolution)"
             " select u.id, 'MISSING', 'error', $2, 'LetterDue', u.id::text, 'P-secret',"
-            " ledger.now(), 'A letter is missing.', '{}', '{}', '{}', ledger.now(), ledger.now(),"
-            " 'open' from unnest($1::uuid[]) u (id)",
+            " '2026-03-01 09:00+00', 'A letter is missing.', '{}', '{}', '{}', ledger.now(),"
+            " ledger.now(), 'open' from unnest($1::uuid[]) u (id)",
             ids,
             tenant,
         )
