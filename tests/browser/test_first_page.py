@@ -23,7 +23,8 @@ from dueledger.ledger.store.processes import ProcessRole
 from dueledger.service import ServiceSettings, open_service
 from tests.browser.window import Window
 from tests.hindrances import conftest as installations
-from tests.hindrances.cases import behind_parked, rate
+from tests.hindrances.cases_of_flows import rate
+from tests.hindrances.cases_of_items import behind_parked
 from tests.hindrances.conftest import Installation, kill
 from tests.logins import with_login
 

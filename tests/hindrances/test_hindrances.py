@@ -11,8 +11,12 @@ from dueledger.ledger.store.items import show_item
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.why import explain
 
-from .cases import CASES, Arrange, behind_parked, kafka_down, no_direct_worker, paused_kind, rate
+from .cases import CASES
+from .cases_of_flows import rate
+from .cases_of_items import behind_parked, paused_kind
+from .cases_of_processes import kafka_down, no_direct_worker
 from .conftest import Installation
+from .hindered import Arrange
 
 pytestmark = pytest.mark.long
 
