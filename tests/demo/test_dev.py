@@ -9,6 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dueledger.dev.servers import ServerWatch
+from dueledger.stack import StackError
+from dueledger.stack.postgres import Postgres
+from dueledger.stack.start_progress import StartProgress
+
 pytestmark = pytest.mark.long
 
 
@@ -82,6 +87,27 @@ def test_no_library_complains_at_a_normal_start_or_end(sessions: list[tuple[int,
         ] == []
 
 
+async def test_a_server_that_ends_is_started_again_once(tmp_path: Path) -> None:
+    said: list[str] = []
+    server = Postgres(tmp_path, durable=False, steps=StartProgress(None))
+    watch = ServerWatch({"postgres": server}, lambda name, line: said.append(f"{name} {line}"))
+    server.start()
+    try:
+        await watch.check()
+        assert said == []
+        server.kill()
+        await watch.check()
+        assert server.running
+        assert said[0].startswith("postgres ended by itself; its last ")
+        assert said[-1] == "postgres is started again, once"
+        server.kill()
+        with pytest.raises(StackError, match=r"postgres ended again\."):
+            await watch.check()
+        assert not server.running
+    finally:
+        server.stop()
+
+
 @pytest.fixture(scope="module")
 def headless(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str]:
     """A session without items, whose servers are killed until it ends."""
@@ -104,7 +130,8 @@ def headless(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str]:
     return process.returncode, "".join(said)
 
 
-def test_a_server_that_ends_is_named_and_started_again_once(headless: tuple[int, str]) -> None:
+@pytest.mark.full
+def test_a_session_ends_with_a_server_that_ends_again(headless: tuple[int, str]) -> None:
     code, said = headless
     assert code == 3  # a dependency is unreachable
     assert said.count("ended by itself; its last") == 3
@@ -118,6 +145,7 @@ def _kill_server(parent: int, name: str) -> None:
     server.kill()
 
 
+@pytest.mark.full
 def test_a_headless_session_suggests_no_policy_that_is_not_there(
     headless: tuple[int, str],
 ) -> None:
