@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
@@ -66,6 +67,12 @@ def pytest_collection() -> Generator[None]:
 atexit.register(gc.unfreeze)  # the interpreter finds everything, or DuckDB reports it as leaked
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave tests of the browser out of a run without them: what they import takes long."""
+    left_out = "not browser" in config.option.markexpr
+    return True if left_out and collection_path.name == "browser" else None
+
+
 @pytest.hookimpl(trylast=True)  # after they were shuffled
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long: beside it the other processes can run all the rest."""
@@ -98,21 +105,12 @@ Prepare = Callable[[Connection], Awaitable[object]]
 
 @asynccontextmanager
 async def open_database_pool(
-    stack: Endpoints,
-    prepare: Prepare,
-    *,
-    migrated: str | None = None,
+    stack: Endpoints, prepare: Prepare, *, migrated: str
 ) -> AsyncGenerator[DatabasePool]:
-    """Copies of a prepared database that no session changes, itself a copy of `migrated`.
-
-    Without `migrated`, it is migrated itself.
-    """
+    """Copies of a prepared database that no session changes, itself a copy of `migrated`."""
     name = f"template_{secrets.token_hex(4)}"
     admin = await asyncpg.connect(stack.dsn)
-    if migrated is None:
-        await _make_migrated(admin, stack, name)
-    else:
-        await admin.execute(f"create database {name} template {migrated} strategy file_copy")
+    await admin.execute(f"create database {name} template {migrated} strategy file_copy")
     connection = await connect(named_database(stack.dsn, name), application_name="test")
     await prepare(connection)
     template = await Template.read(connection, name)
@@ -125,7 +123,11 @@ async def open_database_pool(
     await admin.close()
 
 
-async def _make_migrated(admin: asyncpg.Connection, stack: Endpoints, name: str) -> None:
+@pytest.fixture(scope="session")
+async def migrated(stack: Endpoints) -> AsyncGenerator[str]:
+    """The name of a migrated database of the server, to be copied."""
+    name = f"migrated_{secrets.token_hex(4)}"
+    admin = await asyncpg.connect(stack.dsn)
     await admin.execute(f"create database {name}")
     connection = await connect(named_database(stack.dsn, name), application_name="test")
     await migrate(connection, ahead=timedelta(0))  # fewer files to copy
@@ -134,14 +136,6 @@ async def _make_migrated(admin: asyncpg.Connection, stack: Endpoints, name: str)
         "alter default privileges in schema public grant all on tables to public"
     )  # handlers of tests leave rows there
     await connection.close()
-
-
-@pytest.fixture(scope="session")
-async def migrated(stack: Endpoints) -> AsyncGenerator[str]:
-    """The name of a migrated database of the server, to be copied."""
-    name = f"migrated_{secrets.token_hex(4)}"
-    admin = await asyncpg.connect(stack.dsn)
-    await _make_migrated(admin, stack, name)
     yield name
     await admin.execute(f"drop database {name} with (force)")
     await admin.close()

@@ -21,6 +21,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool, Record, findings
 from dueledger.ledger.store.items import read_accounting
 from dueledger.reconciler import Reconciler
+from tests.examples import examples
 
 from .change_model import NEWER_OFFSETS, OFFSETS, closes, owed
 from .change_steps import ChangeEngine, History, RunProcess, tz_database, write_newer_zones
@@ -28,7 +29,7 @@ from .conftest import SetSchedule, SetTime
 
 SEED_VARIABLE: Final = "DUELEDGER_CHANGE_SEED"
 RUN: Final = [1_024]
-ALL: Final = [pytest.param(seed, marks=pytest.mark.full) for seed in range(1_025, 1_275)]
+ALL: Final = range(1_025, 1_025 + examples(0, full=250))
 
 ITEMS: Final = """
 select i.id, i.cycle, i.due_at as at, i.zone, i.tzdata, d.name, d.version, t.event,

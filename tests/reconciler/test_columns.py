@@ -6,13 +6,13 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import pytest
-from datafusion import SessionContext
 
 from dueledger.reconciler.columns.engine import comparison_statement
 from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy, array_elements
@@ -91,6 +91,11 @@ def engine(tmp_path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
+def open_other_engine() -> Any:  # noqa: ANN401 - imported here: pandas takes 0.4 s in each process
+    """Open an engine of Arrow's."""
+    return import_module("datafusion").SessionContext()
+
+
 def write_parquet(engine: duckdb.DuckDBPyConnection, rows: Rows, folder: Path) -> None:
     for name, columns in TABLES.items():
         engine.register(
@@ -117,7 +122,7 @@ def test_two_engines_find_the_same_differences_in_the_same_parquet(
     engine: duckdb.DuckDBPyConnection, tmp_path: Path, seed: int
 ) -> None:
     write_parquet(engine, damaged(400, seed), tmp_path)
-    other: Any = SessionContext()
+    other = open_other_engine()
     read_parquet(engine, tmp_path)
     for name in TABLES:
         other.register_parquet(name, str(tmp_path / f"{name}.parquet"))
@@ -146,7 +151,7 @@ def test_an_engine_makes_digests_of_its_own_from_texts_and_finds_the_same_differ
     """The texts are in the Parquet, the digests that this process made of them are not."""
     rows = damaged(400, 3)
     digested: Rows = {name: [dict(row) for row in rows[name]] for name in TABLES}
-    other: Any = SessionContext()
+    other = open_other_engine()
     for name, columns in TABLES.items():
         digests = [each for each in columns.split() if each in ("terms", "payload", "key")]
         said = {each: [f"{each} {row[each]}" for row in rows[name]] for each in digests}
@@ -235,7 +240,7 @@ def test_g11_two_engines_find_the_items_of_which_a_transition_is_not_as_its_run_
     engine: duckdb.DuckDBPyConnection, tmp_path: Path, edit: str
 ) -> None:
     edited = OF_RUNS.get(edit, {})
-    other: Any = SessionContext()
+    other = open_other_engine()
     for name, rows in of_runs(edited).items():
         columns = {each: np.array([row[each] for row in rows]) for each in rows[0]}
         engine.register(name, columns)

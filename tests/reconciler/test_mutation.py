@@ -181,7 +181,7 @@ class CleanCopies:
 
 
 @pytest.fixture(scope="module")
-async def copies(stack: Endpoints) -> AsyncGenerator[CleanCopies]:
+async def copies(stack: Endpoints, migrated: str) -> AsyncGenerator[CleanCopies]:
     letters = f"Letter{secrets.token_hex(4)}"
 
     async def prepare(connection: Connection) -> None:
@@ -189,7 +189,7 @@ async def copies(stack: Endpoints) -> AsyncGenerator[CleanCopies]:
         dsn = named_database(stack.dsn, name)
         await CleanLedger(connection, dsn, stack.bootstrap_servers, letters).build()
 
-    async with open_database_pool(stack, prepare) as pool:
+    async with open_database_pool(stack, prepare, migrated=migrated) as pool:
         yield CleanCopies(pool, stack.bootstrap_servers, letters)
 
 
