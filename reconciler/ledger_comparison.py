@@ -22,10 +22,10 @@ from dueledger.reconciler.read.day_digests import (
     LedgerDays,
     RowsDigest,
 )
-from dueledger.reconciler.read.item_columns import CopiedWindow, columns_of, copy_window
+from dueledger.reconciler.read.item_columns import WindowColumns, read_window
 from dueledger.reconciler.read.open_places import read_places
 from dueledger.reconciler.read.run_counts import RunCounts
-from dueledger.reconciler.read_ahead import read_ahead, run_beside
+from dueledger.reconciler.read_ahead import read_ahead
 from dueledger.reconciler.window_comparer import WindowComparer
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, plan_windows
 
@@ -104,19 +104,24 @@ class LedgerComparison:
         windows = read_ahead(
             [each.window for each in planned],
             *(
-                partial(copy_window, reader, key=expectation.version_key)
+                partial(
+                    read_window,
+                    reader,
+                    key=expectation.version_key,
+                    says_payloads=expectation.says_payloads,
+                )
                 for reader in (readers if expectation.share == 1 else readers[:1])
             ),
             share=expectation.share,
         )
         waiting = sorted(cached, key=_FROM_DAY, reverse=True)
         async with aclosing(windows):
-            async for window, copied in windows:
+            async for window, columns in windows:
                 while waiting and waiting[-1].from_day < window.from_day:
                     kept = waiting.pop()
                     self._add_cached(kept, cached[kept])
                 found = CachedWindow("", result.as_of, result.started_at)
-                await self._compare(connection, window, copied, found, is_kept=window in keep)
+                await self._compare(connection, window, columns, found, is_kept=window in keep)
                 if found.mark:
                     results[window] = found
         for window in reversed(waiting):
@@ -167,15 +172,13 @@ class LedgerComparison:
         self,
         connection: Connection,
         window: DateRange,
-        copied: CopiedWindow,
+        columns: WindowColumns,
         found: CachedWindow,
         *,
         is_kept: bool,
     ) -> None:
         """Compare a window, and record what differs."""
         omitted = self._result.omitted.total()
-        says_payloads = self._expectation.says_payloads
-        columns = await run_beside(partial(columns_of, copied, says_payloads=says_payloads))
         self.runs.add(columns.journal["run"])
         days = columns.day_rows
         self._days = {day: each for day, each in self._days.items() if not window.has(day)} | days

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from dueledger.reconciler.columns.terms import all_mixed, payload_digest, payloa
 from dueledger.reconciler.compared_items import NOT_SAID
 from dueledger.reconciler.expect.item_terms import instant_at, postgres_microseconds
 from dueledger.reconciler.read.day_digests import NO_ROWS, DayRows, digests_by_day
+from dueledger.reconciler.read_ahead import run_beside
 from dueledger.reconciler.windows import DateRange
 
 _ITEM: Final = RowLayout(
@@ -49,14 +51,6 @@ _BEFORE_RUNS: Final = timedelta(days=1)
 _YEARS_MICROSECONDS: Final = 100 * 366 * 86_400 * 10**6
 
 
-class CopiedWindow(NamedTuple):
-    """Items, journal and runs of a window as they were read, each in a snapshot of its own."""
-
-    items: bytes
-    journal: Columns
-    runs: list[Record]
-
-
 class WindowColumns(NamedTuple):
     """Items, endings, journal and what runs held, and the digests of their days."""
 
@@ -67,14 +61,23 @@ class WindowColumns(NamedTuple):
     day_rows: dict[int, DayRows]
 
 
-async def copy_window(
-    connection: Connection, window: DateRange, *, key: reconciled_rows.VersionKey
-) -> CopiedWindow:
-    """Copy a window. An item that ends in between seems to have no state: it is read again."""
+async def read_window(
+    connection: Connection,
+    window: DateRange,
+    *,
+    key: reconciled_rows.VersionKey,
+    says_payloads: bool,
+) -> WindowColumns:
+    """Read items, journal and runs of a window, each in a snapshot of its own.
+
+    An item that ends in between seems to have no state: it is read again. `says_payloads`: a source
+    says payloads alone, so they are digested alone, too.
+    """
     dates = (window.from_date, window.to_date)
     items = await reconciled_rows.copy_item_columns(connection, *dates, key)
     journal = _JOURNAL.read(await reconciled_rows.copy_journal_columns(connection, *dates, key))
-    return CopiedWindow(items, journal, await _list_runs(connection, journal))
+    runs = await _list_runs(connection, journal)
+    return await run_beside(partial(_columns_of, items, journal, runs, says_payloads=says_payloads))
 
 
 async def _list_runs(connection: Connection, journal: Columns) -> list[Record]:
@@ -112,26 +115,23 @@ def held_columns(runs: Sequence[Record]) -> Columns:
     }
 
 
-def columns_of(copied: CopiedWindow, *, says_payloads: bool) -> WindowColumns:
-    """Return a window's columns.
-
-    `says_payloads`: a source says payloads alone, so they are digested alone, too.
-    """
+def _columns_of(
+    copied: bytes, journal: Columns, runs: Sequence[Record], *, says_payloads: bool
+) -> WindowColumns:
     if says_payloads:
-        items, texts = _ITEM.read_texts(copied.items, bytes)
+        items, texts = _ITEM.read_texts(copied, bytes)
         hashes = list(map(hash, texts))
         payloads = np.array([payload_digest(payload_of_terms(text)) for text in texts], np.int64)
     else:
-        items, hashes = _ITEM.read_texts(copied.items, hash)
+        items, hashes = _ITEM.read_texts(copied, hash)
         payloads = np.full(len(hashes), NOT_SAID)
     items["payload"] = payloads
     digests = np.array(hashes, dtype=np.int64)
     items["terms"] = all_mixed(digests, items["start_by"], items["complete_by"], items.pop("smear"))
-    journal = copied.journal
     days = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
     day_rows = {
         day: DayRows(*(each.get(day, NO_ROWS) for each in days)) for day in set().union(*days)
     }
     is_ending = np.isin(journal["event"], _ENDING_EVENTS)
     endings = {name: column[is_ending] for name, column in journal.items()}
-    return WindowColumns(items, endings, journal, held_columns(copied.runs), day_rows)
+    return WindowColumns(items, endings, journal, held_columns(runs), day_rows)

@@ -17,7 +17,7 @@ from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read import accounting, day_digests, open_places
 from dueledger.reconciler.read.accounting import read_accounting
 from dueledger.reconciler.read.day_digests import DayMarks, read_ledger_days
-from dueledger.reconciler.read.item_columns import columns_of, copy_window
+from dueledger.reconciler.read.item_columns import read_window
 from dueledger.reconciler.read.open_places import read_places
 from dueledger.reconciler.windows import DateRange, cut_by_bytes
 
@@ -164,7 +164,7 @@ async def test_g11_days_are_the_same_read_by_ranges_and_as_the_windows_that_are_
     counts = whole.counts.within(scope)
     assert sorted(counts.values()) == [5, 5, 8]
     assert sum(digest.journal.rows for digest in whole.rows.values()) == ITEMS_IN_A_CLAIM
-    columns = columns_of(await copy_window(frozen, scope, key=KEY), says_payloads=False)
+    columns = await read_window(frozen, scope, key=KEY, says_payloads=False)
     assert whole.marks({}).of(scope) == (DayMarks.joined(columns.day_rows, {}).of(scope))
 
     monkeypatch.setattr(day_digests, "DIGEST_BYTES_MAX", 8192)
