@@ -11,7 +11,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.columns.engine import ComparisonEngine, FlowTally
 from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns, joined
-from dueledger.reconciler.columns.fixed_width import Column, Columns
+from dueledger.reconciler.columns.fixed_width import Column, Columns, repeated
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules, WindowResult
 from dueledger.reconciler.compared_items import ID, LATER, KindKey
 from dueledger.reconciler.expect.events import WithdrawalIndex
@@ -68,13 +68,12 @@ class WindowComparer:
         self._put_flows(flows)
         rows, plain = expectation.read_rows(window), expectation.read_plain(window)
         withdrawn = expectation.withdrawn
-        self._engine.put(
-            "expected",
-            joined(
-                expected_columns(rows, self._kinds, withdrawn.has_subject),
-                plain.as_expected(self._kinds_of_definitions(), _hashes_of(withdrawn)),
-            ),
+        expected_rows = joined(
+            expected_columns(rows, self._kinds, withdrawn.has_subject),
+            plain.as_expected(self._kinds_of_definitions(), _hashes_of(withdrawn)),
         )
+        expected_rows["is_repeated"] = repeated(expected_rows["low"])
+        self._engine.put("expected", expected_rows)
         self._engine.put("item", actual.items)
         self._engine.put("ending", actual.endings)
         self._engine.put("journal", actual.journal)

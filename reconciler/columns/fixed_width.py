@@ -116,6 +116,12 @@ class RowLayout:
         return columns
 
 
+def repeated(values: Column) -> Column:
+    """Return 1 for each value that is there more than once, and 0 for the others."""
+    ordered = np.sort(values)
+    return np.isin(values, ordered[1:][ordered[1:] == ordered[:-1]]).astype(np.int64)
+
+
 def array_elements(sent: bytes | None, type_: str) -> Column:
     """Return the elements of an array in binary form; none if one is null, or is of an array."""
     number, width = _FORMATS[type_]

@@ -9,7 +9,7 @@ import numpy as np
 
 from dueledger.ledger.states import TERMINAL_EVENTS
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.columns.fixed_width import Columns, RowLayout, array_elements
+from dueledger.reconciler.columns.fixed_width import Columns, RowLayout, array_elements, repeated
 from dueledger.reconciler.columns.terms import all_mixed, payload_digest, payload_of_terms
 from dueledger.reconciler.compared_items import NOT_SAID
 from dueledger.reconciler.expect.item_terms import instant_at, postgres_microseconds
@@ -132,6 +132,7 @@ def _columns_of(
     day_rows = {
         day: DayRows(*(each.get(day, NO_ROWS) for each in days)) for day in set().union(*days)
     }
+    journal["is_repeated"] = repeated(journal["item_no"])
     is_ending = np.isin(journal["event"], _ENDING_EVENTS)
     endings = {name: column[is_ending] for name, column in journal.items()}
     return WindowColumns(items, endings, journal, held_columns(runs), day_rows)

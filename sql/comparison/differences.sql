@@ -11,13 +11,16 @@
 --
 -- expected: high, low, day, kind, due, terms, definition, event, payload, start_by, complete_by (what a source outside the ledger
 --           says of these alone; -1: it does not), is_asserted (1: such a source names it), is_plain (0: what is owed depends on
---           more than this row). One row for each source that names the item.
+--           more than this row), is_repeated. One row for each source that names the item.
 -- item:     high, low, day, item_no, flow, due, start_by, complete_by, emitted, definition, event, key, terms, payload,
 --           is_named (1: its id is its row's)
--- ending:   day, item_no, event, ended_at
+-- ending:   day, item_no, event, ended_at, is_repeated
 -- place:    item_no: once for each place where an item is that has not ended
 -- flow:     flow, kind, grace (microseconds), is_single (1: a source owes one item for a key and day), needs_evidence
 -- moment:   as_of
+--
+-- is_repeated is 0 where the table has no other row of the item, else 1. A table may have 1 everywhere: then all rows are grouped,
+-- which takes as long as the rest.
 --
 --    1 missing: expected, and there is no item           64 not in exactly one state: it waits, is held, is parked, or has ended
 --    2 no source names it, and one may have to          128 completed before it was due, or before it was emitted
@@ -35,12 +38,24 @@ with
       max(case when is_asserted = 0 then event end) as event,
       max(payload) as payload, max(start_by) as start_by, max(complete_by) as complete_by
     from expected
+    where is_repeated <> 0
     group by high, low
+    union all
+    select high, low, day, kind, is_plain, 1 - is_asserted as naming, case when is_asserted = 0 then due end as named_due, due,
+      case when is_asserted = 0 then terms end as terms, case when is_asserted = 0 then definition end as definition,
+      case when is_asserted = 0 then event end as event, payload, start_by, complete_by
+    from expected
+    where is_repeated = 0
   ),
   ended as (
     select day, item_no, count(*) as endings, min(event) as event, min(ended_at) as ended_at
     from ending
+    where is_repeated <> 0
     group by day, item_no
+    union all
+    select day, item_no, 1 as endings, event, ended_at
+    from ending
+    where is_repeated = 0
   ),
   placed as (
     select item_no, count(*) as places
@@ -56,11 +71,13 @@ with
     from owed x
     full outer join item i on i.high = x.high and i.low = x.low
   )
-select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow, -1) as flow, coalesce(p.key, 0) as key,
-  coalesce(p.due, p.owed_due) as due, case when p.owed_high is null then 0 else 1 end as is_owed,
-  case when p.naming > 0 or (p.owed_payload <> -1 and p.owed_start_by <> -1 and p.owed_complete_by <> -1) then 1 else 0 end as has_terms, coalesce(e.event, 0) as ending,
-  coalesce(e.ended_at, -1) as ended,
-  case when p.item_no is null then 1 + case when p.is_plain = 0 or p.naming > 1 then 32 else 0 end
+select coalesce(p.high, 0) as high, coalesce(p.low, 0) as low, coalesce(p.day, e.day) as day,
+  coalesce(p.item_no, e.item_no, -1) as item_no, coalesce(p.flow, -1) as flow, coalesce(p.key, 0) as key,
+  coalesce(p.due, p.owed_due, 0) as due, case when p.owed_high is null then 0 else 1 end as is_owed,
+  case when p.naming > 0 or (p.owed_payload <> -1 and p.owed_start_by <> -1 and p.owed_complete_by <> -1) then 1 else 0 end as has_terms,
+  coalesce(e.event, 0) as ending, coalesce(e.ended_at, -1) as ended,
+  case when p.high is null then 8192
+  when p.item_no is null then 1 + case when p.is_plain = 0 or p.naming > 1 then 32 else 0 end
   else
     case
       when p.owed_high is not null then
@@ -97,10 +114,5 @@ select p.high, p.low, p.day, coalesce(p.item_no, -1) as item_no, coalesce(p.flow
 from pair p
 cross join moment m
 left join flow f on f.flow = p.flow
-left join ended e on e.day = p.day and e.item_no = p.item_no
 left join placed s on s.item_no = p.item_no
-union all
-select 0 as high, 0 as low, e.day, e.item_no, -1 as flow, 0 as key, 0 as due, 0 as is_owed, 0 as has_terms, e.event as ending,
-  e.ended_at as ended, 8192 as differences
-from ended e
-where not exists (select 1 from item i where i.day = e.day and i.item_no = e.item_no)
+full outer join ended e on e.day = p.day and e.item_no = p.item_no

@@ -4,7 +4,7 @@
 -- Plain SQL, as `differences`. All columns are bigint; instants are microseconds since 2000-01-01 UTC.
 --
 -- item:    item_no
--- journal: day, item_no, event, attempt, run (-1: none), actor, ended_at
+-- journal: day, item_no, event, attempt, run (-1: none), actor, ended_at, is_repeated (0: no other row is of the item)
 -- held:    run, item_no, attempt, worker, started, closed (of a run that is open, later than all). One row for each item of a run.
 select distinct coalesce(j.item_no, h.item_no) as item_no, case when j.item_no is null then h.run else -1 end as run
 from journal j
@@ -17,6 +17,6 @@ where case
 union
 select j.item_no, j.run
 from journal j
-where j.run <> -1
+where j.run <> -1 and j.is_repeated <> 0
 group by j.item_no, j.run
 having count(*) > 1

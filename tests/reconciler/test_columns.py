@@ -15,15 +15,20 @@ import numpy as np
 import pytest
 
 from dueledger.reconciler.columns.engine import comparison_statement
-from dueledger.reconciler.columns.fixed_width import RowLayout, UnexpectedCopy, array_elements
+from dueledger.reconciler.columns.fixed_width import (
+    RowLayout,
+    UnexpectedCopy,
+    array_elements,
+    repeated,
+)
 from dueledger.reconciler.columns.terms import NO_INSTANT, all_mixed, double_bits, mixed
 
 TABLES = {
     "expected": "high low day kind due terms definition event payload start_by complete_by"
-    " is_asserted is_plain",
+    " is_asserted is_plain is_repeated",
     "item": "high low day item_no flow due start_by complete_by emitted definition event key terms"
     " payload is_named",
-    "ending": "day item_no event ended_at",
+    "ending": "day item_no event ended_at is_repeated",
     "place": "item_no",
     "flow": "flow kind grace is_single needs_evidence",
     "moment": "as_of",
@@ -63,6 +68,15 @@ def right_rows(count: int) -> Rows:
             rows["ending"].append({"day": n % 30, "item_no": n, "event": 5, "ended_at": due + 5})
         else:
             rows["place"].append({"item_no": n})
+    return repeats_shown(rows)
+
+
+def repeats_shown(rows: Rows) -> Rows:
+    """Return tables that say which of their rows are not alone."""
+    for name, column in (("expected", "low"), ("ending", "item_no")):
+        shown = repeated(np.array([row[column] for row in rows[name]], dtype=np.int64))
+        for row, is_repeated in zip(rows[name], shown.tolist(), strict=True):
+            row["is_repeated"] = is_repeated
     return rows
 
 
@@ -82,7 +96,7 @@ def damaged(count: int, seed: int) -> Rows:
                 column = chance.choice(list(table[at]))
                 values = (0, 1) if column.startswith("is_") else VALUES
                 table[at] |= {column: chance.choice(values)}
-    return rows
+    return repeats_shown(rows)
 
 
 @pytest.fixture
@@ -121,7 +135,8 @@ def differences_of(rows: list[tuple[int, ...]]) -> set[int]:
 def test_two_engines_find_the_same_differences_in_the_same_parquet(
     engine: duckdb.DuckDBPyConnection, tmp_path: Path, seed: int
 ) -> None:
-    write_parquet(engine, damaged(400, seed), tmp_path)
+    rows = damaged(400, seed)
+    write_parquet(engine, rows, tmp_path)
     other = open_other_engine()
     read_parquet(engine, tmp_path)
     for name in TABLES:
@@ -136,6 +151,11 @@ def test_two_engines_find_the_same_differences_in_the_same_parquet(
     )
     assert found == again
     assert len(differences_of(found)) > 8
+    for row in (*rows["expected"], *rows["ending"]):
+        row["is_repeated"] = 1
+    write_parquet(engine, rows, tmp_path)
+    read_parquet(engine, tmp_path)
+    assert sorted(engine.execute(query).fetchall()) == found
 
 
 DIGEST = "0" + "".join(
@@ -232,6 +252,9 @@ def of_runs(edited: dict[str, int]) -> dict[str, list[dict[str, int]]]:
     journal[2] |= edited
     if "copies" in edited:
         journal.append(journal[2] | {"event": 6})
+    shown = repeated(np.array([row["item_no"] for row in journal]))
+    for row, is_repeated in zip(journal, shown.tolist(), strict=True):
+        row["is_repeated"] = is_repeated
     return {"journal": journal, "held": held, "item": [{"item_no": 1}, {"item_no": 2}]}
 
 
@@ -363,6 +386,7 @@ def test_an_edit_gives_the_difference_that_its_number_names(
 ) -> None:
     rows = right_rows(10)
     edit(rows)
+    repeats_shown(rows)
     write_parquet(engine, rows, tmp_path)
     read_parquet(engine, tmp_path)
     found = engine.execute(comparison_statement("differences")).fetchall()
