@@ -1,7 +1,7 @@
 """Drains a number of pending items with a set of processes, and measures the rate."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -67,25 +67,29 @@ async def drain(
     fill: Fill | None = None,
     beside: AbstractAsyncContextManager[object] | None = None,
 ) -> Drained:
-    """Emit items while nothing claims, then let the processes complete them.
+    """Emit items while nothing claims, then let the processes complete them, warm as they are.
 
     `fill` emits them in another way, under the same prefix, and other pending items. `beside` is
     entered for as long as the processes complete them.
     Raises Unbalanced if an item is missing at the end, ProcessDied if a process ends.
     """
     async with _workers(rig, ledger, processes) as workers:
-        async with _allocators(rig, ledger, processes):
+        async with (
+            _allocators(rig, ledger, processes) as allocators,
+            AsyncExitStack() as exits,
+        ):
             await _warm_up(rig, ledger)
-        with suspended(workers) if processes.direct else nullcontext():
-            if fill is None:
-                emit_seconds = await ledger.emit(items, prefix=PREFIX)
-            else:
-                emit_seconds = None
-                await fill()
-            await ledger.rest()
-            rig.say("measuring")
-        async with beside or nullcontext(), _allocators(rig, ledger, processes):
-            meter = rig.meter()
+            with suspended(workers if processes.direct else allocators):
+                if fill is None:
+                    emit_seconds = await ledger.emit(items, prefix=PREFIX)
+                else:
+                    emit_seconds = None
+                    await fill()
+                await ledger.rest()
+                rig.say("measuring")
+                if beside is not None:
+                    await exits.enter_async_context(beside)
+                meter = rig.meter()
             await ledger.until_ended(WARM_UP_ITEMS + items, watch=rig.require_alive)
             usage = meter.read()
         # The allocators write the marks of their last claims before they end.
@@ -103,10 +107,12 @@ async def _workers(
 
 
 @asynccontextmanager
-async def _allocators(rig: Rig, ledger: Ledger, processes: ProcessSet) -> AsyncGenerator[None]:
+async def _allocators(
+    rig: Rig, ledger: Ledger, processes: ProcessSet
+) -> AsyncGenerator[list[Process]]:
     count = 0 if processes.direct else processes.allocators
-    async with rig.several("allocator", count, ledger, "allocate"):
-        yield
+    async with rig.several("allocator", count, ledger, "allocate") as allocators:
+        yield allocators
 
 
 async def _warm_up(rig: Rig, ledger: Ledger) -> None:
