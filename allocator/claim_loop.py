@@ -54,6 +54,7 @@ class ClaimLoop:
             state.deliveries,
             allocator_no=state.allocator_no,
             topic_window_items=state.settings.allocator_topic_window_items,
+            batch_bytes_max=state.settings.allocator_batch_bytes_max,
         )
         self._log = get_logger("allocator")
         self.publishing: set[asyncio.Task[None]] = set()

@@ -41,8 +41,8 @@ class ClaimId(NamedTuple):
 def new_claim_id(fence: int, claimed_at: datetime) -> ClaimId:
     """Return the identity of a new claim, with a token from the system's random source.
 
-    The token is drawn here, not by Postgres: the records carry it, and they are complete before the
-    claim is inserted.
+    The token is drawn here: the records carry it, and are complete before the claim is inserted.
+    Where one statement claims and records, Postgres draws it.
     """
     return ClaimId(fence, claimed_at, secrets.token_hex(TOKEN_BYTES))
 

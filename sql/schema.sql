@@ -1601,6 +1601,42 @@ CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle 
 
 COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) of three bytes of the effective date, then bytes of a SHA-256, so that the index by id grows where its dates are. docs/identity.md has vectors.';
 
+CREATE FUNCTION ledger.kafka_partition(key text, partitions integer) RETURNS integer
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  bytes constant bytea := convert_to(key, 'UTF8');
+  size constant integer := octet_length(bytes);
+  whole constant integer := size / 4 * 4;
+  mask constant bigint := 4294967295;
+  factor constant bigint := 1540483477;
+  digest bigint := 2538058380 # size;
+  mixed bigint;
+  at integer := 0;
+begin
+  while at < whole loop
+    mixed := (get_byte(bytes, at) + get_byte(bytes, at + 1) * 256 + get_byte(bytes, at + 2) * 65536
+      + get_byte(bytes, at + 3) * 16777216::bigint) * factor & mask;
+    digest := (digest * factor & mask) # ((mixed # (mixed >> 24)) * factor & mask);
+    at := at + 4;
+  end loop;
+  if size > whole then
+    mixed := get_byte(bytes, whole);
+    if size > whole + 1 then
+      mixed := mixed + get_byte(bytes, whole + 1) * 256;
+    end if;
+    if size > whole + 2 then
+      mixed := mixed + get_byte(bytes, whole + 2) * 65536;
+    end if;
+    digest := (digest # mixed) * factor & mask;
+  end if;
+  digest := (digest # (digest >> 13)) * factor & mask;
+  return ((digest # (digest >> 15)) & 2147483647) % partitions;
+end $$;
+
+COMMENT ON FUNCTION ledger.kafka_partition(key text, partitions integer) IS 'Partition that Kafka''s clients give a key of a topic with so many partitions.';
+
 CREATE FUNCTION ledger.least_id(effective_date date) RETURNS uuid
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN (encode((substr(int4send((effective_date - '1970-01-01'::date)), 2) || decode(repeat('00'::text, 13), 'hex'::text)), 'hex'::text))::uuid;

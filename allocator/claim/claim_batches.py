@@ -9,19 +9,22 @@ No row costs a database call, a task or a decoding: the payload stays text.
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from typing import Final, final
 
 from dueledger.allocator.publish import OutgoingBatch
 from dueledger.allocator.publish.record_writer import ClaimDeadlines, FlowHeaders, RecordWriter
 from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.kafka.partitioner import partitions_of
-from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
+from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows, RecordedRow
 from dueledger.ledger.store.claims import Claim, DueFlow
 
 DrawFences = Callable[[int], Awaitable[list[int]]]
 
 _SPARE_FENCES: Final = 4
 _YIELD_ROWS: Final = 200
+_FENCE: Final = attrgetter("fence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class ClaimBatchBuilder:
 
     async def build(
         self,
-        rows: ClaimedRows,
+        rows: ClaimedRows[ClaimedRow],
         flows: Mapping[int, DueFlow],
         partitions: Mapping[str, int],
         draw_fences: DrawFences,
@@ -114,6 +117,26 @@ class ClaimBatchBuilder:
                 batches.append(batch)
                 if len(rows) > _YIELD_ROWS:
                     await asyncio.sleep(0)  # a small claim need not wait for a large one
+        return batches
+
+    def write(
+        self, rows: ClaimedRows[RecordedRow], flows: Mapping[int, DueFlow]
+    ) -> list[ClaimBatch]:
+        """Write the records of claims that are recorded, each of which fits into a batch."""
+        flow_headers = self._writer.flow_headers(flows)
+        batches: list[ClaimBatch] = []
+        last: dict[tuple[str, int], OutgoingBatch] = {}
+        for fence, together in groupby(rows, _FENCE):
+            claim_rows = list(together)
+            first = claim_rows[0]
+            headers = flow_headers[first.flow_no]
+            group = _PartitionRows(
+                headers.topic, first.partition, None, None, headers.deadlines,
+                claim_rows, [_key(row) for row in claim_rows],
+            )  # fmt: skip
+            claim_id = ClaimId(fence, rows.claimed_at, first.token)
+            batch, _ = self._fill(group, 0, claim_id, flow_headers, last)
+            batches.append(batch)
         return batches
 
     def _fill(
@@ -164,6 +187,10 @@ class ClaimBatchBuilder:
             **group.deadlines._asdict(),
         )
         return ClaimBatch(claim, records, first), start + count
+
+
+def _key(row: ClaimedRow) -> bytes:
+    return (row.business_key if row.partition_key is None else row.partition_key).encode()
 
 
 def _claims_expected(group: _PartitionRows) -> int:

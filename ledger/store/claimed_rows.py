@@ -1,12 +1,14 @@
-"""The rows that claim_items and claim_serial_items return, with their columns by name."""
+"""The rows that the statements of claims return, with their columns by name."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from math import inf
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.store.connection import Record
 
 CLAIMED_COLUMNS: Final[Sequence[str]] = (
@@ -25,13 +27,13 @@ CLAIMED_COLUMNS: Final[Sequence[str]] = (
     "batch_max",
     "fence",
 )
-
+RECORDED_COLUMNS: Final[Sequence[str]] = (*CLAIMED_COLUMNS, "token", "partition")
 
 _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def _column(name: str) -> Any:  # noqa: ANN401 - a value that comes out of the database
-    return property(itemgetter(CLAIMED_COLUMNS.index(name)))
+    return property(itemgetter(RECORDED_COLUMNS.index(name)))
 
 
 class ClaimedRow(Record):
@@ -59,8 +61,19 @@ class ClaimedRow(Record):
     fence: int | None = _column("fence")
 
 
-@final
-class ClaimedRows(list[ClaimedRow]):
+class RecordedRow(ClaimedRow):
+    """One item of a recorded claim: `fence`, `token` and `partition` are the claim's."""
+
+    __slots__ = ()
+
+    token: str = _column("token")
+    partition: int = _column("partition")
+
+
+RowT = TypeVar("RowT", bound=ClaimedRow)
+
+
+class ClaimedRows(list[RowT]):
     """Claimed rows, and when the database claimed them: `claimed_at` is part of a claim's id.
 
     `due_seconds` is by flow, where it was asked for, how soon after that its next plain row is due,
@@ -71,7 +84,7 @@ class ClaimedRows(list[ClaimedRow]):
 
     def __init__(
         self,
-        rows: Iterable[ClaimedRow] = (),
+        rows: Iterable[RowT] = (),
         claimed_at: datetime = _NO_TIME,
         due_seconds: Mapping[int, float] = MappingProxyType({}),
     ) -> None:
@@ -79,7 +92,25 @@ class ClaimedRows(list[ClaimedRow]):
         self.claimed_at = claimed_at
         self.due_seconds = due_seconds
 
-    def add(self, more: "ClaimedRows") -> None:
+    @classmethod
+    def before_count(cls, rows: list[RowT]) -> "ClaimedRows[RowT]":
+        """Return rows without their last, which says how many were taken, and when.
+
+        Before it are the rows of flows, with their next due times. Raises UnseenPartition if not
+        all that were taken are there.
+        """
+        last = rows.pop()
+        taken, claimed_at = last.item_no, last.due_at
+        due_seconds: dict[int, float] = {}
+        while rows and rows[-1][0] is None:
+            flow_no, due_at = rows[-1].flow_no, rows.pop()["due_at"]
+            due_seconds[flow_no] = inf if due_at is None else (due_at - claimed_at).total_seconds()
+        if taken != len(rows):
+            message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
+            raise UnseenPartition(message, taken=taken, found=len(rows))
+        return cls(rows, claimed_at, due_seconds)
+
+    def add(self, more: "ClaimedRows[RowT]") -> None:
         """Add the rows of a later statement, and take its times."""
         self.extend(more)
         self.claimed_at, self.due_seconds = more.claimed_at, more.due_seconds

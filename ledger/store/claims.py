@@ -3,11 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from math import inf
 from typing import Final, NamedTuple
 
 from dueledger.ledger.claim_id import ClaimId, first_and_last
-from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.counted import fetch_counted, repeat_counted
@@ -217,7 +215,7 @@ async def claim_items(
     measured: Sequence[bool] | None = None,
     *,
     with_fences: bool = False,
-) -> ClaimedRows:
+) -> ClaimedRows[ClaimedRow]:
     """Claim due rows, up to each flow's quota; rows that others have locked are skipped.
 
     The scan starts at each flow's floor: while an old snapshot is held, a scan from the beginning
@@ -242,7 +240,7 @@ async def claim_items(
         with_fences,
         record_class=ClaimedRow,
     )
-    return _without_count_row(rows)
+    return ClaimedRows.before_count(rows)
 
 
 async def claim_serial_items(
@@ -255,7 +253,7 @@ async def claim_serial_items(
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
     tenants: Sequence[str] | None = None,
-) -> ClaimedRows:
+) -> ClaimedRows[ClaimedRow]:
     """Claim due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
 
     Draw fences here only if no later statement of the transaction locks items: another transaction
@@ -285,24 +283,7 @@ async def claim_serial_items(
             tenants,
             record_class=ClaimedRow,
         )
-    return _without_count_row(rows)
-
-
-def _without_count_row(rows: list[ClaimedRow]) -> ClaimedRows:
-    """Return rows without their last, which says how many were taken, and when.
-
-    Before it are the rows of flows, with their next due times.
-    """
-    last = rows.pop()
-    taken, claimed_at = last.item_no, last.due_at
-    due_seconds: dict[int, float] = {}
-    while rows and rows[-1][0] is None:
-        flow_no, due_at = rows[-1].flow_no, rows.pop()["due_at"]
-        due_seconds[flow_no] = inf if due_at is None else (due_at - claimed_at).total_seconds()
-    if taken != len(rows):
-        message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
-        raise UnseenPartition(message, taken=taken, found=len(rows))
-    return ClaimedRows(rows, claimed_at, due_seconds)
+    return ClaimedRows.before_count(rows)
 
 
 async def next_fences(connection: Connection, count: int) -> list[int]:

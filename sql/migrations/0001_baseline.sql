@@ -63,6 +63,7 @@
 \ir ../schema/functions/calling_role.sql
 \ir ../schema/functions/fit_bytes.sql
 \ir ../schema/functions/find_items.sql
+\ir ../schema/functions/kafka_partition.sql
 \ir ../schema/functions/find_retired.sql
 \ir ../schema/functions/register_actor.sql
 \ir ../schema/functions/emitting_actor.sql

@@ -1,0 +1,125 @@
+-- Claim a few due items and record the claims, as claim_items and record_claims do in a transaction (Scheduled, RetryableFailure to Claimed): of flows that are not limited, and not settled by topic; no suspects.
+-- returns: one or more: items with their claims, by fence and position; of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of items and as due_at the time of the claims
+-- roles: allocator
+-- $1 flow_nos integer[]
+-- $2 quotas integer[]
+-- $3 floor_ats timestamptz[]
+-- $4 floor_blocks bigint[]
+-- $5 retry_floor_ats timestamptz[]
+-- $6 topics text[]
+-- $7 partitions integer[]
+-- $8 allocator_no bigint
+-- $9 items_max bigint
+-- $10 bytes_max bigint
+-- index: pending_available_idx, pending_retry_idx
+-- locks: pending rows (for update, skip locked)
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
+  select q.*, f.retry_share, k.dispatch_seconds, k.queue_seconds, k.run_seconds, k.lease_seconds,
+    exists (
+      select from ledger.pending p
+      where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+        and p.available_at <= ledger.now() and p.available_at >= q.retry_floor_at) as has_retries
+  from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::text[], $7::integer[])
+    q (flow_no, quota, floor_at, floor_block, retry_floor_at, topic, partitions)
+  -- A flow that was limited after it was listed, or has another topic now, is skipped until it is listed again.
+  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and not f.limited
+  join ledger.kind k on k.kind_no = f.kind_no and k.topic = q.topic and k.settled_by <> 'topic'
+),
+firsts as materialized (
+  select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, array(
+    select p.ctid
+    from ledger.pending p
+    where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+      and p.available_at <= ledger.now() and (p.available_at, p.item_no >> 10) >= (a.floor_at, a.floor_block)
+    order by p.available_at, p.item_no >> 10
+    limit a.quota - case when a.has_retries then floor(a.quota * a.retry_share + random())::integer else 0 end
+    for update skip locked) as tids
+  from asked a
+),
+retries as materialized (
+  select array(
+    select p.ctid
+    from ledger.pending p
+    where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+      and p.available_at <= ledger.now() and p.available_at >= f.retry_floor_at
+    order by p.available_at
+    limit f.quota - cardinality(f.tids)
+    for update skip locked) as tids
+  from firsts f
+  where f.has_retries
+),
+removed as (
+  delete from ledger.pending p
+  where p.ctid = any (array(
+    select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
+  returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
+),
+grouped as materialized (
+  select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
+  from (
+    select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
+    from removed r
+    group by r.effective_date, r.attempt, r.starts, r.batch_max
+  ) g
+  where (select count(*) from removed) <= $9::bigint
+),
+found as materialized (
+  select i.*, a.topic, ledger.kafka_partition(coalesce(i.partition_key, i.business_key), a.partitions) as partition,
+    a.dispatch_seconds, a.queue_seconds, a.run_seconds, a.lease_seconds
+  from grouped g
+  cross join lateral ledger.find_items(g.groups) i
+  join asked a on a.flow_no = i.flow_no
+),
+-- The fence is drawn after the rows were locked, so that an item's fences only grow.
+batch as materialized (
+  select nextval('ledger.fence') as fence, translate(left(g.uuid, 14) || right(g.uuid, 4), '-', '') as token, g.*
+  from (
+    select f.topic, f.partition, f.dispatch_seconds, f.queue_seconds, f.run_seconds, f.lease_seconds,
+      count(*)::integer as size, array_agg(f.item_no) as item_no, array_agg(f.effective_date) as effective_date,
+      array_agg((f.attempt + 1)::smallint) as attempt, array_agg((f.starts + 1)::smallint) as starts,
+      array_agg(distinct f.flow_no) as flow_nos, gen_random_uuid()::text as uuid  -- of the 64 bits all are random
+    from found f
+    group by f.topic, f.partition, f.dispatch_seconds, f.queue_seconds, f.run_seconds, f.lease_seconds
+  ) g
+),
+recorded as (
+  insert into ledger.claim (
+    fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts,
+    deadline, queue_seconds, run_seconds, lease_seconds, flow_nos)
+  select b.fence, ledger.now(), b.token, $8::bigint, b.topic, b.partition, b.size, b.item_no, b.effective_date, b.attempt,
+    b.starts, ledger.machine_now() + make_interval(secs => b.dispatch_seconds), b.queue_seconds, b.run_seconds,
+    b.lease_seconds, b.flow_nos
+  from batch b
+)
+(select f.item_no, f.id, f.effective_date, f.flow_no, f.business_key, f.partition_key, f.cycle, f.due_at,
+  f.payload::text as payload, f.traceparent, f.attempt, f.starts, f.batch_max, b.fence, b.token, b.partition
+from batch b
+cross join lateral unnest(b.item_no) with ordinality u (item_no, position)
+join found f on f.item_no = u.item_no
+order by b.fence, u.position)
+union all
+-- As in claim_items.
+select null, null, null, f.flow_no, null, null, null,
+  case when n.seconds < 60 then ledger.now() + make_interval(secs => n.seconds) end, null, null, null, null, null, null, null, null
+from firsts f
+cross join lateral (
+  select (extract(epoch from least(
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > ledger.now()
+     order by p.available_at, p.item_no >> 10 limit 1),
+    (select p.available_at from ledger.pending p
+     where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+       and p.available_at > ledger.now()
+     order by p.available_at limit 1)) - ledger.now()) / ledger.clock_rate())::double precision as seconds
+) n
+where not f.has_retries
+union all
+select n.items, null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null, null, null
+from (
+  select count(*) as items, count(f.batch_max) as suspects, coalesce(sum(octet_length(f.payload::text)), 0) as bytes from found f
+) n
+-- Nothing is claimed here of more items, of several that may be too large for one record batch, or of suspects.
+where ledger.none_lost(
+  (select count(*) from removed),
+  case when n.suspects = 0 and (n.items <= 1 or n.bytes <= $10::bigint) then n.items end)
