@@ -22,6 +22,8 @@ MUTATED = $(BIN)/pytest -p tests.mutations -p no:randomly -q --numprocesses=$(PR
 
 # A run starts hundreds of Python processes: what one compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
+# Hypothesis would import trio for its plugin, and look for what refers to a number of it: 0.3 s in each process.
+export HYPOTHESIS_NO_PLUGINS = 1
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
