@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -23,7 +23,11 @@ _TRANSACTIONS: Final = 2**32
 _COPY_PAUSE_SECONDS: Final = 0.001
 _COPY_PIECE_BYTES: Final = 200_000
 """The loop reads 256 KiB at once: where as much had arrived, there is nothing to wait for."""
+_PUT_BYTES: Final = 2**20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+PutCopied = Callable[[bytes], None]
+"""Takes a copy in pieces of about a megabyte, as they arrive: rows begin and end anywhere."""
 
 
 class VersionKey(NamedTuple):
@@ -63,19 +67,19 @@ async def read_version_key(connection: Connection) -> VersionSource:
 
 
 async def copy_item_columns(
-    connection: Connection, from_date: date, to_date: date, key: VersionKey
-) -> bytes:
+    connection: Connection, from_date: date, to_date: date, key: VersionKey, put: PutCopied
+) -> None:
     """Copy the items of a range of effective dates in binary form, with their rows' versions."""
     query = statement("copy_item_columns")
-    return await _copied(connection, query, from_date, to_date, *key.arguments)
+    await _copy(connection, query, from_date, to_date, *key.arguments, put=put)
 
 
 async def copy_journal_columns(
-    connection: Connection, from_date: date, to_date: date, key: VersionKey
-) -> bytes:
+    connection: Connection, from_date: date, to_date: date, key: VersionKey, put: PutCopied
+) -> None:
     """Copy the journal of a range of effective dates in binary form, with its rows' versions."""
     query = statement("copy_journal_columns")
-    return await _copied(connection, query, from_date, to_date, *key.arguments)
+    await _copy(connection, query, from_date, to_date, *key.arguments, put=put)
 
 
 async def list_run_items(
@@ -85,18 +89,22 @@ async def list_run_items(
     return await connection.fetch(statement("list_run_items"), run_nos, first_at, last_at)
 
 
-async def copy_places(connection: Connection, after_item_no: int, limit: int) -> bytes:
+async def copy_places(
+    connection: Connection, after_item_no: int, limit: int, put: PutCopied
+) -> None:
     """Copy where items are that have not ended, by ascending number, in binary form.
 
     Those of about `limit` numbers after one: of the last all places are given.
     """
-    return await _copied(connection, statement("copy_places"), after_item_no, limit)
+    await _copy(connection, statement("copy_places"), after_item_no, limit, put=put)
 
 
-async def copy_inbox_events(connection: Connection, types: Sequence[str], page: int) -> bytes:
+async def copy_inbox_events(
+    connection: Connection, types: Sequence[str], page: int, put: PutCopied
+) -> None:
     """Copy the recorded domain events of these types in a page of numbers in binary form."""
     bounds = page * INBOX_PAGE_NUMBERS, (page + 1) * INBOX_PAGE_NUMBERS
-    return await _copied(connection, statement("copy_inbox_events"), types, *bounds)
+    await _copy(connection, statement("copy_inbox_events"), types, *bounds, put=put)
 
 
 async def digest_inbox(
@@ -118,17 +126,24 @@ async def digest_inbox(
         from_page = rows[-1]["page"] + 1
 
 
-async def _copied(connection: Connection, query: str, *arguments: object) -> bytes:
+async def _copy(connection: Connection, query: str, *arguments: object, put: PutCopied) -> None:
     copied: list[bytes] = []
+    size = 0
 
     async def keep(data: bytes) -> None:
+        nonlocal size
         copied.append(data)
+        size += len(data)
+        if size >= _PUT_BYTES:
+            put(b"".join(copied))
+            copied.clear()
+            size = 0
         if len(data) < _COPY_PIECE_BYTES:
             # What arrives meanwhile comes in one piece; 30 kB at a time take twice the CPU.
             await asyncio.sleep(_COPY_PAUSE_SECONDS)
 
     await connection.copy_from_query(query, *arguments, output=keep, format="binary")
-    return b"".join(copied)
+    put(b"".join(copied))
 
 
 async def list_outcomes_of_items(

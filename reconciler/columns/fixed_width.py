@@ -5,7 +5,7 @@ Each column has one width, except for a text at the end, of which only the hash 
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Final, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ Columns = dict[str, Column]
 DigestT = TypeVar("DigestT")
 
 _HEADER_BYTES: Final = 19
-_TRAILER_BYTES: Final = 2
+_TRAILER: Final = b"\xff\xff"
+_TEXT_BYTES_MAX: Final = 2**30
 _SIZE_BYTES: Final = 4
 _ARRAY_HEADER_BYTES: Final = 20
 _ROWS_AT_ONCE: Final = 4_096
@@ -65,47 +66,51 @@ class RowLayout:
 
     def read(self, copied: bytes) -> Columns:
         """Return the columns of a whole copy. Raises UnexpectedCopy."""
-        columns, hashes = self.read_texts(copied, hash)
+        rows = self.reader(hash)
+        rows.put(copied)
+        columns, hashes = rows.finish()
         if self._text is not None:
             columns[self._text] = np.array(hashes, dtype=np.int64)
         return columns
 
-    def read_texts(
-        self, copied: bytes, digest: Callable[[bytes], DigestT]
-    ) -> tuple[Columns, list[DigestT]]:
-        """Return the columns of a whole copy, and what a function makes of the text of each row.
+    def reader(self, digest: Callable[[bytes], DigestT]) -> "RowReader[DigestT]":
+        """Return a reader of a copy, which keeps what a function makes of the text of each row."""
+        return RowReader(self, digest)
 
-        Raises UnexpectedCopy.
-        """
-        end, width = max(len(copied) - _TRAILER_BYTES, _HEADER_BYTES), self._dtype.itemsize
+    @property
+    def has_text(self) -> bool:
+        """Return whether a text ends each row."""
+        return self._text is not None
+
+    @property
+    def width(self) -> int:
+        """Return how many bytes a row has without its text."""
+        return self._dtype.itemsize
+
+    def ends(self, copied: bytes, begin: int) -> list[int]:
+        """Return where those rows end that are complete; the first begins at `begin`."""
+        width, end = self.width, len(copied)
         if self._text is None:
-            if (end - _HEADER_BYTES) % width:
-                raise UnexpectedCopy("rows of another width")
-            return self._columns(copied, np.arange(_HEADER_BYTES, end, width)), []
-        ends = self._ends(copied, end)
-        begins = np.array([_HEADER_BYTES, *ends[:-1]] if ends else ends, dtype=np.int64)
-        texts = zip((begins + width).tolist(), ends, strict=True)
-        return self._columns(copied, begins), [digest(copied[begin:end]) for begin, end in texts]
-
-    def _ends(self, copied: bytes, end: int) -> list[int]:
-        """Return where rows end that have texts."""
-        width, place, ends = self._dtype.itemsize, _HEADER_BYTES, list[int]()
-        last, size_at, add = end - width, width - _SIZE_BYTES, ends.append
-        while place <= last:
-            (size,) = _read_size(copied, place + size_at)
-            place += width + size
-            add(place)
-        if place != end:
-            raise UnexpectedCopy("a text of another length, or a null")
+            return [*range(begin + width, end + 1, width)]
+        last, size_at, ends = end - width, width - _SIZE_BYTES, list[int]()
+        add = ends.append
+        while begin <= last:
+            (size,) = _read_size(copied, begin + size_at)
+            begin += width + size
+            if begin > end:
+                if size > _TEXT_BYTES_MAX:
+                    raise UnexpectedCopy("a text of another length, or a null")
+                break
+            add(begin)
         return ends
 
-    def _columns(self, copied: bytes, begins: Column) -> Columns:
-        """Return the columns of the rows, which are checked: as many at once as a cache has."""
+    def columns(self, copied: bytes, begins: Column) -> Columns:
+        """Return the columns of rows, given where they begin. Raises UnexpectedCopy."""
         columns = {name: np.empty(len(begins), dtype=np.int64) for name in self._names}
         # A row at each byte, of which those are taken that begin one; as bytes: a field at a time
         # takes five times as long.
-        width = self._dtype.itemsize
-        anywhere = np.ndarray((max(len(copied) - width + 1, 0),), f"V{width}", copied, strides=(1,))
+        type_ = f"V{self.width}"
+        anywhere = np.ndarray((max(len(copied) - self.width + 1, 0),), type_, copied, strides=(1,))
         for first in range(0, len(begins), _ROWS_AT_ONCE):
             part = slice(first, first + _ROWS_AT_ONCE)
             rows = anywhere[begins[part]].view(self._dtype)
@@ -114,6 +119,42 @@ class RowLayout:
             for name, column in columns.items():
                 column[part] = rows[name]
         return columns
+
+
+@final
+class RowReader(Generic[DigestT]):
+    """Reads the rows of a copy as they arrive, while they are in the processor's cache.
+
+    A copy of a window has a hundred megabytes, of which nothing is kept but columns and digests.
+    """
+
+    def __init__(self, layout: RowLayout, digest: Callable[[bytes], DigestT]) -> None:
+        self._layout, self._digest = layout, digest
+        self._rest, self._begin = b"", _HEADER_BYTES
+        self._parts: list[Columns] = [layout.columns(b"", np.empty(0, dtype=np.int64))]
+        self._digests: list[DigestT] = []
+
+    def put(self, piece: bytes) -> None:
+        """Read the rows that a piece completes. Raises UnexpectedCopy."""
+        copied, layout, digest = self._rest + piece, self._layout, self._digest
+        ends = layout.ends(copied, self._begin)
+        if ends:
+            begins = np.array([self._begin, *ends[:-1]], dtype=np.int64)
+            self._parts.append(layout.columns(copied, begins))
+            if layout.has_text:
+                texts = zip((begins + layout.width).tolist(), ends, strict=True)
+                self._digests += [digest(copied[begin:end]) for begin, end in texts]
+            copied, self._begin = copied[ends[-1] :], 0
+        self._rest = copied
+
+    def finish(self) -> tuple[Columns, list[DigestT]]:
+        """Return all columns, and what was made of the texts. Raises UnexpectedCopy."""
+        if self._rest[self._begin :] != _TRAILER:
+            raise UnexpectedCopy("rows of another width")
+        names, parts = self._parts[0], self._parts
+        return {
+            name: np.concatenate([part[name] for part in parts]) for name in names
+        }, self._digests
 
 
 def repeated(values: Column) -> Column:

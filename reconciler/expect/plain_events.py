@@ -70,8 +70,9 @@ class InboxPage(NamedTuple):
 
 async def read_inbox_page(connection: Connection, types: Sequence[str], page: int) -> InboxPage:
     """Read the events of these types in a page of numbers."""
-    copied = await reconciled_rows.copy_inbox_events(connection, types, page)
-    columns, texts = _INBOX.read_texts(copied, bytes)
+    rows = _INBOX.reader(bytes)
+    await reconciled_rows.copy_inbox_events(connection, types, page, rows.put)
+    columns, texts = rows.finish()
     return InboxPage(columns["event_no"].tolist(), columns["received_at"].tolist(), texts)
 
 

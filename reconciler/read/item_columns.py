@@ -74,10 +74,18 @@ async def read_window(
     says payloads alone, so they are digested alone, too.
     """
     dates = (window.from_date, window.to_date)
-    items = await reconciled_rows.copy_item_columns(connection, *dates, key)
-    journal = _JOURNAL.read(await reconciled_rows.copy_journal_columns(connection, *dates, key))
+    payloads: list[int] = []
+
+    def digest(terms: bytes) -> int:
+        payloads.append(payload_digest(payload_of_terms(terms)))
+        return hash(terms)
+
+    rows, transitions = _ITEM.reader(digest if says_payloads else hash), _JOURNAL.reader(hash)
+    await reconciled_rows.copy_item_columns(connection, *dates, key, rows.put)
+    await reconciled_rows.copy_journal_columns(connection, *dates, key, transitions.put)
+    (items, hashes), (journal, _) = rows.finish(), transitions.finish()
     runs = await _list_runs(connection, journal)
-    return await run_beside(partial(_columns_of, items, journal, runs, says_payloads=says_payloads))
+    return await run_beside(partial(_columns_of, items, hashes, payloads, journal, runs))
 
 
 async def _list_runs(connection: Connection, journal: Columns) -> list[Record]:
@@ -116,18 +124,15 @@ def held_columns(runs: Sequence[Record]) -> Columns:
 
 
 def _columns_of(
-    copied: bytes, journal: Columns, runs: Sequence[Record], *, says_payloads: bool
+    items: Columns,
+    hashes: Sequence[int],
+    payloads: Sequence[int],
+    journal: Columns,
+    runs: Sequence[Record],
 ) -> WindowColumns:
-    if says_payloads:
-        items, texts = _ITEM.read_texts(copied, bytes)
-        hashes = list(map(hash, texts))
-        payloads = np.array([payload_digest(payload_of_terms(text)) for text in texts], np.int64)
-    else:
-        items, hashes = _ITEM.read_texts(copied, hash)
-        payloads = np.full(len(hashes), NOT_SAID)
-    items["payload"] = payloads
     digests = np.array(hashes, dtype=np.int64)
     items["terms"] = all_mixed(digests, items["start_by"], items["complete_by"], items.pop("smear"))
+    items["payload"] = np.array(payloads or np.full(len(hashes), NOT_SAID), dtype=np.int64)
     days = [digests_by_day(each["day"], each.pop("version")) for each in (items, journal)]
     day_rows = {
         day: DayRows(*(each.get(day, NO_ROWS) for each in days)) for day in set().union(*days)

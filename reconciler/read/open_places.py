@@ -51,4 +51,6 @@ async def read_places(connection: Connection) -> OpenPlaces:
 
 
 async def _read_after(connection: Connection, item_no: int) -> Columns:
-    return _PLACE.read(await reconciled_rows.copy_places(connection, item_no, PLACES_A_READ))
+    rows = _PLACE.reader(hash)
+    await reconciled_rows.copy_places(connection, item_no, PLACES_A_READ, rows.put)
+    return rows.finish()[0]

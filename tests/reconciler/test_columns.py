@@ -428,6 +428,13 @@ def test_texts_at_the_end_of_rows_give_the_hashes_by_which_drafts_are_compared()
     read = layout.read(begin + b"".join(rows) + end)
     assert read["item_no"].tolist() == [0, 1, 2]
     assert read["terms"].tolist() == [hash(text.encode()) for text in texts]
+    for length in (1, 7, 40):
+        reader, copied = layout.reader(bytes), begin + b"".join(rows) + end
+        for place in range(0, len(copied), length):
+            reader.put(copied[place : place + length])
+        columns, found = reader.finish()
+        assert columns["item_no"].tolist() == [0, 1, 2]
+        assert found == [text.encode() for text in texts]
     numbers = [1, NO_INSTANT, double_bits(-1.0)]
     mixed_rows = all_mixed(read["terms"], *(np.array([number] * 3) for number in numbers))
     assert mixed_rows.tolist() == [mixed(hash(text.encode()), *numbers) for text in texts]
