@@ -53,6 +53,9 @@ _DEAD_SERVER_OPTIONS: Final = {
 """The kernel closes a connection whose server has not acknowledged for 25 s: half a lease."""
 
 _IDLE_TRANSACTION_SECONDS: Final = 60.0
+_QUERIES_MAX: Final = 1_000_000
+"""After so many queries a pool replaces a connection, and the new one plans each statement again,
+up to 15 ms each. asyncpg's 50,000 are over within minutes. It bounds what a backend may cache."""
 
 
 class PlanProfile(StrEnum):
@@ -280,6 +283,7 @@ async def open_pool(
             reset=None if lent_to_handlers else _keep_session,
             server_settings=settings,
             max_cached_statement_lifetime=0,
+            max_queries=_QUERIES_MAX,
             timeout=CONNECT_SECONDS,
             command_timeout=command_seconds or _COMMAND_SECONDS[profile],
         )
