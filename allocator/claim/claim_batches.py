@@ -7,24 +7,33 @@ No row costs a database call, a task or a decoding: the payload stays text.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from operator import attrgetter
 from typing import Final, final
 
 from dueledger.allocator.publish import OutgoingBatch
 from dueledger.allocator.publish.record_writer import ClaimDeadlines, FlowHeaders, RecordWriter
 from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.kafka.partitioner import partitions_of
-from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows, RecordedRow
+from dueledger.ledger.store.claimed_rows import (
+    ClaimedRow,
+    ClaimedRows,
+    RecordedRow,
+    columns_getter,
+)
 from dueledger.ledger.store.claims import Claim, DueFlow
 
 DrawFences = Callable[[int], Awaitable[list[int]]]
 
 _SPARE_FENCES: Final = 4
 _YIELD_ROWS: Final = 200
-_FENCE: Final = attrgetter("fence")
+# Of each row a few columns by one call: their properties take several times as long.
+_FENCE: Final = columns_getter("fence")
+_FLOW_NO: Final = columns_getter("flow_no")
+_KEYS: Final = columns_getter("business_key", "partition_key")
+_GROUPED: Final = columns_getter("flow_no", "batch_max")
+_RECORDED: Final = columns_getter("item_no", "effective_date", "attempt", "starts", "flow_no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ class ClaimBatchBuilder:
         flow_headers = self._writer.flow_headers(flows)
         groups = _group_by_partition(rows, flow_headers, partitions)
         expected = sum(map(_claims_expected, groups))
-        fences = [fence for row in rows if (fence := row.fence) is not None]
+        fences = [fence for fence in map(_FENCE, rows) if fence is not None]
         if len(fences) < expected:
             fences = await draw_fences(expected + _SPARE_FENCES)
         fences.sort(reverse=True)
@@ -132,7 +141,7 @@ class ClaimBatchBuilder:
             headers = flow_headers[first.flow_no]
             group = _PartitionRows(
                 headers.topic, first.partition, None, None, headers.deadlines,
-                claim_rows, [_key(row) for row in claim_rows],
+                claim_rows, _keys(claim_rows),
             )  # fmt: skip
             claim_id = ClaimId(fence, rows.claimed_at, first.token)
             batch, _ = self._fill(group, 0, claim_id, flow_headers, last)
@@ -171,26 +180,32 @@ class ClaimBatchBuilder:
         count = len(written)
         rows = group.rows[start : start + count]
         settled_by_topic = flow_headers[rows[0].flow_no].flow.settled_by_topic
+        item_nos, effective_dates, attempts, starts, flow_nos = zip(
+            *map(_RECORDED, rows), strict=True
+        )
         claim = Claim(
             id=claim_id,
             allocator_no=self._allocator_no,
             topic=group.topic,
             partition=group.partition,
-            item_nos=[row.item_no for row in rows],
-            effective_dates=[row.effective_date for row in rows],
-            attempts=[row.attempt + 1 for row in rows],
-            starts=[row.starts + 1 for row in rows],
+            item_nos=item_nos,
+            effective_dates=effective_dates,
+            attempts=[attempt + 1 for attempt in attempts],
+            starts=[started + 1 for started in starts],
             batch_max=group.batch_max,
             flow_no=group.flow_no,
-            flow_nos=list({row.flow_no for row in rows}),
+            flow_nos=list(set(flow_nos)),
             topic_actor_no=self._settling_actors.get(group.topic) if settled_by_topic else None,
             **group.deadlines._asdict(),
         )
         return ClaimBatch(claim, records, first), start + count
 
 
-def _key(row: ClaimedRow) -> bytes:
-    return (row.business_key if row.partition_key is None else row.partition_key).encode()
+def _keys(rows: Iterable[ClaimedRow]) -> list[bytes]:
+    return [
+        (business_key if own_key is None else own_key).encode()
+        for business_key, own_key in map(_KEYS, rows)
+    ]
 
 
 def _claims_expected(group: _PartitionRows) -> int:
@@ -203,28 +218,29 @@ def _group_by_partition(
     partitions: Mapping[str, int],
 ) -> list[_PartitionRows]:
     by_topic: dict[str, list[ClaimedRow]] = {}
-    for row in rows:
-        by_topic.setdefault(flow_headers[row.flow_no].topic, []).append(row)
+    topics = {flow_no: flow_headers[flow_no].topic for flow_no in set(map(_FLOW_NO, rows))}
+    if len(set(topics.values())) == 1:
+        by_topic[next(iter(topics.values()))] = [*rows]
+    else:
+        for row in rows:
+            by_topic.setdefault(topics[row.flow_no], []).append(row)
     groups: dict[tuple[str, int, int | None, int | None, ClaimDeadlines], _PartitionRows] = {}
     for topic, topic_rows in by_topic.items():
-        keys = [
-            (row.business_key if (own_key := row.partition_key) is None else own_key).encode()
-            for row in topic_rows
-        ]
-        for row, key, partition in zip(
-            topic_rows, keys, partitions_of(keys, partitions[topic]), strict=True
+        keys = _keys(topic_rows)
+        known: dict[tuple[int, int, int | None], _PartitionRows] = {}
+        for row, (flow_no, batch_max), key, partition in zip(
+            topic_rows,
+            map(_GROUPED, topic_rows),
+            keys,
+            partitions_of(keys, partitions[topic]),
+            strict=True,
         ):
-            headers = flow_headers[row.flow_no]
-            group_key = (
-                topic,
-                partition,
-                row.batch_max,
-                headers.counted_flow_no,
-                headers.deadlines,
-            )
-            group = groups.get(group_key)
+            group = known.get((flow_no, partition, batch_max))
             if group is None:
-                group = groups[group_key] = _PartitionRows(*group_key)
+                headers = flow_headers[flow_no]
+                shared = (topic, partition, batch_max, headers.counted_flow_no, headers.deadlines)
+                group = groups.setdefault(shared, _PartitionRows(*shared))
+                known[flow_no, partition, batch_max] = group
             group.rows.append(row)
             group.keys.append(key)
     return list(groups.values())

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from time import monotonic
 from typing import Final, final
 
@@ -16,7 +15,7 @@ from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
+from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows, columns_getter
 from dueledger.ledger.store.claims import (
     claim_items,
     claim_serial_items,
@@ -31,7 +30,7 @@ takes Postgres some ten microseconds each."""
 _FEW_FLOWS_MAX: Final = 16
 _RECORD_BYTES: Final = 8_192
 """The most that a record has beside its payload."""
-_FLOW_NO: Final = attrgetter("flow_no")
+_FLOW_NO: Final = columns_getter("flow_no")
 
 
 @final

@@ -1,6 +1,6 @@
 """The rows that the statements of claims return, with their columns by name."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from math import inf
 from operator import itemgetter
@@ -34,6 +34,11 @@ _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 def _column(name: str) -> Any:  # noqa: ANN401 - a value that comes out of the database
     return property(itemgetter(RECORDED_COLUMNS.index(name)))
+
+
+def columns_getter(*names: str) -> Callable[[Record], Any]:
+    """Return what gets a column of a row, or a tuple of several, in one call."""
+    return itemgetter(*map(RECORDED_COLUMNS.index, names))
 
 
 class ClaimedRow(Record):
