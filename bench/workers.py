@@ -1,15 +1,20 @@
-"""One to eight worker processes whose handler takes 5 ms: the rate grows with their number."""
+"""One to eight workers whose handler takes 5 ms, and one whose handler has a transaction.
+
+The rate of the former grows with their number.
+"""
 
 from dataclasses import dataclass
 from typing import Any, Final, final
 
 from bench.draining import Drained, ProcessSet, drain
-from bench.handlers import NAP_SECONDS, NAPS_AT_ONCE
+from bench.handlers import MAKE_EFFECTS, NAP_SECONDS, NAPS_AT_ONCE
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
 from bench.usage import BUSY, bound_by
 
-NAPPING: Final = "dueledger.bench.handlers:napping"
+NAPPING: Final = "bench.handlers:napping"
+TRANSACTIONAL: Final = "bench.handlers:transactional"
+TRANSACTION_GOAL: Final = 2_400
 LINEAR: Final = 0.9
 PARTITIONS: Final = "32"
 PER_SECOND: Final = NAPS_AT_ONCE / NAP_SECONDS
@@ -18,10 +23,11 @@ PER_SECOND: Final = NAPS_AT_ONCE / NAP_SECONDS
 @final
 @dataclass(frozen=True, slots=True)
 class WorkersOptions:
-    """How many workers, one measurement each, and for about how long."""
+    """How many workers, one measurement each, and for about how long; items with a transaction."""
 
     counts: tuple[int, ...] = (1, 2, 4, 8)
     seconds: float = 10.0
+    transactional_items: int = 20_000
 
 
 async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
@@ -46,16 +52,32 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
     ]
     says = f"at least {LINEAR:.0%} of linear until the CPU is full"
     last = drained[options.counts[-1]]
+    goals = [Goal(says, min(free, default=None), LINEAR)]
     figures = {
-        "workers": {str(count): _fields(one, efficiency[count]) for count, one in drained.items()}
+        "workers": {
+            str(count): {"of_linear": efficiency[count], **_fields(one)}
+            for count, one in drained.items()
+        }
     }
-    return Measured([Goal(says, min(free, default=None), LINEAR)], figures, last.usage, last.items)
+    if options.transactional_items:
+        rig.say("a handler with a transaction")
+        one = await _transactional(rig, options.transactional_items)
+        says = f"{TRANSACTION_GOAL:,} items/s with a transaction each"
+        goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL))
+        figures["transactional"] = _fields(one)
+    return Measured(goals, figures, last.usage, last.items)
 
 
-def _fields(one: Drained, efficiency: float) -> dict[str, Any]:
+async def _transactional(rig: Rig, items: int) -> Drained:
+    """Measure one worker whose handler writes a row in the transaction of the completion."""
+    async with rig.ledger() as ledger:
+        await ledger.connection.execute(MAKE_EFFECTS)
+        return await drain(rig, ledger, items, ProcessSet(handlers=TRANSACTIONAL))
+
+
+def _fields(one: Drained) -> dict[str, Any]:
     return {
         "items_per_second": one.items_per_second,
-        "of_linear": efficiency,
         "claim_to_start_milliseconds": one.steps.milliseconds["claim_to_start"],
         **usage_fields(one.usage, one.items),
         "bound_by": bound_by(one.usage),

@@ -5,13 +5,11 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
-    Collection,
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import asyncpg
 import orjson
@@ -19,6 +17,7 @@ import orjson
 from dueledger.ledger.errors import ConnectionLost, NotPermitted
 from dueledger.ledger.metrics import METRICS, Metric, Sample
 from dueledger.ledger.metrics.readings import STATEMENTS_MAX
+from dueledger.ledger.store.connection_classes import HandlerConnection, TypeCachingConnection
 from dueledger.ledger.store.lost_connections import (
     CONNECTION_ERRORS,
     connection_lost,
@@ -103,39 +102,6 @@ def _settings(application_name: str, profile: PlanProfile) -> dict[str, str]:
         "synchronous_commit": "on",
         **_PLANS[profile],
     }
-
-
-if TYPE_CHECKING:
-    _AnyConnection = asyncpg.Connection[Record]
-else:
-    _AnyConnection = asyncpg.Connection  # has no type parameters at run time
-
-_FIRST_CUSTOM_OID: Final = 10_000
-"""Types below it have the same number in every database."""
-
-
-class _TypeCachingConnection(_AnyConnection):
-    """A connection that asks for built-in types once a process, not once a connection.
-
-    asyncpg knows few array types, and asks the server for others with a query of up to 10 ms.
-    It has no public setting for this. If the method overridden here is gone, connections work as
-    before and a test fails.
-    """
-
-    _built_in: ClassVar[dict[int, Record]] = {}
-    """Types by number, those of elements before their arrays."""
-
-    async def _introspect_types(
-        self,
-        typeoids: Collection[int],
-        timeout: float | None,  # noqa: ASYNC109 - asyncpg passes it
-    ) -> tuple[list[Record], Any]:
-        if self._built_in.keys() >= set(typeoids):
-            return list(self._built_in.values()), SimpleNamespace(name="no statement was sent")
-        parent: Any = super()
-        types, statement = await parent._introspect_types(typeoids, timeout)  # noqa: SLF001 - its own parent
-        self._built_in.update({row["oid"]: row for row in types if row["oid"] < _FIRST_CUSTOM_OID})
-        return types, statement
 
 
 def _close_on_dead_server(connection: Connection) -> None:
@@ -278,7 +244,7 @@ async def open_pool(
             dsn,
             min_size=1,
             max_size=size_max,
-            connection_class=_TypeCachingConnection,
+            connection_class=HandlerConnection if lent_to_handlers else TypeCachingConnection,
             init=prepare,
             reset=None if lent_to_handlers else _keep_session,
             server_settings=settings,
@@ -368,7 +334,7 @@ async def connect(
     with mapped_connecting():
         connection = await asyncpg.connect(
             dsn,
-            connection_class=_TypeCachingConnection,
+            connection_class=TypeCachingConnection,
             server_settings=settings,
             timeout=connect_seconds,
             command_timeout=_COMMAND_SECONDS[PlanProfile.ANALYTIC],

@@ -242,7 +242,8 @@ async def settle_runs(
     that jsonb cannot store, and then records nothing of these runs.
 
     Where no item ended otherwise than completed, a shorter statement records it, and leaves the
-    runs that it does not accept to the other one.
+    runs that it does not accept to the other one. Where it is one run of one item, as of handlers
+    with a transaction, that statement is the shortest.
     """
     runs = [settlement.run for settlement in settlements]
     if len({run.run_no for run in runs}) != len(runs):
@@ -254,10 +255,7 @@ async def settle_runs(
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
     with mapped_errors():
         if events <= {TransitionEvent.COMPLETED}:
-            (row,) = await fetch_counted(
-                connection, "settle_completed_runs", *_settle_arguments(settlements, *by)
-            )
-            accepted = set(row["run_nos"] or ())
+            accepted = await _settle_completed(connection, settlements, *by)
             settlements = [each for each in settlements if each.run.run_no not in accepted]
             if not settlements:
                 return []
@@ -271,6 +269,25 @@ async def settle_runs(
             delays if any(delay is not None for delay in delays) else [],
         )
     return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
+
+
+async def _settle_completed(
+    connection: Connection, settlements: Sequence[Settlement], worker_no: int, actor_no: int
+) -> set[int]:
+    """Record items as completed; return the numbers of the runs that were accepted."""
+    match settlements:
+        case [Settlement(run, [Outcome(_, detail)])]:
+            rows = await fetch_counted(
+                connection, "settle_completed_run", *run, detail, worker_no, actor_no
+            )
+            return {row["run_no"] for row in rows}
+        case _:
+            (row,) = await fetch_counted(
+                connection,
+                "settle_completed_runs",
+                *_settle_arguments(settlements, worker_no, actor_no),
+            )
+            return set(row["run_nos"] or ())
 
 
 def _outcomes(settlements: Iterable[Settlement]) -> list[Outcome | None]:

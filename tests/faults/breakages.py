@@ -22,7 +22,7 @@ CUTS: Final = (
     "start_plain_runs",
     "settle_runs",
     "settle_completed_runs",
-    "commit settle_completed_runs",
+    "commit settle_completed_run",
     "extend_leases",
     "reap_runs",
     "reap_claims",

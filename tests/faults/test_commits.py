@@ -19,7 +19,7 @@ BEFORE_AND_AFTER = pytest.mark.parametrize("answered", [False, True], ids=["befo
         ("mark_published", "batch"),
         ("start_plain_runs", "batch"),
         ("settle_completed_runs", "batch"),
-        ("commit settle_completed_runs", "transaction"),
+        ("commit settle_completed_run", "transaction"),
     ],
     ids=["claim", "mark", "start", "settle", "transaction"],
 )

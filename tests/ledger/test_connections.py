@@ -28,6 +28,12 @@ from tests.faults.servers import with_address
 
 LAST_MESSAGE = b"E\0\0\0\x1aSFATAL\0C57P01\0Mended\0\0"
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+HELD_BY_A_SESSION = (
+    "set statement_timeout = 4711",
+    "select pg_advisory_lock(4711)",
+    "listen news",
+    "declare kept cursor with hold for select 1",
+)
 
 
 class Trouble(Exception):
@@ -214,3 +220,43 @@ async def test_types_of_one_database_are_not_used_in_another(
             levels = await connection.fetchval("select enum_range(null::public.level)")
             await connection.close()
             assert tuple(levels) == values
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["commit", "rollback"])
+async def test_the_end_of_a_handlers_transaction_leaves_nothing_of_its_session(
+    database: str, *, commits: bool
+) -> None:
+    """A reset of its own would be a round trip an item."""
+    sent: list[str] = []
+    async with open_pool(
+        database, application_name="test", size_max=1, lent_to_handlers=True
+    ) as pool:
+        async with pool.acquire() as connection:
+            async with connection.transaction():
+                connection.add_query_logger(lambda each: sent.append(each.query))
+        for query in HELD_BY_A_SESSION:
+            async with pool.acquire() as connection:
+                transaction = connection.transaction()
+                await transaction.start()
+                await connection.execute(query)
+                await (transaction.commit() if commits else transaction.rollback())
+        assert "BEGIN;" in sent
+        assert [query for query in sent if query.startswith("SELECT pg_advisory")] == []
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("show statement_timeout") == "0"
+            for held in ("pg_cursors where is_holdable", "pg_listening_channels()"):
+                assert await connection.fetch(f"select from {held}") == []
+            mine = "select from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()"
+            assert await connection.fetch(mine) == []
+
+
+async def test_a_session_that_no_transaction_ended_is_reset_by_its_release(database: str) -> None:
+    async with open_pool(
+        database, application_name="test", size_max=1, lent_to_handlers=True
+    ) as pool:
+        async with pool.acquire() as connection:
+            async with connection.transaction():
+                pass
+            await connection.execute("set statement_timeout = 4711")
+        async with pool.acquire() as connection:
+            assert await connection.fetchval("show statement_timeout") == "0"

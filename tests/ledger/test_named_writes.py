@@ -62,6 +62,12 @@ def _settlement(n: Named) -> tuple[Any, ...]:
     return (*n.started, [_bits("11")], [1], [None, '{"reason":"test"}'], by, *YEARS, *YEARS, by)
 
 
+def _completion(n: Named) -> tuple[Any, ...]:
+    assert n.run is not None
+    run_id = n.run["run_no"], n.run["started_at"], n.run["claimed_at"]
+    return (*run_id, '{"reference":"A-1"}', n.ledger.worker_no, n.ledger.worker_no)
+
+
 CLAIM_WRITES: Final[dict[str, Arguments]] = {
     "start_runs": _start,
     "start_plain_runs": _start,
@@ -89,6 +95,7 @@ RUN_WRITES: Final[dict[str, Arguments]] = {
         *_settlement(n), [TransitionEvent.COMPLETED, TransitionEvent.FAILED], []
     ),
     "settle_completed_runs": _settlement,
+    "settle_completed_run": _completion,
     "extend_leases": lambda n: (*n.started, n.ledger.worker_no, 600.0, *YEARS),
     "report_overruns": lambda n: (*n.started, [_bits("10")], n.ledger.worker_no, *YEARS),
     "reap_runs": lambda n: (*n.started, [2], n.ledger.worker_no, *YEARS, *YEARS),
@@ -115,8 +122,10 @@ CLAIM_STATES: Final[list[tuple[str, dict[str, Any]]]] = [
 ]
 """In these states of a claim a statement writes nothing."""
 RUN_STATES: Final[list[tuple[str, dict[str, Any]]]] = [
-    *((name, {"closed_at": LONG_AGO}) for name in SETTLEMENTS),
-    *((name, {"worker_no": 4_711}) for name in SETTLEMENTS),
+    *((name, {"closed_at": LONG_AGO}) for name in (*SETTLEMENTS, "settle_completed_run")),
+    *((name, {"worker_no": 4_711}) for name in (*SETTLEMENTS, "settle_completed_run")),
+    ("settle_completed_run", {"ended": _bits("1")}),
+    ("settle_completed_run", {"claimed_at": LONG_AGO}),
     *((name, {"ended": _bits("10")}) for name in SETTLEMENTS),
     *((name, {"ended": _bits("01")}) for name in SETTLEMENTS),
     ("extend_leases", {"closed_at": LONG_AGO}),
@@ -144,7 +153,7 @@ async def _named(
             "update ledger.claim set topic_actor_no = $1, lease_seconds = 60", ledger.worker_no
         )
     if started:
-        await ledger.start(claim.fence, 1, 2)
+        await ledger.start(claim.fence, 1, 1 if name == "settle_completed_run" else 2)
     claimed = await ledger.connection.fetchrow("select * from ledger.claim")
     run = await ledger.connection.fetchrow("select * from ledger.run")
     item = await ledger.connection.fetchval(

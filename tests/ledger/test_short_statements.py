@@ -62,12 +62,14 @@ FIRST_RUN_CLOSED: Final = (
 FIRST_RUN_SETTLED: Final = (
     "update ledger.run set ended = b'11' where run_no = (select min(run_no) from ledger.run)"
 )
+ONLY_BIT_SET: Final = "update ledger.run set ended = b'1'"
 FIRST_BIT_SET: Final = (
     "update ledger.run set ended = b'10' where run_no = (select min(run_no) from ledger.run)"
 )
 COMPLETED: Final = Outcome(TransitionEvent.COMPLETED)
 EVIDENCE: Final = Outcome(TransitionEvent.COMPLETED, '{"reference": "A-1"}')
 BOTH: Final = (COMPLETED, COMPLETED)
+ONE: Final = ((EVIDENCE,),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A settlement of two runs of two items each, after `before`."""
+    """A settlement of a run for each of `outcomes`, from the first item on, after `before`."""
 
     before: tuple[str, ...] = ()
     is_short: bool = True
-    outcomes: tuple[Sequence[Outcome | None], Sequence[Outcome | None]] = (BOTH, BOTH)
+    outcomes: tuple[Sequence[Outcome | None], ...] = (BOTH, BOTH)
 
 
 STARTS: Final[dict[str, Start]] = {
@@ -119,6 +121,16 @@ SETTLEMENTS: Final[dict[str, Settle]] = {
     "one-is-closed": Settle((FIRST_RUN_CLOSED,), is_short=False),
     "one-is-settled": Settle((LIMITED, CIRCUIT, FIRST_RUN_SETTLED), is_short=False),
     "another-workers": Settle(("update ledger.run set worker_no = 4711",), is_short=False),
+    "one-item": Settle(outcomes=ONE),
+    "one-item-without-evidence": Settle(outcomes=((COMPLETED,),)),
+    "one-item-limited": Settle((LIMITED,), outcomes=ONE),
+    "one-item-circuit": Settle((LIMITED, CIRCUIT), outcomes=ONE),
+    "one-item-key": Settle((HELD, WAITING), outcomes=ONE),
+    "one-item-closed": Settle((FIRST_RUN_CLOSED,), outcomes=ONE, is_short=False),
+    "one-item-settled": Settle((ONLY_BIT_SET,), outcomes=ONE, is_short=False),
+    "one-item-failed": Settle(
+        outcomes=((Outcome(TransitionEvent.FAILED, None, 5.0),),), is_short=False
+    ),
 }
 
 
@@ -163,7 +175,7 @@ async def _check_both(
 
     def accepting_nothing(name: str) -> str:
         text = statement(name)
-        if name not in {"start_plain_runs", "settle_completed_runs"}:
+        if name not in {"start_plain_runs", "settle_completed_runs", "settle_completed_run"}:
             return text
         return text.replace("\n  where ", "\n  where false and ", 1)
 
@@ -202,7 +214,10 @@ async def test_a_short_settlement_writes_what_the_long_one_does(
     undone_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, case: Settle
 ) -> None:
     ledger = undone_ledger
-    run_nos = [(await ledger.start(fence, 1, 2)).run_no or 0 for fence in await _two_claims(ledger)]
+    run_nos = [
+        (await ledger.start(fence, 1, len(outcomes))).run_no or 0
+        for fence, outcomes in zip(await _two_claims(ledger), case.outcomes, strict=False)
+    ]
     for query in case.before:
         await ledger.connection.execute(query)
     settlements = [

@@ -94,6 +94,7 @@ UNBOUND = {
     "record_refused_outcomes": "records what the caller sent",
     "settle_runs": "of runs that find_outcome_targets found, or that were claimed, for the tenants",
     "settle_completed_runs": "as settle_runs",
+    "settle_completed_run": "as settle_runs",
     "spend_tokens": "of flows whose items were claimed for the tenants",
     "start_runs": "of claims that record_claims recorded",
     "start_plain_runs": "as start_runs",

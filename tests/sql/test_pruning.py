@@ -69,6 +69,7 @@ async def _opened(connection: Connection, name: str) -> set[str]:
         ("start_plain_runs", {"claim"}),
         ("settle_runs", {"claim", "run"}),
         ("settle_completed_runs", {"claim", "run"}),
+        ("settle_completed_run", {"claim", "run"}),
         ("reap_claims", {"claim"}),
         ("reap_runs", {"claim", "run"}),
         ("extend_leases", {"run"}),

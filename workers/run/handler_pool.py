@@ -85,7 +85,9 @@ class HandlerPool:
         self.stuck_since: float | None = None
         self._overdue = 0
         # A thread cannot be stopped: items that wait for it would look like running ones.
-        goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async and isolation is None
+        goes_ahead = (
+            handler.form is not HandlerForm.BATCH and handler.is_async and isolation is None
+        )
         self._slots = CallSlots(handler.options.concurrency, goes_ahead=goes_ahead)
         self._listener = listener
         self._worker_no = worker_no
@@ -188,19 +190,28 @@ class HandlerPool:
         self._listener.on_call_ended()
 
     async def _work_single(self, run: OpenRun, index: int, item: DueItem) -> None:
-        if not await self._slots.acquire(min(AHEAD_WAIT_SECONDS, (run.stop_at - monotonic()) / 2)):
-            run.end(index, NO_SLOT)
-            self._listener.on_items_ended(run)
+        if not await self._take_slot(run, index):
             return
         began = monotonic()
         try:
             result = await self._await_handler(run, self._call(run, [(index, item)], item))
         finally:
-            self._slots.record_duration(monotonic() - began)
-            self._slots.release()
+            self._return_slot(began)
         run.end(index, self._outcome(result, item))
         crash_point("worker.handled")
         self._listener.on_items_ended(run)
+
+    async def _take_slot(self, run: OpenRun, index: int) -> bool:
+        """Wait for a slot; without one in time, release the item."""
+        if await self._slots.acquire(min(AHEAD_WAIT_SECONDS, (run.stop_at - monotonic()) / 2)):
+            return True
+        run.end(index, NO_SLOT)
+        self._listener.on_items_ended(run)
+        return False
+
+    def _return_slot(self, began: float) -> None:
+        self._slots.record_duration(monotonic() - began)
+        self._slots.release()
 
     async def _work_batches(
         self, run: OpenRun, batches: deque[Sequence[ItemAtIndex]], current: list[ItemAtIndex]
@@ -368,9 +379,17 @@ class HandlerPool:
     async def _work_transaction(self, run: OpenRun, index: int, item: DueItem) -> None:
         if self._pool is None:
             raise ValueError("a transactional handler needs a pool")
+        if not await self._take_slot(run, index):
+            return
+        began = monotonic()
         lent = self._pool.acquire()
         begin_no = self._losses.begin(item.id)
-        result = await self._await_handler(run, self._run_in_transaction(lent, run, index, item))
+        try:
+            result = await self._await_handler(
+                run, self._run_in_transaction(lent, run, index, item)
+            )
+        finally:
+            self._return_slot(began)
         crash_point("worker.handled")
         # Also after a lost COMMIT: if it happened, the ledger refuses this outcome as settled.
         excused = None

@@ -1,0 +1,70 @@
+"""asyncpg's connection with what it has no public setting for."""
+
+from collections.abc import Collection
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, final
+
+import asyncpg
+
+if TYPE_CHECKING:
+    _AnyConnection = asyncpg.Connection[asyncpg.Record]
+else:
+    _AnyConnection = asyncpg.Connection  # has no type parameters at run time
+
+_FIRST_CUSTOM_OID: Final = 10_000
+"""Types below it have the same number in every database."""
+_ENDS: Final = ("COMMIT;", "ROLLBACK;")
+"""What asyncpg sends to end a transaction."""
+
+
+class TypeCachingConnection(_AnyConnection):
+    """A connection that asks for built-in types once a process, not once a connection.
+
+    asyncpg knows few array types, and asks the server for others with a query of up to 10 ms.
+    If the method overridden here is gone, connections work as before and a test fails.
+    """
+
+    _built_in: ClassVar[dict[int, asyncpg.Record]] = {}
+    """Types by number, those of elements before their arrays."""
+
+    async def _introspect_types(
+        self,
+        typeoids: Collection[int],
+        timeout: float | None,  # noqa: ASYNC109 - asyncpg passes it
+    ) -> tuple[list[asyncpg.Record], Any]:
+        if self._built_in.keys() >= set(typeoids):
+            return list(self._built_in.values()), SimpleNamespace(name="no statement was sent")
+        parent: Any = super()
+        types, statement = await parent._introspect_types(typeoids, timeout)  # noqa: SLF001 - its own parent
+        self._built_in.update({row["oid"]: row for row in types if row["oid"] < _FIRST_CUSTOM_OID})
+        return types, statement
+
+
+@final
+class HandlerConnection(TypeCachingConnection):
+    """A connection that handlers use: what ends its transaction resets its session as well.
+
+    So its release needs no round trip of its own. If asyncpg ends transactions with other texts,
+    the release resets the session as before, and a test fails.
+    """
+
+    _is_reset = False
+
+    async def execute(
+        self,
+        query: str,
+        *args: object,
+        timeout: float | None = None,  # noqa: ASYNC109 - asyncpg has it
+    ) -> str:
+        """Execute a statement; after the end of a transaction, reset the session."""
+        self._is_reset = False
+        if args or query not in _ENDS:
+            return await super().execute(query, *args, timeout=timeout)
+        # One message: what follows the COMMIT is a transaction of its own, skipped if that fails.
+        status = await super().execute(query + super().get_reset_query(), timeout=timeout)
+        self._is_reset = True
+        return status
+
+    def get_reset_query(self) -> str:
+        """Return what the release has still to send."""
+        return "" if self._is_reset else super().get_reset_query()
