@@ -23,7 +23,13 @@ class LimitBounds(NamedTuple):
 LANE_CHARS_MAX: Final = 100
 WHOLE_LIMITS: Final = frozenset({"weight", "concurrency_max", "window_items", "circuit_calls_min"})
 CLEARABLE_LIMITS: Final = frozenset(
-    {"rate_per_second", "concurrency_max", "window_items", "circuit_failure_ratio"}
+    {
+        "rate_per_second",
+        "concurrency_max",
+        "window_items",
+        "circuit_failure_ratio",
+        "lag_target_seconds",
+    }
 )
 
 _ITEMS: Final = LimitBounds(1, 1_000_000_000, "a whole number from 1 to 1,000,000,000")
@@ -42,5 +48,6 @@ FLOW_BOUNDS: Final[dict[str, LimitBounds]] = {
     "circuit_calls_min": _MILLION,
     "circuit_window_seconds": _SECONDS,
     "circuit_rest_seconds": _SECONDS,
+    "lag_target_seconds": _SECONDS,
 }
 """By the column of `ledger.flow`."""

@@ -3856,12 +3856,14 @@ CREATE TABLE ledger.flow (
     circuit_at timestamp with time zone,
     limited boolean GENERATED ALWAYS AS (((rate_per_second IS NOT NULL) OR (concurrency_max IS NOT NULL) OR (window_items IS NOT NULL) OR (circuit_failure_ratio IS NOT NULL))) STORED NOT NULL,
     circuit_run_no bigint,
+    lag_target_seconds double precision,
     CONSTRAINT flow_circuit_calls_min_range CHECK (((circuit_calls_min >= 1) AND (circuit_calls_min <= 1000000))),
     CONSTRAINT flow_circuit_failure_ratio_range CHECK (((circuit_failure_ratio >= (0.000001)::double precision) AND (circuit_failure_ratio <= (1)::double precision))),
     CONSTRAINT flow_circuit_known CHECK ((circuit = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
     CONSTRAINT flow_circuit_rest_seconds_range CHECK (((circuit_rest_seconds >= (0.001)::double precision) AND (circuit_rest_seconds <= (604800)::double precision))),
     CONSTRAINT flow_circuit_window_seconds_range CHECK (((circuit_window_seconds >= (0.001)::double precision) AND (circuit_window_seconds <= (604800)::double precision))),
     CONSTRAINT flow_concurrency_max_range CHECK (((concurrency_max >= 1) AND (concurrency_max <= 1000000000))),
+    CONSTRAINT flow_lag_target_seconds_range CHECK (((lag_target_seconds >= (0.001)::double precision) AND (lag_target_seconds <= (604800)::double precision))),
     CONSTRAINT flow_lane_length CHECK ((char_length(lane) <= 100)),
     CONSTRAINT flow_pause_named CHECK (((paused_at IS NULL) = (paused_by IS NULL))),
     CONSTRAINT flow_rate_per_second_range CHECK (((rate_per_second >= (0.00000003)::double precision) AND (rate_per_second <= ('1000000000'::numeric)::double precision))),
@@ -3905,6 +3907,8 @@ COMMENT ON COLUMN ledger.flow.circuit_at IS 'When the circuit last changed.';
 COMMENT ON COLUMN ledger.flow.limited IS 'Whether the flow has any limit. Where more than its rate is limited, its items in flight are counted: they are then in claims of this flow alone.';
 
 COMMENT ON COLUMN ledger.flow.circuit_run_no IS 'First run number that counts for the circuit: only runs started after its last change do. Run numbers keep their order where a clock is set back.';
+
+COMMENT ON COLUMN ledger.flow.lag_target_seconds IS 'While its items start later than this after they could be claimed, floods of other flows are claimed more slowly.';
 
 CREATE TABLE ledger.flow_change (
     flow_no integer NOT NULL,
@@ -6069,6 +6073,8 @@ GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_upkeep;
 
 GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_operator;
 GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(lag_target_seconds) ON TABLE ledger.flow TO ledger_operator;
 
 GRANT INSERT ON TABLE ledger.flow_change TO ledger_operator;
 

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 _CLEARED: Final = "none"
 # Python would read 1_000, inf and nan as numbers too.
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DURATION: Final = re.compile(
+    r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6}(?:\.\d{1,6})?)S)?", re.ASCII
+)
 _COLUMNS: Final = (
     *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
     *("retry_share", "circuit_failure_ratio", "circuit_calls_min"),
-    *("circuit_window_seconds", "circuit_rest_seconds"),
+    *("circuit_window_seconds", "circuit_rest_seconds", "lag_target_seconds"),
 )
 
 
@@ -73,6 +76,13 @@ def set_(
             help="Seconds until an open circuit allows a probe, at most a week.", metavar="SECONDS"
         ),
     ] = None,
+    lag_target: Annotated[
+        str | None,
+        typer.Option(
+            help="Lag above which floods of other flows slow down, as PT0.05S, or none.",
+            metavar="DURATION|none",
+        ),
+    ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
@@ -90,6 +100,7 @@ def set_(
             ("circuit_calls_min", "--circuit-calls"): circuit_calls,
             ("circuit_window_seconds", "--circuit-window"): circuit_window,
             ("circuit_rest_seconds", "--circuit-rest"): circuit_rest,
+            ("lag_target_seconds", "--lag-target"): lag_target,
         }
     )
     rows = run(_set(tenant, kind, None if every_lane else lane or "", limits, dsn))
@@ -117,12 +128,25 @@ def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
 
 def _number(name: str, text: str, option: str) -> float:
     bounds = FLOW_BOUNDS[name]
-    number = float(text) if _NUMBER.fullmatch(text) else float("nan")
+    if name == "lag_target_seconds":
+        number = _duration_seconds(text)
+    else:
+        number = float(text) if _NUMBER.fullmatch(text) else float("nan")
     if not bounds.contains(number) or (name in WHOLE_LIMITS and number != int(number)):
         ending = ", or none" if name in CLEARABLE_LIMITS else ""
-        message = f"{text!r} is refused; it must be {bounds.text}{ending}"
+        form = "a duration as PT0.05S, " if name == "lag_target_seconds" else ""
+        message = f"{text!r} is refused; it must be {form}{bounds.text}{ending}"
         raise typer.BadParameter(message, param_hint=option)
     return int(number) if name in WHOLE_LIMITS else number
+
+
+def _duration_seconds(text: str) -> float:
+    """Return the seconds of an ISO 8601 duration; NaN for another text."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return float("nan")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 async def _set(

@@ -328,6 +328,7 @@ class FlowDocument(BaseModel):
     circuit_calls_min: int
     circuit_window_seconds: float
     circuit_rest_seconds: float
+    lag_target_seconds: float | None
     circuit: str | None
     circuit_at: AwareDatetime | None
     paused_at: AwareDatetime | None
@@ -401,6 +402,7 @@ class FlowLimitsChange(BaseModel):
     circuit_calls_min: float | None = None
     circuit_window_seconds: float | None = None
     circuit_rest_seconds: float | None = None
+    lag_target_seconds: float | None = None
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
@@ -421,6 +423,7 @@ class FlowLimitsDocument(BaseModel):
     circuit_calls_min: int
     circuit_window_seconds: float
     circuit_rest_seconds: float
+    lag_target_seconds: float | None
 
 
 class FlowPage(BaseModel):

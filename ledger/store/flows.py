@@ -41,9 +41,11 @@ class FlowLimits:
     `concurrency_max` limits items handed out and running; `window_items` items handed out and not
     started; `retry_share` is the part of each claim for retries. A circuit opens when
     `circuit_failure_ratio` of at least `circuit_calls_min` outcomes within
-    `circuit_window_seconds` failed, and lets a probe through after `circuit_rest_seconds`.
+    `circuit_window_seconds` failed, and lets a probe through after `circuit_rest_seconds`. While
+    items start later than `lag_target_seconds` after they could be claimed, floods of other flows
+    are claimed more slowly.
     `cleared` names limits to remove: rate_per_second, concurrency_max, window_items,
-    circuit_failure_ratio.
+    circuit_failure_ratio, lag_target_seconds.
 
     Raises InvalidItem for a limit outside `FLOW_BOUNDS`.
     """
@@ -57,6 +59,7 @@ class FlowLimits:
     circuit_calls_min: int | None = None
     circuit_window_seconds: float | None = None
     circuit_rest_seconds: float | None = None
+    lag_target_seconds: float | None = None
     cleared: Sequence[str] = ()
 
     def __post_init__(self) -> None:

@@ -68,9 +68,13 @@ def test_limits_are_set_before_anything_is_owed_and_ended_by_none(dueledger_on: 
     shown = dueledger_on("flow", "show", *FLOW, "--json").document
     limits = (shown["rate_per_second"], shown["concurrency_max"], shown["weight"])
     assert limits == (2.5, 4, 3)
-    dueledger_on("flow", "set", *FLOW, "--rate", "none")
+    dueledger_on("flow", "set", *FLOW, "--rate", "none", "--lag-target", "PT1M0.05S")
     shown = dueledger_on("flow", "show", *FLOW, "--json").document
-    assert (shown["rate_per_second"], shown["concurrency_max"]) == (None, 4)
+    limits = (shown["rate_per_second"], shown["concurrency_max"], shown["lag_target_seconds"])
+    assert limits == (None, 4, 60.05)
+    dueledger_on("flow", "set", *FLOW, "--lag-target", "none")
+    shown = dueledger_on("flow", "show", *FLOW, "--json").document
+    assert shown["lag_target_seconds"] is None
 
 
 @pytest.mark.parametrize(
@@ -88,6 +92,10 @@ def test_limits_are_set_before_anything_is_owed_and_ended_by_none(dueledger_on: 
         ("--circuit-calls", "99999999999"),
         ("--circuit-window", "1e15"),
         ("--circuit-rest", "1e300"),
+        ("--lag-target", "0.05"),
+        ("--lag-target", "PT"),
+        ("--lag-target", "PT0S"),
+        ("--lag-target", "PT169H"),
     ],
 )
 def test_a_limit_out_of_its_bounds_is_refused_before_anything_is_asked(

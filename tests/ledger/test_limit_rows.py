@@ -30,8 +30,12 @@ FIRST: Final[dict[str, Any]] = {
     "circuit_calls_min": 6,
     "circuit_window_seconds": 7.0,
     "circuit_rest_seconds": 8.0,
+    "lag_target_seconds": 9.0,
 }
-CLEARED: Final = ("rate_per_second", "concurrency_max", "window_items", "circuit_failure_ratio")
+CLEARED: Final = (
+    *("rate_per_second", "concurrency_max", "window_items", "circuit_failure_ratio"),
+    "lag_target_seconds",
+)
 KINDS, LANES = ("First", "Second"), ("", "eu")
 FLOWS: Final = [
     FlowScope(tenant, kind, lane)

@@ -50,6 +50,7 @@ LIMIT_WORDS: Final = {
     "circuit_calls_min": "Outcomes before it may open",
     "circuit_window_seconds": "Seconds over which they count",
     "circuit_rest_seconds": "Seconds until a probe",
+    "lag_target_seconds": "Lag in seconds above which floods of other flows slow down",
 }
 OPERATION_WORDS: Final = {
     "pauseFlows": "Paused",
@@ -94,6 +95,7 @@ class FlowLimitsForm(BaseModel):
     circuit_calls_min: float | None = None
     circuit_window_seconds: float | None = None
     circuit_rest_seconds: float | None = None
+    lag_target_seconds: float | None = None
     reason: Reason
 
 

@@ -65,6 +65,7 @@ class FlowLimitsDocument(BaseModel):
     circuit_calls_min: int
     circuit_window_seconds: float
     circuit_rest_seconds: float
+    lag_target_seconds: float | None
 
 
 class FlowDocument(FlowLimitsDocument):
@@ -119,6 +120,7 @@ class FlowLimitsChange(RequestBody):
     circuit_calls_min: Number | None = None
     circuit_window_seconds: Number | None = None
     circuit_rest_seconds: Number | None = None
+    lag_target_seconds: Number | None = None
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 

@@ -19,7 +19,7 @@ grant insert on ledger.calendar, ledger.definition, ledger.expedited, ledger.flo
 grant insert (actor_no, detail, operation, reason, request_id, target, tenants) on ledger.audit to ledger_operator;
 grant update (flow_no) on ledger.claim to ledger_operator;
 grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, circuit_rest_seconds,
-  circuit_run_no, circuit_window_seconds, concurrency_max, pause_reason, paused_at, paused_by,
+  circuit_run_no, circuit_window_seconds, concurrency_max, lag_target_seconds, pause_reason, paused_at, paused_by,
   rate_per_second, retry_share, weight, window_items) on ledger.flow to ledger_operator;
 grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compression, dispatch, dispatch_seconds,
   failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, policy_version, queue_late, queue_seconds, run_late,

@@ -26,6 +26,7 @@ create table ledger.flow (
     or circuit_failure_ratio is not null
   ) stored,
   circuit_run_no bigint,
+  lag_target_seconds double precision,
   unique (tenant, kind, lane),
   foreign key (kind_no, tenant, kind, ordering) references ledger.kind (kind_no, tenant, name, ordering) on update cascade,
   -- A rate of 5e-324 or a window of 1e15 seconds breaks the statements that measure all flows at once, so every limit
@@ -41,6 +42,7 @@ create table ledger.flow (
   constraint flow_circuit_calls_min_range check (circuit_calls_min between 1 and 1000000),
   constraint flow_circuit_window_seconds_range check (circuit_window_seconds between 0.001 and 604800),
   constraint flow_circuit_rest_seconds_range check (circuit_rest_seconds between 0.001 and 604800),
+  constraint flow_lag_target_seconds_range check (lag_target_seconds between 0.001 and 604800),
   constraint flow_circuit_known check (circuit in ('closed', 'open', 'half_open')),
   constraint flow_pause_named check ((paused_at is null) = (paused_by is null))
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
@@ -71,6 +73,8 @@ comment on column ledger.flow.limited is
 comment on column ledger.flow.circuit_run_no is
   'First run number that counts for the circuit: only runs started after its last change do. '
   'Run numbers keep their order where a clock is set back.';
+comment on column ledger.flow.lag_target_seconds is
+  'While its items start later than this after they could be claimed, floods of other flows are claimed more slowly.';
 
 create table ledger.flow_change (
   flow_no integer not null,

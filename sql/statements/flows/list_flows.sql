@@ -13,7 +13,7 @@
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, claim_flow_idx, run_flow_idx
 -- locks: none
 select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items, f.retry_share,
-  f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds, f.circuit, f.circuit_at,
+  f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds, f.lag_target_seconds, f.circuit, f.circuit_at,
   f.paused_at, a.name as paused_by, f.pause_reason, k.topic, k.dispatch,
   case when f.rate_per_second is not null
     then ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) end as tokens,

@@ -13,8 +13,9 @@
 -- $10 circuit_calls_min integer
 -- $11 circuit_window_seconds double precision
 -- $12 circuit_rest_seconds double precision
--- $13 cleared text[]
--- $14 actor_no bigint
+-- $13 lag_target_seconds double precision
+-- $14 cleared text[]
+-- $15 actor_no bigint
 -- index: claim_deadline_idx, run_lease_idx, claim_pkey, due_item_pkey
 -- locks: flow rows (for update, flow_no ascending), claim and run rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
@@ -31,29 +32,31 @@ found as materialized (
 changed as (
   update ledger.flow f
   set weight = coalesce($4::integer, f.weight),
-    rate_per_second = case when 'rate_per_second' = any ($13::text[]) then null
+    rate_per_second = case when 'rate_per_second' = any ($14::text[]) then null
       else coalesce($5::double precision, f.rate_per_second) end,
-    concurrency_max = case when 'concurrency_max' = any ($13::text[]) then null
+    concurrency_max = case when 'concurrency_max' = any ($14::text[]) then null
       else coalesce($6::integer, f.concurrency_max) end,
-    window_items = case when 'window_items' = any ($13::text[]) then null else coalesce($7::integer, f.window_items) end,
+    window_items = case when 'window_items' = any ($14::text[]) then null else coalesce($7::integer, f.window_items) end,
     retry_share = coalesce($8::double precision, f.retry_share),
-    circuit_failure_ratio = case when 'circuit_failure_ratio' = any ($13::text[]) then null
+    circuit_failure_ratio = case when 'circuit_failure_ratio' = any ($14::text[]) then null
       else coalesce($9::double precision, f.circuit_failure_ratio) end,
     circuit_calls_min = coalesce($10::integer, f.circuit_calls_min),
     circuit_window_seconds = coalesce($11::double precision, f.circuit_window_seconds),
     circuit_rest_seconds = coalesce($12::double precision, f.circuit_rest_seconds),
+    lag_target_seconds = case when 'lag_target_seconds' = any ($14::text[]) then null
+      else coalesce($13::double precision, f.lag_target_seconds) end,
     circuit = case when x.is_new then 'closed' else f.circuit end,
     circuit_at = case when x.is_new then ledger.machine_now() else f.circuit_at end,
     circuit_run_no = case when x.is_new then pg_sequence_last_value('ledger.run_run_no_seq') else f.circuit_run_no end
   from found x
   where f.flow_no = x.flow_no
   returning f.flow_no, x.tenant, x.kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items,
-    f.retry_share, f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds,
+    f.retry_share, f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds, f.lag_target_seconds,
     num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 and not x.counted as becomes_counted
 ),
 journal as (
   insert into ledger.flow_change (flow_no, changed_at, actor_no, change)
-  select c.flow_no, ledger.now(), $14::bigint, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
+  select c.flow_no, ledger.now(), $15::bigint, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
   from changed c
 ),
 -- Items in flight are counted from now on, if their claim has no other items.
@@ -95,5 +98,5 @@ counted_run as (
   where r.run_no = u.run_no and r.started_at = u.started_at and r.closed_at is null
 )
 select c.flow_no, c.tenant, c.kind, c.lane, c.weight, c.rate_per_second, c.concurrency_max, c.window_items,
-  c.retry_share, c.circuit_failure_ratio, c.circuit_calls_min, c.circuit_window_seconds, c.circuit_rest_seconds
+  c.retry_share, c.circuit_failure_ratio, c.circuit_calls_min, c.circuit_window_seconds, c.circuit_rest_seconds, c.lag_target_seconds
 from changed c order by c.tenant, c.kind, c.lane

@@ -63,6 +63,7 @@ WITHOUT_MEANING: Final = {
             "flow.circuit_run_no",
             "flow.circuit_window_seconds",
             "flow.concurrency_max",
+            "flow.lag_target_seconds",
             "flow.rate_per_second",
             "flow.retry_share",
             "flow.tokens",
