@@ -18,6 +18,7 @@ from dueledger.allocator.publish import Publisher
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.allocator.state import AllocatorState
 from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.gauges import LedgerGauges
@@ -27,7 +28,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.sleep import Sleep
-from dueledger.ledger.store import Pool
+from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.processes import WokenFlow
 from dueledger.ledger.upkeep import Upkeep
 
@@ -64,6 +65,7 @@ class Allocator:
             allocator_no=allocator_no,
             settings=settings,
             flow_queue=FlowQueue(admission_group_of),
+            flood_pacer=FloodPacer(),
             credits=CreditAccounts(),
             topics=TopicDirectory(settings.allocator_topic_suspend_seconds),
             deliveries=self._deliveries,
@@ -226,7 +228,8 @@ class Allocator:
         heavy_task = self._heavy_task
         at = min(self._poller.next_poll_at, self._poller.next_event_at)
         if has_ready := self._light.has_ready():
-            heavy_active = heavy_task is not None
+            # While floods rest the machine has time for small claims.
+            heavy_active = heavy_task is not None and self._state.flood_pacer.share == 1
             start_at = claims.next_start_at(heavy_active=heavy_active)
             if start_at > monotonic():
                 at = start_at
@@ -257,6 +260,7 @@ class Allocator:
         try:
             async with self._pool.acquire() as connection:
                 for _ in range(self._settings.allocator_claims_max):
+                    await self._pace_flood(connection)
                     if self._stop.is_requested or not await self._heavy.claim_once(
                         connection, counts
                     ):
@@ -265,6 +269,19 @@ class Allocator:
                         await asyncio.wait(publishing, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _wait_for_all(*publishing)
+
+    async def _pace_flood(self, connection: Connection) -> None:
+        """Wait until a flood may be claimed, if the lag of other flows has a target."""
+        pacer = self._state.flood_pacer
+        target = self._state.flow_queue.lag_target_seconds()
+        if target is None:
+            pacer.end()
+        elif pacer.needs_refresh:
+            await pacer.refresh(connection, target)
+        now = monotonic()
+        if (rest := pacer.next_claim_at(now) - now) > 0:
+            await self._stop.wait(rest)
+        pacer.claiming(monotonic())
 
 
 async def _wait_for_all(*work: Awaitable[None]) -> None:

@@ -119,6 +119,7 @@ class ClaimLoop:
         else:
             if flow_queue.has_active(FlowLoad.LIGHT):
                 items = max(1, items // HEAVY_CLAIM_DIVISOR)
+            items = self._state.flood_pacer.items_of(items)
             flows = min(flows, max(1, items // HEAVY_SHARE_ITEMS))
         flow_queue.move_due(monotonic())
         return next_topic_shares(flow_queue, self._load, items, flows, self._capacity)

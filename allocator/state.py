@@ -8,6 +8,7 @@ from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topic_directory import TopicDirectory
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.settings import AllocatorSettings
+from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.runtime.service import Signals, Stop
 
@@ -23,6 +24,7 @@ class AllocatorState:
     allocator_no: int
     settings: AllocatorSettings
     flow_queue: FlowQueue[AdmissionGroup]
+    flood_pacer: FloodPacer
     credits: CreditAccounts
     topics: TopicDirectory
     deliveries: DeliveryBuffer

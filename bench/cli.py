@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.options import JsonOption, exit_with
+from dueledger.cli.options import JsonOption, exit_with, read_duration_seconds
 from dueledger.cli.output import print_document, print_fields, print_rows, say
 
 if TYPE_CHECKING:
@@ -210,12 +210,23 @@ def flood(
             help="Items of the pipeline to compare with.",
         ),
     ] = 300_000,
+    lag_target: Annotated[
+        str | None,
+        typer.Option(
+            "--lag-target", metavar="DURATION", help="Lag target of the others, as PT0.03S."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Measure what a flood of one flow does to fifty others, and how fast it drains."""
     from bench.flood import FloodOptions, bench_flood
 
-    options = FloodOptions(items, flows, rate, seconds, pipeline_items)
+    target_seconds = None if lag_target is None else read_duration_seconds(lag_target)
+    if target_seconds is not None and not target_seconds > 0:
+        raise typer.BadParameter(
+            f"{lag_target!r} is no duration as PT0.03S", param_hint="--lag-target"
+        )
+    options = FloodOptions(items, flows, rate, seconds, pipeline_items, target_seconds)
     _measure("flood", bench_flood, options, json=json)
 
 

@@ -3493,6 +3493,8 @@ CREATE TABLE ledger.claim (
     queue_seconds double precision,
     run_seconds double precision,
     flow_nos integer[],
+    lag_flow_no integer,
+    available_since timestamp with time zone,
     CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
     CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
     CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
@@ -3540,6 +3542,10 @@ COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the d
 COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
 
 COMMENT ON COLUMN ledger.claim.flow_nos IS 'The flows of its items, so that lists of a tenant look into its own claims alone. Null where they were not recorded.';
+
+COMMENT ON COLUMN ledger.claim.lag_flow_no IS 'The flow with a lag target of which an item of this claim is the first to be late. Null where no flow has one.';
+
+COMMENT ON COLUMN ledger.claim.available_since IS 'Since when that item could be claimed.';
 
 CREATE TABLE ledger.console_session (
     id_digest bytea NOT NULL,
@@ -3830,6 +3836,39 @@ COMMENT ON COLUMN ledger.finding.opened_count IS 'How often it was opened; a rep
 COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it, of which upkeep may have deleted the row; null if only `define` did.';
 
 COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
+
+CREATE TABLE ledger.flood_pace (
+    one_row boolean DEFAULT true NOT NULL,
+    share double precision DEFAULT 1 NOT NULL,
+    threshold double precision DEFAULT 1 NOT NULL,
+    stepped_at timestamp with time zone,
+    counted_from timestamp with time zone,
+    slowed_at timestamp with time zone,
+    flow_no integer,
+    lag_seconds double precision,
+    lag_target_seconds double precision,
+    CONSTRAINT flood_pace_only_one CHECK (one_row),
+    CONSTRAINT flood_pace_share_range CHECK ((((share >= (0.01)::double precision) AND (share <= (1)::double precision)) AND ((threshold >= (0.01)::double precision) AND (threshold <= (1)::double precision))))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.flood_pace IS 'The pace of floods while flows with a lag target have items, in one row: a process that claims floods steps it, one at a time.';
+
+COMMENT ON COLUMN ledger.flood_pace.share IS 'Share of the time in which floods are claimed.';
+
+COMMENT ON COLUMN ledger.flood_pace.threshold IS 'Up to this share it doubles each step; from there on it grows evenly.';
+
+COMMENT ON COLUMN ledger.flood_pace.stepped_at IS 'When it was last stepped, by the machine clock: the fence of the next step. One that is old is not in force.';
+
+COMMENT ON COLUMN ledger.flood_pace.counted_from IS 'When the share last fell, by the business clock: claims of items that were available before do not count.';
+
+COMMENT ON COLUMN ledger.flood_pace.slowed_at IS 'Since when the share is below 1.';
+
+COMMENT ON COLUMN ledger.flood_pace.flow_no IS 'The flow whose claims were late when the share last fell.';
+
+COMMENT ON COLUMN ledger.flood_pace.lag_seconds IS 'The longest lag of its claims then.';
+
+COMMENT ON COLUMN ledger.flood_pace.lag_target_seconds IS 'Its lag target then.';
 
 CREATE TABLE ledger.flow (
     flow_no integer NOT NULL,
@@ -4975,6 +5014,9 @@ ALTER TABLE ONLY ledger.failure_streak
 ALTER TABLE ONLY ledger.finding
     ADD CONSTRAINT finding_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY ledger.flood_pace
+    ADD CONSTRAINT flood_pace_pkey PRIMARY KEY (one_row);
+
 ALTER TABLE ONLY ledger.flow
     ADD CONSTRAINT flow_pkey PRIMARY KEY (flow_no);
 
@@ -5131,6 +5173,8 @@ CREATE INDEX audit_tenant_idx ON ledger.audit USING btree ((tenants[1]), (at AT 
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
+
+CREATE INDEX claim_lag_idx ON ONLY ledger.claim USING btree (claimed_at) WHERE (lag_flow_no IS NOT NULL);
 
 CREATE INDEX console_session_expires_idx ON ledger.console_session USING btree (expires_at);
 
@@ -5919,6 +5963,10 @@ GRANT SELECT(flow_nos) ON TABLE ledger.claim TO ledger_auditor;
 GRANT SELECT(flow_nos) ON TABLE ledger.claim TO ledger_operator;
 GRANT SELECT(flow_nos) ON TABLE ledger.claim TO ledger_upkeep;
 
+GRANT SELECT(lag_flow_no) ON TABLE ledger.claim TO ledger_allocator;
+
+GRANT SELECT(available_since) ON TABLE ledger.claim TO ledger_allocator;
+
 GRANT SELECT,INSERT ON TABLE ledger.console_session TO ledger_service;
 GRANT SELECT,DELETE ON TABLE ledger.console_session TO ledger_upkeep;
 
@@ -6021,6 +6069,24 @@ GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_approver;
 GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_reconciler;
 
 GRANT UPDATE(resolved_by) ON TABLE ledger.finding TO ledger_approver;
+
+GRANT SELECT ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(share) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(threshold) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(stepped_at) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(counted_from) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(slowed_at) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(flow_no) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(lag_seconds) ON TABLE ledger.flood_pace TO ledger_allocator;
+
+GRANT UPDATE(lag_target_seconds) ON TABLE ledger.flood_pace TO ledger_allocator;
 
 GRANT SELECT ON TABLE ledger.flow TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;

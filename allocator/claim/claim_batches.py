@@ -9,6 +9,7 @@ No row costs a database call, a task or a decoding: the payload stays text.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final, final
 
@@ -122,7 +123,14 @@ class ClaimBatchBuilder:
                 if not fences:
                     fences = (await draw_fences(len(groups) + _SPARE_FENCES))[::-1]
                 claim_id = new_claim_id(fences.pop(), rows.claimed_at)
-                batch, start = self._fill(group, start, claim_id, flow_headers, last)
+                batch, start = self._fill(
+                    group,
+                    start,
+                    claim_id,
+                    flow_headers,
+                    last,
+                    available_since=rows.available_since,
+                )
                 batches.append(batch)
                 if len(rows) > _YIELD_ROWS:
                     await asyncio.sleep(0)  # a small claim need not wait for a large one
@@ -144,7 +152,7 @@ class ClaimBatchBuilder:
                 claim_rows, _keys(claim_rows),
             )  # fmt: skip
             claim_id = ClaimId(fence, rows.claimed_at, first.token)
-            batch, _ = self._fill(group, 0, claim_id, flow_headers, last)
+            batch, _ = self._fill(group, 0, claim_id, flow_headers, last, available_since={})
             batches.append(batch)
         return batches
 
@@ -155,6 +163,8 @@ class ClaimBatchBuilder:
         claim_id: ClaimId,
         flow_headers: Mapping[int, FlowHeaders],
         last: dict[tuple[str, int], OutgoingBatch],
+        *,
+        available_since: Mapping[int, datetime],
     ) -> tuple[ClaimBatch, int]:
         """Write the rows from `start` on to their partition's last batch, or to a new one.
 
@@ -180,9 +190,11 @@ class ClaimBatchBuilder:
         count = len(written)
         rows = group.rows[start : start + count]
         settled_by_topic = flow_headers[rows[0].flow_no].flow.settled_by_topic
-        item_nos, effective_dates, attempts, starts, flow_nos = zip(
+        item_nos, effective_dates, attempts, starts, row_flow_nos = zip(
             *map(_RECORDED, rows), strict=True
         )
+        flow_nos = list(set(row_flow_nos))
+        lag_flow_no = _first_late(flow_nos, available_since, flow_headers)
         claim = Claim(
             id=claim_id,
             allocator_no=self._allocator_no,
@@ -194,7 +206,9 @@ class ClaimBatchBuilder:
             starts=[started + 1 for started in starts],
             batch_max=group.batch_max,
             flow_no=group.flow_no,
-            flow_nos=list(set(flow_nos)),
+            flow_nos=flow_nos,
+            lag_flow_no=lag_flow_no,
+            available_since=None if lag_flow_no is None else available_since[lag_flow_no],
             topic_actor_no=self._settling_actors.get(group.topic) if settled_by_topic else None,
             **group.deadlines._asdict(),
         )
@@ -206,6 +220,23 @@ def _keys(rows: Iterable[ClaimedRow]) -> list[bytes]:
         (business_key if own_key is None else own_key).encode()
         for business_key, own_key in map(_KEYS, rows)
     ]
+
+
+def _first_late(
+    flow_nos: Sequence[int],
+    available_since: Mapping[int, datetime],
+    flow_headers: Mapping[int, FlowHeaders],
+) -> int | None:
+    """Return the flow whose lag target is missed first if the claim is not started."""
+    if not available_since:
+        return None
+    late_ats = {
+        flow_no: available_since[flow_no] + timedelta(seconds=target)
+        for flow_no in flow_nos
+        if flow_no in available_since
+        and (target := flow_headers[flow_no].flow.lag_target_seconds) is not None
+    }
+    return min(late_ats, key=late_ats.__getitem__, default=None)
 
 
 def _claims_expected(group: _PartitionRows) -> int:

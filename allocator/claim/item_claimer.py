@@ -9,7 +9,12 @@ from dueledger.allocator.admission_group import AdmissionGroup
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.ledger.errors import UnseenPartition
-from dueledger.ledger.flows.admission import admit_shares, spend_allowances
+from dueledger.ledger.flows.admission import (
+    admit_shares,
+    lag_flow_nos,
+    limited_flows,
+    spend_allowances,
+)
 from dueledger.ledger.flows.queue import SERIAL_ITEMS_MAX, FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -57,6 +62,7 @@ class ItemClaimer:
         self._topic_window_items = topic_window_items
         self._few_bytes_max = batch_bytes_max - FEW_ITEMS_MAX * _RECORD_BYTES
         self._expects_few = load is FlowLoad.LIGHT
+        self._limited: frozenset[int] = frozenset()
         self._log = get_logger("allocator")
 
     async def claim(
@@ -128,6 +134,7 @@ class ItemClaimer:
             # If the connection was lost, the commit may have happened; nothing was published.
             self._deliveries.add_unsent([batch.claim.id for batch in batches])
             raise
+        self._limited = limited_flows(self._limited, admission, taken)
         self._flow_queue.defer_limited(admission.exhausted_flows(taken), now=monotonic())
         self._expects_few = self._load is FlowLoad.LIGHT and 2 * len(rows) <= FEW_ITEMS_MAX
         return batches
@@ -187,6 +194,7 @@ class ItemClaimer:
                     [share.floor for share in plain],
                     [share.flow.is_limited for share in plain],
                     with_fences=self._load is FlowLoad.LIGHT,
+                    lag_flow_nos=lag_flow_nos(plain, self._limited),
                 )
             )
         return rows
@@ -201,8 +209,11 @@ def _serial_quotas(shares: Sequence[FlowShare]) -> list[int]:
 
 
 def _are_plain(shares: Sequence[FlowShare]) -> bool:
-    """Return whether one statement may claim them: few flows, without order or limits."""
+    """Return whether one statement may claim them: few flows, without order, limits or targets."""
     return len(shares) <= _FEW_FLOWS_MAX and not any(
-        share.flow.has_serial or share.flow.is_limited or share.flow.settled_by_topic
+        share.flow.has_serial
+        or share.flow.is_limited
+        or share.flow.settled_by_topic
+        or share.flow.lag_target_seconds is not None
         for share in shares
     )

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from dueledger.cli.options import DsnOption, JsonOption, LaneOption, ScopeTenant
+from dueledger.cli.options import (
+    DsnOption,
+    JsonOption,
+    LaneOption,
+    ScopeTenant,
+    read_duration_seconds,
+)
 from dueledger.cli.output import print_lines, print_rows
 from dueledger.cli.session import persons_change, run
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
@@ -16,9 +22,6 @@ if TYPE_CHECKING:
 _CLEARED: Final = "none"
 # Python would read 1_000, inf and nan as numbers too.
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_DURATION: Final = re.compile(
-    r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6}(?:\.\d{1,6})?)S)?", re.ASCII
-)
 _COLUMNS: Final = (
     *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
     *("retry_share", "circuit_failure_ratio", "circuit_calls_min"),
@@ -129,7 +132,7 @@ def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
 def _number(name: str, text: str, option: str) -> float:
     bounds = FLOW_BOUNDS[name]
     if name == "lag_target_seconds":
-        number = _duration_seconds(text)
+        number = read_duration_seconds(text)
     else:
         number = float(text) if _NUMBER.fullmatch(text) else float("nan")
     if not bounds.contains(number) or (name in WHOLE_LIMITS and number != int(number)):
@@ -138,15 +141,6 @@ def _number(name: str, text: str, option: str) -> float:
         message = f"{text!r} is refused; it must be {form}{bounds.text}{ending}"
         raise typer.BadParameter(message, param_hint=option)
     return int(number) if name in WHOLE_LIMITS else number
-
-
-def _duration_seconds(text: str) -> float:
-    """Return the seconds of an ISO 8601 duration; NaN for another text."""
-    match = _DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
-        return float("nan")
-    hours, minutes, seconds = (float(part or 0) for part in match.groups())
-    return 3600 * hours + 60 * minutes + seconds
 
 
 async def _set(

@@ -10,6 +10,9 @@ from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.output import say
 from dueledger.ledger.flow_bounds import LANE_CHARS_MAX
 
+_DURATION: Final = re.compile(
+    r"PT(?:(\d{1,6})H)?(?:(\d{1,6})M)?(?:(\d{1,6}(?:\.\d{1,6})?)S)?", re.ASCII
+)
 _PASSWORD: Final = re.compile(r"://[^/?#@]*:[^/?#@]+@|[?&]password=.", re.IGNORECASE)
 
 
@@ -153,6 +156,15 @@ def read_date(text: str, option: str) -> date:
     except ValueError:
         message = f"{text!r} is not a date such as 2027-03-31"
         raise typer.BadParameter(message, param_hint=option) from None
+
+
+def read_duration_seconds(text: str) -> float:
+    """Return the seconds of a duration as PT0.05S; NaN for another text."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return float("nan")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return 3600 * hours + 60 * minutes + seconds
 
 
 def exit_with(code: ExitCode) -> None:

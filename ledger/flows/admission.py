@@ -1,10 +1,11 @@
 """Admission: cuts the shares of limited flows to what their limits allow."""
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from dueledger.ledger.flows.shares import FlowShare, ShareResult
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ShareResult
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.flow_limits import (
     FlowAllowance,
@@ -86,3 +87,26 @@ async def spend_allowances(
     flow_nos = [flow_no for flow_no in admission.allowances if taken.get(flow_no)]
     if flow_nos:
         await spend_tokens(connection, flow_nos, [taken[flow_no] for flow_no in flow_nos])
+
+
+def limited_flows(
+    before: AbstractSet[int], admission: Admission, taken: Mapping[int, int]
+) -> frozenset[int]:
+    """Return the flows of which items wait for the flow's own limits, after a claim."""
+    if not admission.allowances:
+        return frozenset(before)
+    return frozenset((before - admission.allowances.keys()).union(admission.exhausted_flows(taken)))
+
+
+def lag_flow_nos(shares: Sequence[FlowShare], limited: AbstractSet[int]) -> list[int]:
+    """Return the flows of a claim whose lag counts: those with a target.
+
+    The lag of a flood comes from its own items, and that of a limited flow from its limits.
+    """
+    return [
+        share.flow.flow_no
+        for share in shares
+        if share.flow.lag_target_seconds is not None
+        and share.load is FlowLoad.LIGHT
+        and share.flow.flow_no not in limited
+    ]

@@ -106,6 +106,7 @@ class FlowQueue(Generic[GroupT]):
         self._timed: _Heap[GroupT] = []
         self._limited: _Heap[GroupT] = []
         self._virtual_times: dict[GroupT, float] = {}
+        self._lag_targets: dict[int, float] = {}  # by flow
         self._tickets = count()
 
     def __len__(self) -> int:
@@ -118,6 +119,13 @@ class FlowQueue(Generic[GroupT]):
             and entry.state is not _QueueState.LIMITED
             and entry.state is not _QueueState.IDLE
             for entry in self._flows.values()
+        )
+
+    def lag_target_seconds(self) -> float | None:
+        """Return the lowest lag target of the light flows that are known; None without one."""
+        return min(
+            (seconds for flow_no, seconds in self._lag_targets.items() if self._is_light(flow_no)),
+            default=None,
         )
 
     def waiting_groups(self, loads: Iterable[FlowLoad] = FlowLoad) -> set[GroupT]:
@@ -172,6 +180,7 @@ class FlowQueue(Generic[GroupT]):
             entry.state, entry.ticket, entry.empty_claims = _QueueState.IDLE, -1, 0
             if entry.listed_at <= asked_at - KNOWN_SECONDS:
                 del self._flows[key]
+                self._lag_targets.pop(entry.flow.flow_no, None)
 
     def wake(self, flow_no: int, since: datetime, *, now: float) -> bool:
         """Queue a flow with a new item, due since then. False if flows must be listed to claim it.
@@ -202,6 +211,10 @@ class FlowQueue(Generic[GroupT]):
             entry = self._flows[key] = _QueuedFlow(flow, group, serial, flow.floor)
         before, group_before = entry.flow, entry.group
         entry.flow, entry.group, entry.listed_at = flow, group, asked_at
+        if flow.lag_target_seconds is not None:
+            self._lag_targets[flow.flow_no] = flow.lag_target_seconds
+        elif self._lag_targets:
+            self._lag_targets.pop(flow.flow_no, None)
         entry.is_serial = flow.has_serial
         if entry.touched_at >= asked_at or entry.state is _QueueState.SERVED:
             return
@@ -390,6 +403,10 @@ class FlowQueue(Generic[GroupT]):
                 self._enqueue(entry)
             else:
                 self._limit(entry, allowance and allowance.retry_seconds, now)
+
+    def _is_light(self, flow_no: int) -> bool:
+        entry = self._flows.get(flow_no) or self._flows.get(~flow_no)
+        return entry is not None and entry.load is FlowLoad.LIGHT
 
     def _served_entry(self, share: FlowShare) -> _QueuedFlow[GroupT] | None:
         """Return the flow's entry if this share is its current one; None if it is deferred."""

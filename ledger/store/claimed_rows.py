@@ -82,40 +82,51 @@ class ClaimedRows(list[RowT]):
     """Claimed rows, and when the database claimed them: `claimed_at` is part of a claim's id.
 
     `due_seconds` is by flow, where it was asked for, how soon after that its next plain row is due,
-    infinity without one within a minute.
+    infinity without one within a minute. `available_since` is by flow, where it was asked for,
+    since when the first of its items could be claimed.
     """
 
-    __slots__ = ("claimed_at", "due_seconds")
+    __slots__ = ("available_since", "claimed_at", "due_seconds")
 
     def __init__(
         self,
         rows: Iterable[RowT] = (),
         claimed_at: datetime = _NO_TIME,
         due_seconds: Mapping[int, float] = MappingProxyType({}),
+        available_since: Mapping[int, datetime] = MappingProxyType({}),
     ) -> None:
         super().__init__(rows)
         self.claimed_at = claimed_at
         self.due_seconds = due_seconds
+        self.available_since = available_since
 
     @classmethod
     def before_count(cls, rows: list[RowT]) -> "ClaimedRows[RowT]":
         """Return rows without their last, which says how many were taken, and when.
 
-        Before it are the rows of flows, with their next due times. Raises UnseenPartition if not
+        Before it are the rows of flows: one with an attempt says since when the first item of its
+        flow could be claimed, the others when the next one is due. Raises UnseenPartition if not
         all that were taken are there.
         """
         last = rows.pop()
         taken, claimed_at = last.item_no, last.due_at
         due_seconds: dict[int, float] = {}
+        available_since: dict[int, datetime] = {}
         while rows and rows[-1][0] is None:
-            flow_no, due_at = rows[-1].flow_no, rows.pop()["due_at"]
-            due_seconds[flow_no] = inf if due_at is None else (due_at - claimed_at).total_seconds()
+            row = rows.pop()
+            flow_no, due_at = row.flow_no, row["due_at"]
+            if row["attempt"] is not None:
+                available_since[flow_no] = due_at
+            else:
+                seconds = inf if due_at is None else (due_at - claimed_at).total_seconds()
+                due_seconds[flow_no] = seconds
         if taken != len(rows):
             message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
             raise UnseenPartition(message, taken=taken, found=len(rows))
-        return cls(rows, claimed_at, due_seconds)
+        return cls(rows, claimed_at, due_seconds, available_since)
 
     def add(self, more: "ClaimedRows[RowT]") -> None:
         """Add the rows of a later statement, and take its times."""
         self.extend(more)
         self.claimed_at, self.due_seconds = more.claimed_at, more.due_seconds
+        self.available_since = more.available_since

@@ -75,6 +75,7 @@ class DueFlow:
     floor_block: int = FLOOR_MIN.block
     retry_floor_at: datetime = FLOOR_MIN.retry_at
     serial_floor_at: datetime = FLOOR_MIN.serial_at
+    lag_target_seconds: float | None = None
 
     @property
     def floor(self) -> PendingFloor:
@@ -116,7 +117,9 @@ class Claim:
     a dead run. Kafka must acknowledge the claim within `dispatch_seconds`; workers must start it
     within `queue_seconds` after that. `flow_no` is set if all items are of one limited flow,
     `topic_actor_no` if it is settled by topic: its acknowledgement then starts it as one run.
-    `flow_nos` are the flows of its items.
+    `flow_nos` are the flows of its items. `lag_flow_no` is the flow of the item that is the first
+    to be later than the lag target of its flow, and `available_since` since when it could be
+    claimed.
     """
 
     id: ClaimId
@@ -135,6 +138,8 @@ class Claim:
     topic_actor_no: int | None = None
     lease_seconds: float | None = None
     flow_nos: Sequence[int] | None = None
+    lag_flow_no: int | None = None
+    available_since: datetime | None = None
 
     @property
     def fence(self) -> int:
@@ -215,6 +220,7 @@ async def claim_items(
     measured: Sequence[bool] | None = None,
     *,
     with_fences: bool = False,
+    lag_flow_nos: Sequence[int] = (),
 ) -> ClaimedRows[ClaimedRow]:
     """Claim due rows, up to each flow's quota; rows that others have locked are skipped.
 
@@ -222,7 +228,7 @@ async def claim_items(
     reads all rows claimed since. Limited flows are skipped unless `measured`: this transaction
     locked and measured them. `with_fences` draws one fence per item; each claim uses one of them.
     The rows then have `due_seconds`, too, of each flow that is not paused or skipped and has no due
-    retries.
+    retries. They have `available_since` of each of `lag_flow_nos` that has items among them.
     Call it only in a transaction that also records the claims: a rollback leaves all rows pending.
 
     Raises UnseenPartition if a partition is newer than the plan. The transaction must be rolled
@@ -238,6 +244,7 @@ async def claim_items(
         [floor.retry_at for floor in known],
         [False] * len(flow_nos) if measured is None else measured,
         with_fences,
+        lag_flow_nos,
         record_class=ClaimedRow,
     )
     return ClaimedRows.before_count(rows)
@@ -313,6 +320,8 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
                 claim.topic_actor_no,
                 claim.lease_seconds,
                 claim.flow_nos,
+                claim.lag_flow_no,
+                claim.available_since,
             )
             for claim in claims
         ],

@@ -132,6 +132,7 @@ async def claim_and_start_items(
     with_token: bool = False,
     tenants: Sequence[str] | None = None,
     bytes_max: int | None = None,
+    lag_flow_nos: Sequence[int] = (),
 ) -> DirectClaimResult:
     """Claim due rows, up to each flow's quota, and start them: one claim and run per group.
 
@@ -141,7 +142,7 @@ async def claim_and_start_items(
     must be locked and measured in the same transaction, and each has a group of its own. With
     `suspects` only the suspects of one flow are claimed, at most as many as may run together, for
     the given isolation. With `tenants`, flows of others are left out. With `bytes_max`, rows beyond
-    so many bytes of payloads stay pending.
+    so many bytes of payloads stay pending. The lag of `lag_flow_nos` is counted.
 
     Raises UnseenPartition if a partition is newer than the plan: nothing is claimed then, and a new
     transaction finds the partition.
@@ -167,6 +168,7 @@ async def claim_and_start_items(
             with_token,
             tenants,
             bytes_max,
+            lag_flow_nos,
         )
     runs: list[DirectRun] = []
     scans: list[FlowScan] = []

@@ -23,6 +23,7 @@
 \ir ../schema/tables/overview.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
+\ir ../schema/tables/flood_pace.sql
 \ir ../schema/tables/pause.sql
 \ir ../schema/tables/credit.sql
 \ir ../schema/tables/silent_topic.sql

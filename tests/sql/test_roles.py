@@ -234,6 +234,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     },
     # Limits, and what is counted for them.
     "failure_streak": {"insert": ENDS, "update": ENDS},
+    "flood_pace": {"update": {"allocator"}},
     "flow": {"update": {*CLAIMS, "operator", "upkeep"}},
     "flow_outcome": {"insert": ENDS, "delete": {"upkeep"}},
     "kind": {"insert": {"operator"}, "update": {"operator"}},

@@ -11,6 +11,8 @@ from dueledger.ledger.flows.admission import (
     ANY_WINDOW,
     Admission,
     admit_shares,
+    lag_flow_nos,
+    limited_flows,
     spend_allowances,
 )
 from dueledger.ledger.flows.shares import FlowShare, ShareResult, served_share
@@ -53,6 +55,7 @@ class DirectClaims:
         self._handler_pools = handler_pools
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
+        self._limited: frozenset[int] = frozenset()
 
     async def claim_shared(self, shares: Sequence[FlowShare]) -> ClaimResult:
         """Claim from flows that share claims: one claim and run for each pool and hard end.
@@ -81,7 +84,8 @@ class DirectClaims:
             plain = sorted((share for share in admission.shares if not share.serial), key=_FLOW_NO)
             if plain:
                 await self._take(connection, plain, range(len(plain)), result, limited=True)
-            await _spend(connection, admission, result)
+            taken = await _spend(connection, admission, result)
+            self._limited = limited_flows(self._limited, admission, taken)
         return result
 
     async def claim_suspects(self, flow: DueFlow, quota: int) -> ClaimResult:
@@ -126,6 +130,7 @@ class DirectClaims:
             limited=limited,
             suspects=suspects,
             isolation=self._handler_pools.for_suspects(pools[0]).isolation if suspects else None,
+            lag_flow_nos=[] if suspects else lag_flow_nos(shares, self._limited),
         )
         flows = {share.flow.flow_no: share.flow for share in shares}
         flow_of_group = {
@@ -259,12 +264,14 @@ async def _within_limits(
     return admission
 
 
-async def _spend(connection: Connection, admission: Admission, result: ClaimResult) -> None:
+async def _spend(connection: Connection, admission: Admission, result: ClaimResult) -> Counter[int]:
+    """Take what was claimed out of the token buckets; return how many items of each flow."""
     taken: Counter[int] = Counter()
     for share in admission.shares:
         if share.key in result.results:
             taken[share.flow.flow_no] += result.results[share.key].taken
     await spend_allowances(connection, admission, taken)
+    return taken
 
 
 def _items(run: DirectRun, flows: Mapping[int, DueFlow]) -> list[DirectItem]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, split_by_demand
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Callable, Hashable, Iterable
 
     from dueledger.ledger.flows.queue import FlowQueue
 
@@ -31,12 +31,14 @@ def next_pool_shares(
     *,
     items_max: int,
     flows_max: int,
+    loads: Iterable[FlowLoad] = FlowLoad,
+    flood_items: Callable[[int], int] = int,
 ) -> list[FlowShare]:
     """Take the next flows of a pool, with their quotas: `items_max` in all, or one a claim.
 
     Flows that need claims of their own need calls of their own; the others share a claim, which is
     split by weight. A flow gets no more than it wants: light flows get all they need, and heavy
-    flows get the rest.
+    flows get the rest, of `flood_items` of a claim's items.
     """
     claims: dict[int | None, list[FlowShare]] = {}  # the shared claim under None
 
@@ -47,10 +49,11 @@ def next_pool_shares(
         claims.setdefault(claim, []).append(share)
         return True
 
-    shares = flow_queue.next_shares(FlowLoad, admits, flows_max=flows_max)
-    has_heavy = any(share.load is FlowLoad.HEAVY for share in shares)
-    if has_heavy and flow_queue.has_active(FlowLoad.LIGHT):
-        items_max = max(1, items_max // HEAVY_CLAIM_DIVISOR)
+    shares = flow_queue.next_shares(loads, admits, flows_max=flows_max)
+    if any(share.load is FlowLoad.HEAVY for share in shares):
+        if flow_queue.has_active(FlowLoad.LIGHT):
+            items_max = max(1, items_max // HEAVY_CLAIM_DIVISOR)
+        items_max = flood_items(items_max)
     calls = split_by_demand(
         capacity.calls,
         [sum(share.flow.weight for share in claim) for claim in claims.values()],

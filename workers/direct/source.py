@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from dueledger.ledger.errors import ConnectionLost, UnseenPartition
+from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.flows.queue import FlowQueue
-from dueledger.ledger.flows.shares import FlowShare, ShareResult
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ShareResult
 from dueledger.ledger.gauges import READ_SECONDS, LedgerGauges
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -99,6 +101,7 @@ class DirectSource(WorkSource):
         self._gauges = LedgerGauges(self._pool, holder=f"process:{self._worker_no}")
         self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})
         self._flows = FlowQueue(self._handler_pools.key_of, serial_apart=True)
+        self._pacer = FloodPacer()
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
         self._wake = asyncio.Event()
@@ -206,6 +209,7 @@ class DirectSource(WorkSource):
             return self._wait_for_calls()
         if self._has_news or self._polled_at >= self._list_at:
             await self._poll_due_flows()
+        await self._refresh_pace()
         shares = self._choose(capacities)
         try:
             taken = await self._claim_shares(
@@ -236,9 +240,11 @@ class DirectSource(WorkSource):
         pool_keys = [pool_key for pool_key in capacities if pool_key in waiting]
         if not pool_keys:
             return []
+        now = monotonic()
+        loads = FlowLoad if self._pacer.next_claim_at(now) <= now else (FlowLoad.LIGHT,)
         items_max = max(1, self._settings.direct_claim_items_max // len(pool_keys))
         flows_max = max(1, self._settings.direct_flows_max // len(pool_keys))
-        return [
+        shares = [
             share
             for pool_key in pool_keys
             for share in next_pool_shares(
@@ -247,15 +253,36 @@ class DirectSource(WorkSource):
                 capacities[pool_key],
                 items_max=items_max,
                 flows_max=flows_max,
+                loads=loads,
+                flood_items=self._pacer.items_of,
             )
         ]
+        if any(share.load is FlowLoad.HEAVY for share in shares):
+            self._pacer.claiming(now)
+        return shares
+
+    async def _refresh_pace(self) -> None:
+        """Read and step the pace of floods, if there are floods and lag targets."""
+        target = None
+        if self._flows.has_active(FlowLoad.HEAVY):
+            target = self._flows.lag_target_seconds()
+        if target is None:
+            self._pacer.end()
+        elif self._pacer.needs_refresh:
+            async with self._pool.acquire() as connection:
+                await self._pacer.refresh(connection, target)
 
     def _next_poll_at(self) -> float:
         now = monotonic()
         self._flows.move_due(now)
-        if self._can_take_suspects() or self._flows.waiting_groups() & self._capacities().keys():
+        capacities = self._capacities().keys()
+        if self._can_take_suspects() or self._flows.waiting_groups([FlowLoad.LIGHT]) & capacities:
             return now
-        return min(self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
+        if self._flows.waiting_groups([FlowLoad.HEAVY]) & capacities:
+            next_at = self._pacer.next_claim_at(now)
+        else:
+            next_at = inf
+        return min(next_at, self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
 
     async def _poll_due_flows(self) -> None:
         """List the flows that are due now or soon, and set the time of the next list.

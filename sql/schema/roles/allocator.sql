@@ -2,15 +2,17 @@
 select ledger.make_role('ledger_allocator');
 
 grant usage on schema ledger to ledger_allocator;
-grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.flow,
+grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.flood_pace, ledger.flow,
   ledger.flow_outcome, ledger.held_key, ledger.kind, ledger.pending, ledger.process,
   ledger.process_status, ledger.run, ledger.silent_topic, ledger.withdrawal to ledger_allocator;
-grant select (allocator_no, attempt, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
-  flow_no, item_no, lease_seconds, published_at, queue_seconds, run_seconds, size, started, starts,
+grant select (allocator_no, attempt, available_since, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
+  flow_no, item_no, lag_flow_no, lease_seconds, published_at, queue_seconds, run_seconds, size, started, starts,
   topic, topic_actor_no) on ledger.claim to ledger_allocator;
 grant insert on ledger.claim, ledger.held_key, ledger.pending, ledger.process, ledger.run, ledger.transition,
   ledger.withdrawal to ledger_allocator;
 grant update (base_offset, closed_at, deadline, published_at, started) on ledger.claim to ledger_allocator;
+grant update (counted_from, flow_no, lag_seconds, lag_target_seconds, share, slowed_at, stepped_at, threshold) on ledger.flood_pace
+  to ledger_allocator;
 grant update (tokens, tokens_at) on ledger.flow to ledger_allocator;
 grant update (available_at) on ledger.pending to ledger_allocator;
 grant update (does_upkeep, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,

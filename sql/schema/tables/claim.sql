@@ -27,6 +27,8 @@ create table ledger.claim (
   queue_seconds double precision,
   run_seconds double precision,
   flow_nos integer[],
+  lag_flow_no integer,
+  available_since timestamptz,
   primary key (fence, claimed_at),
   constraint claim_arrays_agree check (
     size > 0 and cardinality(item_no) = size and cardinality(effective_date) = size
@@ -63,6 +65,10 @@ comment on column ledger.claim.queue_seconds is 'Time from published_at to the d
 comment on column ledger.claim.run_seconds is 'Longest time of a run, as the kind had it.';
 comment on column ledger.claim.flow_nos is
   'The flows of its items, so that lists of a tenant look into its own claims alone. Null where they were not recorded.';
+comment on column ledger.claim.lag_flow_no is
+  'The flow with a lag target of which an item of this claim is the first to be late. Null where no flow has one.';
+comment on column ledger.claim.available_since is 'Since when that item could be claimed.';
 
 create index claim_deadline_idx on ledger.claim (deadline) where closed_at is null;
 create index claim_flow_idx on ledger.claim (flow_no) where closed_at is null and flow_no is not null;
+create index claim_lag_idx on ledger.claim (claimed_at) where lag_flow_no is not null;

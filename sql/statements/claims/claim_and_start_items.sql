@@ -17,11 +17,12 @@
 -- $14 with_token boolean
 -- $15 tenants text[]
 -- $16 bytes_max bigint
+-- $17 lag_flow_nos integer[]
 -- index: pending_available_idx, pending_retry_idx, withdrawal_pkey
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select q.*, f.retry_share, case when f.limited then f.flow_no end as limited_flow_no,
+  select q.*, f.retry_share, f.lag_target_seconds, case when f.limited then f.flow_no end as limited_flow_no,
     exists (
       select from ledger.pending p
       where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
@@ -125,11 +126,18 @@ batch as materialized (
 claimed as (
   insert into ledger.claim (
     fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
-    started, deadline, closed_at, run_seconds, flow_no, flow_nos)
+    started, deadline, closed_at, run_seconds, flow_no, flow_nos, lag_flow_no, available_since)
   select b.fence, ledger.now(), b.token, $9::bigint, 'direct', -1, b.size, b.item_no, b.effective_date, b.attempt, b.starts,
     b.batch_max, b.size, ledger.machine_now(), ledger.now(), b.run_seconds, b.flow_no,
-    array(select distinct u.flow_no from unnest(b.flow_nos) u (flow_no))
+    array(select distinct u.flow_no from unnest(b.flow_nos) u (flow_no)), late.flow_no, late.first_at
   from batch b
+  -- Of the flows with a lag target, the one whose first item is the first to be late.
+  left join lateral (
+    select f.flow_no, f.first_at
+    from firsts f
+    where cardinality($17::integer[]) > 0 and f.flow_no = any ($17::integer[]) and f.group_no = b.group_no and f.tids is not null
+    order by f.first_at + make_interval(secs => f.lag_target_seconds) limit 1
+  ) late on true
 ),
 withdrawn as materialized (
   select b.fence, b.run_no, u.ord::integer as position, u.item_no, u.effective_date, u.attempt, w.event, w.reason,

@@ -1,5 +1,5 @@
 -- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
--- returns: one or more: items; with fences, of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of rows deleted and as due_at the time of the claim
+-- returns: one or more: items; with fences, of flows without due retries the number and as due_at when the next item is due, if within a minute; as attempt 0 and due_at since when the first of its items was available, of each flow asked for; last, as item_no the number of rows deleted and as due_at the time of the claim
 -- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -8,6 +8,7 @@
 -- $5 retry_floor_ats timestamptz[]
 -- $6 measured boolean[]
 -- $7 with_fences boolean
+-- $8 lag_flow_nos integer[]
 -- index: pending_available_idx, pending_retry_idx
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
@@ -50,7 +51,7 @@ removed as (
   delete from ledger.pending p
   where p.ctid = any (array(
     select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
-  returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
+  returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max, p.flow_no, p.available_at
 ),
 grouped as materialized (
   select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
@@ -83,6 +84,11 @@ cross join lateral (
      order by p.available_at limit 1)) - ledger.now()) / ledger.clock_rate())::double precision as seconds
 ) n
 where $7::boolean and not f.has_retries
+union all
+select null, null, null, r.flow_no, null, null, null, min(r.available_at), null, null, 0, null, null, null
+from removed r
+where cardinality($8::integer[]) > 0 and r.flow_no = any ($8::integer[])
+group by r.flow_no
 -- The caller compares the rows deleted with the items found: the plan may lack a partition that the snapshot shows.
 union all
 select count(*), null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null from removed

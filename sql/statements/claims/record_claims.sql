@@ -19,13 +19,16 @@
 -- $16 topic_actor_no bigint
 -- $17 lease_seconds double precision
 -- $18 flow_nos integer[]
+-- $19 lag_flow_no integer
+-- $20 available_since timestamptz
 -- index: none
 -- locks: none
 insert into ledger.claim (
   fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
-  deadline, queue_seconds, run_seconds, flow_no, topic_actor_no, lease_seconds, flow_nos)
+  deadline, queue_seconds, run_seconds, flow_no, topic_actor_no, lease_seconds, flow_nos, lag_flow_no, available_since)
 values (
   $1::bigint, $2::timestamptz, $3::text, $4::bigint, $5::text, $6::integer, cardinality($7::bigint[]), $7::bigint[],
   $8::date[], $9::smallint[], $10::smallint[], $11::smallint,
   ledger.machine_now() + make_interval(secs => $12::double precision), $13::double precision,
-  $14::double precision, $15::integer, $16::bigint, $17::double precision, $18::integer[])
+  $14::double precision, $15::integer, $16::bigint, $17::double precision, $18::integer[],
+  $19::integer, $20::timestamptz)

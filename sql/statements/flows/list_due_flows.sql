@@ -78,7 +78,8 @@ select f.flow_no, k.tenant, k.name as kind, f.lane, k.topic, f.weight, k.queue_s
   (extract(epoch from w.at - c.now) / ledger.clock_rate())::double precision as due_seconds,
   least(w.first_at, c.settled) as floor_at,
   case when w.first_at <= c.settled then w.block else 0 end as floor_block,
-  least(w.retry_at, c.settled) as retry_floor_at, least(w.serial_at, c.settled) as serial_floor_at
+  least(w.retry_at, c.settled) as retry_floor_at, least(w.serial_at, c.settled) as serial_floor_at,
+  f.lag_target_seconds
 from clock c
 cross join waiting w
 join ledger.flow f on f.flow_no = w.flow_no

@@ -1,0 +1,94 @@
+"""The pace of floods in one process: how many items a flood may have now, and when again."""
+
+from math import inf
+from time import monotonic
+from typing import Final, final
+
+from dueledger.ledger.rules.flood_pace import (
+    FIRST_PACE,
+    RESTART_SECONDS,
+    FloodPace,
+    next_pace,
+    rest_seconds,
+    step_seconds,
+)
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.flood_paces import read_flood_pace, step_flood_pace
+
+CLAIMS_READ_MAX: Final = 1000
+WINDOW_STEPS: Final = 2
+"""Claims of the last two steps count: fewer would be few, older ones show an older pace."""
+PACED_ITEMS_MIN: Final = 250
+"""A smaller claim takes nearly as long."""
+_FULL: Final = FloodPace()
+
+
+@final
+class FloodPacer:
+    """Applies the stored pace to the claims of floods, and steps it when a step is due.
+
+    Several processes read the same pace, and one of them steps it: each gives floods the same share
+    of its own time.
+    """
+
+    def __init__(self) -> None:
+        self._pace = _FULL
+        self._read_at = -inf
+        self._claimed_at = -inf
+        self._rests_until: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The share of the time in which floods are claimed; 1 at full speed."""
+        return self._pace.share
+
+    def items_of(self, items: int) -> int:
+        """Return how many of these items a flood may have in one claim."""
+        return max(min(items, PACED_ITEMS_MIN), int(items * self._pace.share))
+
+    def next_claim_at(self, now: float) -> float:
+        """Return when the next flood may be claimed, asked when the process could claim it now."""
+        if self._pace is _FULL:
+            return now
+        if self._rests_until is None:
+            busy_seconds = now - self._claimed_at
+            self._rests_until = now + rest_seconds(self._pace.share, busy_seconds)
+        return self._rests_until
+
+    def claiming(self, now: float) -> None:
+        """Take note of a claim of a flood that starts now."""
+        self._claimed_at, self._rests_until = now, None
+
+    @property
+    def needs_refresh(self) -> bool:
+        """Whether the pace is to be read again."""
+        return monotonic() >= self._read_at
+
+    def end(self) -> None:
+        """Give floods their full speed: no flow has a lag target."""
+        self._pace, self._read_at = _FULL, -inf
+
+    async def refresh(self, connection: Connection, lag_target_seconds: float) -> None:
+        """Read the pace, and step it, if a step is due.
+
+        `lag_target_seconds` is the lowest target of the flows that have items and are no floods
+        themselves.
+        """
+        seconds = step_seconds(lag_target_seconds)
+        stored = await read_flood_pace(
+            connection, window_seconds=WINDOW_STEPS * seconds, claims_max=CLAIMS_READ_MAX
+        )
+        self._pace = stored.pace
+        pause = seconds - stored.age_seconds
+        if pause <= 0:
+            starts_again = stored.age_seconds > RESTART_SECONDS
+            late = stored.latest if stored.count.is_late and not starts_again else None
+            pace = FIRST_PACE if starts_again else next_pace(stored.pace, stored.count)
+            pause = seconds
+            if await step_flood_pace(
+                connection, stored.stepped_at, pace, late=late, starts_again=starts_again
+            ):
+                self._pace = pace
+            else:
+                pause = 0.0
+        self._read_at = monotonic() + pause

@@ -1,0 +1,68 @@
+"""The stored pace of floods, which every process that claims floods reads and steps."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dueledger.ledger.rules.flood_pace import FloodPace, LagCount
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class LateFlow:
+    """A flow with a lag target, and the longest lag of its claims, in relation to it."""
+
+    flow_no: int
+    lag_seconds: float
+    lag_target_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPace:
+    """The pace as it is stored, and the claims that count for the next step.
+
+    `stepped_at` is the fence of the next step, and `age_seconds` how long ago that was: None and
+    infinity before the first.
+    """
+
+    pace: FloodPace
+    stepped_at: datetime | None
+    age_seconds: float
+    count: LagCount
+    latest: LateFlow | None
+
+
+async def read_flood_pace(
+    connection: Connection, *, window_seconds: float, claims_max: int
+) -> StoredPace:
+    """Read the pace, and count the claims of flows with a lag target made within the window."""
+    row = await connection.fetchrow(statement("read_flood_pace"), window_seconds, claims_max)
+    assert row is not None  # noqa: S101 - the table has one row
+    share, threshold, stepped_at, age_seconds, claims, late, *latest = row
+    return StoredPace(
+        FloodPace(share, threshold),
+        stepped_at,
+        age_seconds,
+        LagCount(claims, late),
+        None if latest[0] is None else LateFlow(*latest),
+    )
+
+
+async def step_flood_pace(
+    connection: Connection,
+    stepped_at: datetime | None,
+    pace: FloodPace,
+    *,
+    late: LateFlow | None,
+    starts_again: bool = False,
+) -> bool:
+    """Store the next pace; False if another process has stepped it since it was read.
+
+    `late` is the flow that was late, if one was. From then on only claims of items that were
+    available later count, and also if it `starts_again`.
+    """
+    named = (late.flow_no, late.lag_seconds, late.lag_target_seconds) if late else (None,) * 3
+    stepped = await connection.fetchval(
+        statement("step_flood_pace"), stepped_at, pace.share, pace.threshold, starts_again, *named
+    )
+    return stepped is not None

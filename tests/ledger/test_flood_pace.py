@@ -1,0 +1,213 @@
+"""The pace of floods: bounded, and back at full speed when nothing is late."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dueledger.ledger.flows.flood_pacer import FloodPacer
+from dueledger.ledger.rules.flood_pace import (
+    DECREASE,
+    FIRST_PACE,
+    INCREASE,
+    REST_SECONDS_MAX,
+    SHARE_MIN,
+    STEP_SECONDS_MAX,
+    STEP_SECONDS_MIN,
+    FloodPace,
+    LagCount,
+    next_pace,
+    rest_seconds,
+    step_seconds,
+)
+from dueledger.ledger.store.claims import FLOOR_MIN, claim_items, release_claims
+from dueledger.ledger.store.direct_claims import claim_and_start_items
+from dueledger.ledger.store.flood_paces import StoredPace, read_flood_pace, step_flood_pace
+
+from .conftest import Ledger
+
+ON_TIME, LATE = LagCount(100, 10), LagCount(100, 11)
+RECOVERY_STEPS = 2 + round((1 - SHARE_MIN) / INCREASE)
+paces = st.builds(FloodPace, st.floats(SHARE_MIN, 1, width=32), st.floats(SHARE_MIN, 1, width=32))
+counts = st.builds(LagCount, st.integers(0, 1000), st.integers(0, 1000))
+
+
+@given(paces, st.lists(counts, max_size=200))
+def test_the_share_stays_within_its_bounds_whatever_is_counted(
+    pace: FloodPace, seen: list[LagCount]
+) -> None:
+    for count in seen:
+        before, pace = pace, next_pace(pace, count)
+        assert SHARE_MIN <= pace.share <= 1
+        if count.is_late:
+            assert pace.share < before.share or pace.share == SHARE_MIN
+        else:
+            assert pace.share > before.share or pace.share == 1
+
+
+@given(paces)
+def test_floods_are_at_full_speed_again_after_a_bounded_time_without_late_claims(
+    pace: FloodPace,
+) -> None:
+    for _ in range(RECOVERY_STEPS):
+        pace = next_pace(pace, ON_TIME)
+    assert pace.share == 1
+
+
+@given(st.floats(SHARE_MIN, 1), paces)
+def test_the_share_stays_near_what_the_others_bear(bearable: float, pace: FloodPace) -> None:
+    """Beyond that share claims are late: it is passed by one step, and left by one fall."""
+    for _ in range(RECOVERY_STEPS):
+        pace = next_pace(pace, LATE if pace.share > bearable else ON_TIME)
+    shares: list[float] = []
+    for _ in range(400):
+        pace = next_pace(pace, LATE if pace.share > bearable else ON_TIME)
+        shares.append(pace.share)
+    assert max(shares) <= min(1, bearable + INCREASE) + 1e-9
+    assert min(shares) >= max(SHARE_MIN, DECREASE * bearable) - 1e-9
+    assert sum(shares) / len(shares) >= 0.8 * bearable
+
+
+def test_a_step_is_long_enough_to_know_what_is_late_and_a_rest_is_bounded() -> None:
+    assert [step_seconds(target) for target in (0.001, 0.4, 3600)] == [
+        STEP_SECONDS_MIN,
+        0.8,
+        STEP_SECONDS_MAX,
+    ]
+    assert rest_seconds(1, 0.02) == 0
+    assert rest_seconds(0.25, 0.02) == pytest.approx(0.06)
+    assert rest_seconds(SHARE_MIN, 60) == REST_SECONDS_MAX
+
+
+async def _pend(ledger: Ledger, lane: str, seconds_ago: float, target: float | None) -> int:
+    """Emit an item of a lane that could be claimed so long ago; return the number of its flow."""
+    await ledger.emit(1, lane=lane)
+    flow_no: int = await ledger.connection.fetchval(
+        "update ledger.flow set lag_target_seconds = $2 where lane = $1 returning flow_no",
+        lane,
+        target,
+    )
+    await ledger.connection.execute(
+        "update ledger.pending set available_at = ledger.now() - make_interval(secs => $2)"
+        " where flow_no = $1",
+        flow_no,
+        seconds_ago,
+    )
+    return flow_no
+
+
+async def _start_directly(ledger: Ledger, flow_nos: list[int]) -> None:
+    await claim_and_start_items(
+        ledger.connection,
+        flow_nos,
+        [10] * len(flow_nos),
+        group_nos=[0] * len(flow_nos),
+        apart=[False] * len(flow_nos),
+        floors=[FLOOR_MIN] * len(flow_nos),
+        run_seconds=[None] * len(flow_nos),
+        worker_no=ledger.worker_no,
+        lease_seconds=60,
+        lag_flow_nos=flow_nos,
+    )
+
+
+async def _read(ledger: Ledger) -> StoredPace:
+    return await read_flood_pace(ledger.connection, window_seconds=3600, claims_max=100)
+
+
+async def test_a_claim_has_the_flow_whose_target_it_misses_first(ledger: Ledger) -> None:
+    """The longest wait is not the reason if its target is longer still; nor is one without."""
+    slow = await _pend(ledger, "slow", 30, 3600)
+    late = await _pend(ledger, "late", 20, 5)
+    other = await _pend(ledger, "other", 300, None)
+    await _start_directly(ledger, [slow, late])
+    await _start_directly(ledger, [other])
+    stored = await _read(ledger)
+    assert (stored.count, stored.stepped_at) == (LagCount(1, 1), None)
+    assert stored.latest is not None
+    assert (stored.latest.flow_no, stored.latest.lag_target_seconds) == (late, 5)
+    assert stored.latest.lag_seconds >= 20
+
+
+@pytest.mark.parametrize(
+    ("target", "end", "count"),
+    [
+        (3600, "", LagCount(0, 0)),  # not started, and not late yet
+        (5, "", LagCount(1, 1)),  # not started, and late whenever it is
+        (3600, "start", LagCount(1, 0)),
+        (5, "start", LagCount(1, 1)),
+        (5, "release", LagCount(0, 0)),
+    ],
+)
+async def test_a_claim_counts_as_late_from_when_it_cannot_be_started_in_time(
+    ledger: Ledger, target: float, end: str, count: LagCount
+) -> None:
+    flow_no = await _pend(ledger, "", 20, target)
+    claim = await ledger.claim()
+    assert (await _read(ledger)).count == LagCount(0, 0), "nobody asked for its lag"
+    await ledger.connection.execute(
+        "update ledger.claim set lag_flow_no = $1,"
+        " available_since = ledger.now() - interval '20 seconds'",
+        flow_no,
+    )
+    if end == "start":
+        await ledger.start(claim.fence)
+    elif end == "release":
+        await release_claims(ledger.connection, [claim.id], ledger.worker_no)
+    assert (await _read(ledger)).count == count
+    connection = ledger.connection
+    old = await read_flood_pace(connection, window_seconds=0, claims_max=100)
+    assert old.count == LagCount(0, 0)
+
+
+async def test_a_claim_of_an_allocator_has_since_when_items_could_be_claimed(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    asked = await _pend(ledger, "asked", 20, 5)
+    other = await _pend(ledger, "other", 30, 5)
+    rows = await claim_items(
+        ledger.connection, [asked, other], [9, 9], with_fences=True, lag_flow_nos=[asked]
+    )
+    assert rows.available_since.keys() == {asked}
+    assert rows.due_seconds.keys() == {asked, other}
+    waited = (rows.claimed_at - rows.available_since[asked]).total_seconds()
+    assert waited >= 20
+
+
+async def test_one_of_two_processes_steps_the_pace_and_later_items_alone_count(
+    ledger: Ledger,
+) -> None:
+    flow_no = await _pend(ledger, "", 20, 5)
+    await _start_directly(ledger, [flow_no])
+    stored = await _read(ledger)
+    pace, late = FloodPace(0.5, 0.5), stored.latest
+    assert late is not None
+    for fence, steps in ((stored.stepped_at, True), (stored.stepped_at, False)):
+        assert steps is await step_flood_pace(ledger.connection, fence, pace, late=late)
+    after = await _read(ledger)
+    assert (after.pace, after.count) == (pace, LagCount(0, 0))
+    faster = FloodPace(0.75, 0.75)
+    assert await step_flood_pace(ledger.connection, after.stepped_at, faster, late=None)
+    cause = await ledger.connection.fetchrow("select * from ledger.flood_pace")
+    assert cause is not None
+    assert (cause["flow_no"], cause["lag_target_seconds"]) == (flow_no, 5)
+    assert cause["slowed_at"] is not None
+    last = (await _read(ledger)).stepped_at
+    assert await step_flood_pace(ledger.connection, last, FloodPace(), late=None)
+    cause = await ledger.connection.fetchrow("select flow_no, slowed_at from ledger.flood_pace")
+    assert cause is not None
+    assert tuple(cause) == (None, None)
+
+
+async def test_a_flood_begins_slowly_and_has_its_full_speed_without_a_target(
+    ledger: Ledger,
+) -> None:
+    pacer = FloodPacer()
+    await pacer.refresh(ledger.connection, 0.05)
+    assert (pacer.share, pacer.items_of(4000)) == (FIRST_PACE.share, 1000)
+    pacer.claiming(10.0)
+    assert pacer.next_claim_at(10.02) == pytest.approx(10.08)
+    assert pacer.next_claim_at(10.05) == pytest.approx(10.08)
+    assert not pacer.needs_refresh
+    pacer.end()
+    assert (pacer.share, pacer.items_of(4000), pacer.next_claim_at(10.03)) == (1, 4000, 10.03)
