@@ -6071,6 +6071,8 @@ GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_reconciler;
 GRANT UPDATE(resolved_by) ON TABLE ledger.finding TO ledger_approver;
 
 GRANT SELECT ON TABLE ledger.flood_pace TO ledger_allocator;
+GRANT SELECT ON TABLE ledger.flood_pace TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.flood_pace TO ledger_operator;
 
 GRANT UPDATE(share) ON TABLE ledger.flood_pace TO ledger_allocator;
 

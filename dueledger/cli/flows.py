@@ -36,6 +36,7 @@ from dueledger.cli.output import (
     say,
 )
 from dueledger.cli.session import ledger_connection, persons_change, run
+from dueledger.slowed_flows import slowed_text
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.flows import PauseResult, ResumeResult
@@ -136,7 +137,7 @@ def show(
     if json_:
         print_document(rows[0])
     else:
-        print_fields(mark_capped(rows[0]))
+        print_fields({**mark_capped(rows[0]), "slowed": slowed_text(rows[0])})
 
 
 @flow.command()

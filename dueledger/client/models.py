@@ -353,6 +353,18 @@ class FlowDocument(BaseModel):
         int | None,
         Field(description="items handed out and running; null: no limit of the flow counts them"),
     ]
+    slowed_share: Annotated[
+        float | None,
+        Field(
+            description="the share of the time in which this flood is claimed, because another flow is later than its lag target; null: it is not slowed"
+        ),
+    ]
+    slowed_since: AwareDatetime | None
+    slowed_by: Annotated[
+        str | None, Field(description="the flow that was late; empty: a flood begins slowly")
+    ]
+    slowed_lag_seconds: float | None
+    slowed_lag_target_seconds: float | None
 
 
 Lane = TypeAliasType(

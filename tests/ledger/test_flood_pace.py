@@ -22,6 +22,8 @@ from dueledger.ledger.rules.flood_pace import (
 from dueledger.ledger.store.claims import FLOOR_MIN, claim_items, release_claims
 from dueledger.ledger.store.direct_claims import claim_and_start_items
 from dueledger.ledger.store.flood_paces import StoredPace, read_flood_pace, step_flood_pace
+from dueledger.ledger.store.flows import list_flows
+from dueledger.slowed_flows import slowed_text
 
 from .conftest import Ledger
 
@@ -211,3 +213,27 @@ async def test_a_flood_begins_slowly_and_has_its_full_speed_without_a_target(
     assert not pacer.needs_refresh
     pacer.end()
     assert (pacer.share, pacer.items_of(4000), pacer.next_claim_at(10.03)) == (1, 4000, 10.03)
+
+
+async def test_a_flood_says_how_it_is_slowed_and_why_and_no_other_flow_does(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    late = await _pend(ledger, "late", 1, 0.05)
+    await ledger.emit(201)
+    await ledger.connection.execute(
+        "update ledger.flood_pace set share = 0.125, stepped_at = ledger.machine_now(),"
+        " slowed_at = '2027-03-01T12:03:00Z', flow_no = $1, lag_seconds = 0.18,"
+        " lag_target_seconds = 0.05",
+        late,
+    )
+    flows = {row["lane"]: slowed_text(row) for row in await list_flows(ledger.connection)}
+    assert flows == {
+        "": "claimed in 12% of the time since 12:03:00 UTC, as the lag of acme × "
+        f"{ledger.kind} × late was 180 ms, above its target of 50 ms",
+        "late": None,
+    }
+    await ledger.connection.execute(
+        "update ledger.flood_pace set stepped_at = stepped_at - interval '1 minute'"
+    )
+    assert not any(row["slowed_share"] for row in await list_flows(ledger.connection))

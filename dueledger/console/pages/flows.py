@@ -32,6 +32,7 @@ from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import flows
 from dueledger.service.routes.fields import KindPath, Lane, Name, Reason, TenantPath, Text
 from dueledger.service.routes.flows import FlowLimitsChange, FlowsPauseRequest, FlowsRequest
+from dueledger.slowed_flows import slowed_text
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -172,6 +173,7 @@ async def show_flow(
         title=" ".join(filter(None, (tenant, kind, lane))),
         flow=flow,
         status=status_of(flow),
+        slowed=slowed_text(flow),
         throughput=(await _rates(call, [(tenant, kind, lane)]))[0],
         hindrance=hindrance,
         oldest_due_at=oldest_due_at,

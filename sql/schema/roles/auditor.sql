@@ -5,7 +5,7 @@ grant usage on schema ledger to ledger_auditor;
 grant usage on schema ledger_migration to ledger_auditor;
 grant select on ledger.actor, ledger.alert, ledger.audit, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.credit, ledger.definition, ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key,
-  ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.following, ledger.held_key,
+  ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flood_pace, ledger.flow, ledger.following, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.operation, ledger.operation_state,
   ledger.overview, ledger.overview_flow, ledger.overview_reader, ledger.partition_backoff, ledger.partition_span, ledger.pause,
   ledger.pending, ledger.population, ledger.process_status, ledger.reconciliation, ledger.rejected_write, ledger.repair,

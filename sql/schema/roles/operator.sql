@@ -5,7 +5,7 @@ grant usage on schema ledger to ledger_operator;
 grant usage on schema ledger_migration to ledger_operator;
 grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use, ledger.credit, ledger.definition,
   ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak, ledger.finding,
-  ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item, ledger.operation, ledger.operation_state,
+  ledger.flood_pace, ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item, ledger.operation, ledger.operation_state,
   ledger.partition_span, ledger.pause, ledger.pending, ledger.process_status, ledger.rejected_write, ledger.repair, ledger.retired_key,
   ledger.review, ledger.run, ledger.seal, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,

@@ -1,4 +1,4 @@
--- List flows with their limits, what blocks them, and their pending items, counted up to a bound.
+-- List flows with their limits, what blocks or slows them, and their pending items, counted up to a bound.
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 tenant text
@@ -23,7 +23,9 @@ select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurre
   least(serials.items, $4::integer) as serial, serials.items > $4::integer as serial_capped,
   oldest.available_since,
   case when num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0
-    then handed.items + running.items end as in_flight
+    then handed.items + running.items end as in_flight,
+  pace.share as slowed_share, pace.slowed_at as slowed_since, pace.late as slowed_by, pace.lag_seconds as slowed_lag_seconds,
+  pace.lag_target_seconds as slowed_lag_target_seconds
 from ledger.flow f
 join ledger.kind k on k.kind_no = f.kind_no
 left join ledger.actor a on a.actor_no = f.paused_by
@@ -79,6 +81,14 @@ cross join lateral (
   select coalesce(sum(bit_length(r.ended) - bit_count(r.ended)), 0)::bigint as items
   from ledger.run r where r.flow_no = f.flow_no and r.closed_at is null
 ) running
+-- Only floods are slowed: flows with more due items than a light claim takes. A pace that nobody steps is not in force.
+left join lateral (
+  select p.share, p.slowed_at, p.lag_seconds, p.lag_target_seconds, concat_ws(' × ', l.tenant, l.kind, nullif(l.lane, '')) as late
+  from ledger.flood_pace p
+  left join ledger.flow l on l.flow_no = p.flow_no
+  where due.items > 200 and p.share < 1 and p.stepped_at > ledger.machine_now() - interval '10 seconds'
+    and p.flow_no is distinct from f.flow_no
+) pace on true
 where ($1::text is null or k.tenant = $1::text) and ($2::text is null or k.name = $2::text)
   and ($3::text is null or f.lane = $3::text) and ($6::text[] is null or k.tenant = any ($6::text[]))
   and ($7::text is null or (k.tenant, k.name, f.lane) > ($7::text, $8::text, $9::text))
