@@ -231,9 +231,8 @@ async def test_the_end_of_a_handlers_transaction_leaves_nothing_of_its_session(
     async with open_pool(
         database, application_name="test", size_max=1, lent_to_handlers=True
     ) as pool:
-        async with pool.acquire() as connection:
-            async with connection.transaction():
-                connection.add_query_logger(lambda each: sent.append(each.query))
+        async with pool.acquire() as connection, connection.transaction():
+            connection.add_query_logger(lambda each: sent.append(each.query))
         for query in HELD_BY_A_SESSION:
             async with pool.acquire() as connection:
                 transaction = connection.transaction()
