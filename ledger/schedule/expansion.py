@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain, groupby, repeat
 from operator import itemgetter
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from dueledger.ledger.errors import WindowTooLarge
 from dueledger.ledger.schedule.calendars import Beyond, Roll
@@ -51,6 +51,13 @@ SourceDays = dict[timedelta, list[date]]
 """For each time of a day, the days it comes from: that day itself, and those rolled onto it."""
 
 
+class ExactDays(NamedTuple):
+    """Days of which one offset resolves all times: each of them is an exact occurrence."""
+
+    offset: timedelta
+    days: list[tuple[date, LocalTimesOfDay]]
+
+
 def expand_window(
     rule: LocalTimes,
     ruling: ResolutionPolicy,
@@ -64,6 +71,13 @@ def expand_window(
     together, and BeyondCalendar where an answer depends on days that the calendar does not know.
     """
     return _WindowExpansion(rule, ruling, observance, bounds, times_max).window()
+
+
+def expand_parts(
+    rule: LocalTimes, ruling: ResolutionPolicy, bounds: tuple[datetime, datetime]
+) -> Iterator[ExactDays | ScheduleWindow]:
+    """Yield what `expand_window` returns without a calendar, in parts and in order."""
+    return _WindowExpansion(rule, ruling, None, bounds, TIMES_MAX).parts()
 
 
 def falls_due(
@@ -108,31 +122,38 @@ class _WindowExpansion:
         return found
 
     def _without_calendar(self) -> ScheduleWindow:
-        """Expand a run of days with one offset at once; days near a change affect no others."""
         occurrences: list[Occurrence] = []
         skipped: list[Skipped] = []
-        for offset, run in groupby(self._days_within_reach(), key=itemgetter(2)):
-            days = list(run)
+        for part in self.parts():
+            if isinstance(part, ScheduleWindow):
+                occurrences += part.occurrences
+                skipped += part.skipped
+                continue
             nominals = [
                 midnight + of_day
-                for day, times, _ in days
+                for day, times in part.days
                 for midnight in (midnight_of(day),)
                 for of_day in times
             ]
-            if offset is None:
-                found = collapse(resolve_all(nominals, *self._ruling.policy), self._counted_bounds)
-                occurrences += found.occurrences
-                skipped += found.skipped
-                continue
             instants = [
                 base + of_day
-                for day, times, _ in days
-                for base in (datetime.combine(day, _MIDNIGHT) - offset,)
+                for day, times in part.days
+                for base in (datetime.combine(day, _MIDNIGHT) - part.offset,)
                 for of_day in times
             ]
-            exact = zip(instants, nominals, repeat(offset), repeat(Decision.EXACT))
+            exact = zip(instants, nominals, repeat(part.offset), repeat(Decision.EXACT))
             occurrences += map(Occurrence._make, exact)
         return ScheduleWindow(tuple(occurrences), tuple(skipped))
+
+    def parts(self) -> Iterator[ExactDays | ScheduleWindow]:
+        """Yield runs of days with one offset; days near a change affect no others."""
+        for offset, run in groupby(self._days_within_reach(), key=itemgetter(2)):
+            days = [(day, times) for day, times, _ in run]
+            if offset is not None:
+                yield ExactDays(offset, days)
+                continue
+            nominals = [midnight_of(day) + of_day for day, times in days for of_day in times]
+            yield collapse(resolve_all(nominals, *self._ruling.policy), self._counted_bounds)
 
     def _days_within_reach(self) -> Iterator[tuple[date, LocalTimesOfDay, timedelta | None]]:
         """Yield days, their times within reach, and their one offset or None near a change."""

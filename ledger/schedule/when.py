@@ -24,7 +24,7 @@ from dueledger.ledger.schedule.business import Business
 from dueledger.ledger.schedule.calendars import Roll
 from dueledger.ledger.schedule.cron import Cron
 from dueledger.ledger.schedule.every import Every
-from dueledger.ledger.schedule.expansion import TIMES_MAX, expand_window
+from dueledger.ledger.schedule.expansion import TIMES_MAX, ExactDays, expand_parts, expand_window
 from dueledger.ledger.schedule.observance import Observance, weekdays_rule
 from dueledger.ledger.schedule.relative import Relative
 from dueledger.ledger.schedule.resolution import Occurrence, ScheduleWindow
@@ -108,6 +108,19 @@ def expand(
     if estimate <= _SHARED_OCCURRENCES_MAX and high - low <= _SHARED_MAX:
         return _expand_shared(when, low, high)  # pyright: ignore[reportArgumentType] - frozen
     return expand_window(when, when.ruling, None, (low, high))
+
+
+def expand_days(
+    when: Recurring, start: datetime, end: datetime
+) -> Iterator[ExactDays | ScheduleWindow]:
+    """Yield what `expand` returns without a calendar, in parts: most of it by days, unexpanded."""
+    low, high = max(start, DUE_MIN), min(end, DUE_END)
+    if low >= high:
+        return
+    if isinstance(when, Business | Every) or _estimate(when, low, high) <= _SHARED_OCCURRENCES_MAX:
+        yield expand(when, low, high)
+    else:
+        yield from expand_parts(when, when.ruling, (low, high))
 
 
 def _estimate(when: Recurring, low: datetime, high: datetime) -> float:

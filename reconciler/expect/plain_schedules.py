@@ -8,7 +8,8 @@ that is unusual, is left to the drafts as they are.
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
-from operator import attrgetter
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ import orjson
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.rules.schedule_drafts import OVERLAPS, expand_schedule
-from dueledger.ledger.schedule import RECURRING, Decision, Occurrence
-from dueledger.ledger.schedule.when import Recurring
+from dueledger.ledger.rules.schedule_drafts import OVERLAPS
+from dueledger.ledger.schedule import RECURRING, Decision, ScheduleWindow
+from dueledger.ledger.schedule.expansion import ExactDays
+from dueledger.ledger.schedule.when import Recurring, expand_days
 from dueledger.reconciler.columns.fixed_width import Column
 from dueledger.reconciler.columns.plain_rows import (
     ABSENT_NUMBER,
@@ -51,9 +53,7 @@ Span = tuple[datetime, datetime]
 LeftSpan = tuple["PlainSchedule", datetime, datetime]
 """A span of a schedule of which the drafts are needed."""
 
-_DUE_AT: Final = attrgetter("due_at")
-_OFFSET: Final = attrgetter("utc_offset")
-_DECISION: Final = attrgetter("decision")
+_NONE: Final = np.empty(0, dtype=np.int64)
 _A_DAY: Final = timedelta(days=1)
 _SPAN_OCCURRENCES: Final = 50_000
 _A_SECOND: Final = timedelta(seconds=1)
@@ -139,13 +139,12 @@ class PlainSchedule:
     def expand(self, start: datetime, end: datetime, left: list[Span]) -> Iterator[Expanded]:
         """Yield the occurrences of the half-open span; spans that need drafts go to `left`.
 
-        Raises InvalidInput and WindowTooLarge as `expand_schedule` does.
+        Raises WindowTooLarge as `expand` does.
         """
         waiting = list(self._spans(start, end))[::-1]
         while waiting:
             begin, until = waiting.pop()
-            window = expand_schedule(self._definition, begin, until)
-            found = None if window.skipped else self._columns(window.occurrences)
+            found = self._columns([*expand_days(self._when, begin, until)])
             if found is not None:
                 yield found
             elif until - begin <= _A_DAY:
@@ -163,15 +162,21 @@ class PlainSchedule:
             yield start, until
             start = until
 
-    def _columns(self, found: tuple[Occurrence, ...]) -> Expanded | None:
+    def _columns(self, parts: Sequence[ExactDays | ScheduleWindow]) -> Expanded | None:
         """Return the occurrences as columns; None if anything about one of them is unusual."""
-        instants = np.array([*map(datetime.timestamp, map(_DUE_AT, found))])
-        seconds = instants.astype(np.int64)
-        nominal = seconds + _offsets_of(found)
+        columns: list[tuple[Column, Column]] = []
+        for part in parts:
+            times = _seconds_of(part)
+            if times is None:
+                return None
+            columns.append(times)
+        seconds, nominal = (
+            columns[0]
+            if len(columns) == 1
+            else map(np.concatenate, zip((_NONE, _NONE), *columns, strict=True))
+        )
         days = nominal // DAY_SECONDS + _EPOCH_DAYS
-        if [*map(_DECISION, found)].count(Decision.EXACT) < len(found) or (
-            (days < _FIRST_DAY) | (days > _LAST_DAY) | (seconds != instants)
-        ).any():
+        if ((days < _FIRST_DAY) | (days > _LAST_DAY)).any():
             return None
         due = (seconds - _POSTGRES_SECONDS) * _SECOND
         digests, texts = self._digest(date_characters(days), nominal % DAY_SECONDS)
@@ -300,13 +305,33 @@ def _later(due: Column, by: Column) -> Column:
     return np.where(by == NO_INSTANT, NO_INSTANT, due + by)
 
 
-def _offsets_of(found: tuple[Occurrence, ...]) -> Column:
-    """Return the offsets from UTC in force, in seconds."""
-    offsets = [*map(_OFFSET, found)]
-    if found and offsets.count(offsets[0]) == len(found):
-        return np.full(len(found), offsets[0] // _A_SECOND)
-    seconds = {offset: offset // _A_SECOND for offset in set(offsets)}
-    return np.array([seconds[offset] for offset in offsets], dtype=np.int64)
+def _seconds_of(part: ExactDays | ScheduleWindow) -> tuple[Column, Column] | None:
+    """Return instants and nominal times in seconds since 1970; None if one is unusual."""
+    if isinstance(part, ScheduleWindow):
+        return _seconds_of_window(part)
+    nominals = [_NONE]
+    for times, run in groupby(part.days, key=itemgetter(1)):
+        if any(each.microseconds for each in times):
+            return None
+        midnights = np.array([day.toordinal() for day, _ in run]) - _EPOCH_DAYS
+        of_day = np.array([each // _A_SECOND for each in times], dtype=np.int64)
+        nominals.append(np.add.outer(midnights * DAY_SECONDS, of_day).ravel())
+    nominal = np.concatenate(nominals)
+    return nominal - part.offset // _A_SECOND, nominal
+
+
+def _seconds_of_window(window: ScheduleWindow) -> tuple[Column, Column] | None:
+    if window.skipped:
+        return None
+    due, _, offsets, decisions = (
+        zip(*window.occurrences, strict=True) if window.occurrences else [()] * 4
+    )
+    instants = np.array([*map(datetime.timestamp, due)], dtype=np.float64)
+    seconds = instants.astype(np.int64)
+    if decisions.count(Decision.EXACT) < len(decisions) or (seconds != instants).any():
+        return None
+    seconds_of = {each: each // _A_SECOND for each in {*offsets}}
+    return seconds, seconds + np.array([seconds_of[each] for each in offsets], dtype=np.int64)
 
 
 def _encoded(*texts: str) -> bytes:
