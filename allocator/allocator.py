@@ -273,7 +273,7 @@ class Allocator:
     async def _pace_flood(self, connection: Connection) -> None:
         """Wait until a flood may be claimed, if the lag of other flows has a target."""
         pacer = self._state.flood_pacer
-        target = self._state.flow_queue.lag_target_seconds()
+        target = self._state.flow_queue.lag_target_seconds(monotonic())
         if target is None:
             pacer.end()
         elif pacer.needs_refresh:

@@ -41,6 +41,8 @@ FLOOR_RAISE_ITEMS: Final = 1000
 """After this many items are taken from a flow, its floor is read again."""
 KNOWN_SECONDS: Final = 1.0
 """So long after it was listed a flow without rows is kept: its next item needs no new list."""
+LAG_TARGET_KNOWN_SECONDS: Final = 10.0
+"""So long after a flow was listed floods are slowed for its next item."""
 EMPTY_RETRY_SECONDS: Final = 0.005
 EMPTY_RETRY_SECONDS_MAX: Final = 0.25
 LIMIT_RETRY_SECONDS: Final = 0.01
@@ -106,7 +108,7 @@ class FlowQueue(Generic[GroupT]):
         self._timed: _Heap[GroupT] = []
         self._limited: _Heap[GroupT] = []
         self._virtual_times: dict[GroupT, float] = {}
-        self._lag_targets: dict[int, float] = {}  # by flow
+        self._lag_targets: dict[int, tuple[float, float]] = {}  # by flow, and when it was listed
         self._tickets = count()
 
     def __len__(self) -> int:
@@ -121,12 +123,17 @@ class FlowQueue(Generic[GroupT]):
             for entry in self._flows.values()
         )
 
-    def lag_target_seconds(self) -> float | None:
-        """Return the lowest lag target of the light flows that are known; None without one."""
-        return min(
-            (seconds for flow_no, seconds in self._lag_targets.items() if self._is_light(flow_no)),
-            default=None,
-        )
+    def lag_target_seconds(self, now: float) -> float | None:
+        """Return the lowest lag target of the flows that had items a moment ago and are no floods.
+
+        None without one.
+        """
+        targets = [
+            seconds
+            for flow_no, (seconds, listed_at) in self._lag_targets.items()
+            if listed_at > now - LAG_TARGET_KNOWN_SECONDS and not self._is_heavy(flow_no)
+        ]
+        return min(targets, default=None)
 
     def waiting_groups(self, loads: Iterable[FlowLoad] = FlowLoad) -> set[GroupT]:
         """Return the groups that have queued flows of these loads."""
@@ -180,7 +187,6 @@ class FlowQueue(Generic[GroupT]):
             entry.state, entry.ticket, entry.empty_claims = _QueueState.IDLE, -1, 0
             if entry.listed_at <= asked_at - KNOWN_SECONDS:
                 del self._flows[key]
-                self._lag_targets.pop(entry.flow.flow_no, None)
 
     def wake(self, flow_no: int, since: datetime, *, now: float) -> bool:
         """Queue a flow with a new item, due since then. False if flows must be listed to claim it.
@@ -212,7 +218,7 @@ class FlowQueue(Generic[GroupT]):
         before, group_before = entry.flow, entry.group
         entry.flow, entry.group, entry.listed_at = flow, group, asked_at
         if flow.lag_target_seconds is not None:
-            self._lag_targets[flow.flow_no] = flow.lag_target_seconds
+            self._lag_targets[flow.flow_no] = flow.lag_target_seconds, asked_at
         elif self._lag_targets:
             self._lag_targets.pop(flow.flow_no, None)
         entry.is_serial = flow.has_serial
@@ -404,9 +410,9 @@ class FlowQueue(Generic[GroupT]):
             else:
                 self._limit(entry, allowance and allowance.retry_seconds, now)
 
-    def _is_light(self, flow_no: int) -> bool:
+    def _is_heavy(self, flow_no: int) -> bool:
         entry = self._flows.get(flow_no) or self._flows.get(~flow_no)
-        return entry is not None and entry.load is FlowLoad.LIGHT
+        return entry is not None and entry.load is FlowLoad.HEAVY
 
     def _served_entry(self, share: FlowShare) -> _QueuedFlow[GroupT] | None:
         """Return the flow's entry if this share is its current one; None if it is deferred."""

@@ -265,7 +265,7 @@ class DirectSource(WorkSource):
         """Read and step the pace of floods, if there are floods and lag targets."""
         target = None
         if self._flows.has_active(FlowLoad.HEAVY):
-            target = self._flows.lag_target_seconds()
+            target = self._flows.lag_target_seconds(monotonic())
         if target is None:
             self._pacer.end()
         elif self._pacer.needs_refresh:

@@ -304,3 +304,22 @@ async def test_retries_have_a_share_of_their_own_beside_first_attempts(
     await claim_times(worker, 1)
     while len(await estate.pending()) > 0:
         await claim_times(worker, 1)
+
+
+async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_target(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    card = make_drafts(5, prefix="card", lane="card")
+    await estate.emit([*make_drafts(3000, prefix="flood", lane="flood"), *card])
+    await estate.connection.execute(
+        "update ledger.flow set lag_target_seconds = 3600 where lane = 'card'"
+    )
+    seen: list[str] = []
+    worker = await estate.employ(gathering(estate.kind, seen, batch_max=4000))
+    while len(seen) < 3005:
+        await claim_times(worker, 1)
+    [measured] = await estate.connection.fetch(
+        "select distinct f.lane from ledger.claim c join ledger.flow f on f.flow_no = c.lag_flow_no"
+    )
+    assert measured["lane"] == "card"
+    assert await estate.connection.fetchval("select share < 1 from ledger.flood_pace")
