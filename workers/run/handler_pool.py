@@ -94,11 +94,17 @@ class HandlerPool:
         self._pool = pool
         self._losses = Losses()
         self._batch_max = handler.options.batch_max
+        self._unsettled: list[OpenRun] = []
+        """Runs of suspects of which the ledger lacks an outcome."""
 
     @property
     def free_calls(self) -> int:
-        """How many more calls may be started."""
-        return self._slots.startable_calls(self.busy)
+        """How many more calls may be started. Of suspects none before the last one is settled.
+
+        Otherwise the reaper would blame a suspect that ended for the next one that ends the worker.
+        """
+        self._unsettled = [run for run in self._unsettled if not run.is_settled]
+        return 0 if self._unsettled else self._slots.startable_calls(self.busy)
 
     @property
     def free_items(self) -> int:
@@ -142,6 +148,8 @@ class HandlerPool:
 
     def start_run(self, run: OpenRun) -> None:
         """Call the handler for a run. Capacity for all its items must be reserved."""
+        if self.isolation is not None:
+            self._unsettled.append(run)
         work = run.items_to_run()
         self.busy -= self._calls(len(run.items)) - self._calls(len(work))
         match self.handler.form:
