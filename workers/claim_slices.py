@@ -145,7 +145,7 @@ class ClaimSlicer:
         rejected_before, self._rejected_before_first = self._rejected_before_first, []
         if rejected_before and rejected_before[-1].record.offset != record.offset - 1:
             rejected_before = []
-        item = DueItem(record, claim_id, position, headers.attempt)
+        item = DueItem(record, claim_id, position, headers.attempt, headers)
         last = self.slices[-1] if self.slices else None
         if (
             last is not None

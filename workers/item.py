@@ -73,7 +73,8 @@ class DueItem:
 
     The headers are parsed when the first of them is read, so a handler that reads none does not
     pay for parsing. Headers that break the contract raise ``ledger.errors.InvalidHeader``, and the
-    item is parked with that name. `attempt` is set if it is known without parsing.
+    item is parked with that name. `attempt` is set if it is known without parsing, `headers` if all
+    are parsed.
     """
 
     __slots__ = ("_attempt", "_claim_id", "_headers_cache", "_record", "fence", "position")
@@ -84,9 +85,10 @@ class DueItem:
         claim_id: ClaimId,
         position: int,
         attempt: int | None = None,
+        headers: envelope.WorkHeaders | None = None,
     ) -> None:
         self._record = record
-        self._headers_cache: envelope.WorkHeaders | None = None
+        self._headers_cache = headers
         self._attempt = attempt
         self._claim_id = claim_id
         self.fence = claim_id.fence
@@ -163,9 +165,7 @@ class DueItem:
     @staticmethod
     def _of_parsed(headers: envelope.WorkHeaders, payload: bytes) -> DueItem:
         record = _PayloadRecord(payload)
-        item = DueItem(record, headers.claim_id, headers.position, headers.attempt)
-        item._headers_cache = headers  # of its own class
-        return item
+        return DueItem(record, headers.claim_id, headers.position, headers.attempt, headers)
 
     def __repr__(self) -> str:
         return f"DueItem(fence={self.fence}, position={self.position})"
