@@ -321,12 +321,19 @@ def workers(
         typer.Option("--workers", min=1, max=32, help="May be repeated; default 1, 2, 4, 8."),
     ] = None,
     seconds: SecondsOption = 10.0,
+    transactional_items: Annotated[
+        int,
+        typer.Option(
+            "--transactional-items", min=100, max=ITEMS_MAX, help="Items with a transaction each."
+        ),
+    ] = 20_000,
     json: JsonOption = False,
 ) -> None:
-    """Measure more and more workers whose handler takes 5 ms."""
+    """Measure workers whose handler takes 5 ms, and one whose handler has a transaction."""
     from bench.workers import WorkersOptions, bench_workers
 
-    options = WorkersOptions(tuple(sorted(counts or (1, 2, 4, 8))), seconds)
+    counts_in_order = tuple(sorted(counts or (1, 2, 4, 8)))
+    options = WorkersOptions(counts_in_order, seconds, transactional_items)
     _measure("workers", bench_workers, options, json=json)
 
 

@@ -122,7 +122,10 @@ PLAN: Final = (
         ),
     ),
     Planned("operation", (Size("--items", 50_000, 20_000, 6_000),)),
-    Planned("workers", (Size("--seconds", 10.0, 5.0, 1.0),)),
+    Planned(
+        "workers",
+        (Size("--seconds", 10.0, 5.0, 1.0), Size("--transactional-items", 20_000, 10_000, 200)),
+    ),
     Planned(
         "idle", (Size("--items", 1_000_000, 100_000, 10_000), Size("--seconds", 60.0, 20.0, 5.0))
     ),

@@ -22,7 +22,7 @@ from dueledger.ledger.materialise import MaterialiserSettings, open_materialiser
 from dueledger.ledger.schedule import Cron, expand
 
 RATIO_GOAL: Final = 10.0
-AHEAD_GOAL_SECONDS: Final = 10.0
+AHEAD_GOAL_SECONDS: Final = 8.0
 GROWTH_GOAL: Final = 1.2
 HORIZON_SECONDS: Final = 86_400.0
 LOAD_DEFINITIONS: Final = 20_000

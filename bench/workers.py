@@ -59,12 +59,11 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
             for count, one in drained.items()
         }
     }
-    if options.transactional_items:
-        rig.say("a handler with a transaction")
-        one = await _transactional(rig, options.transactional_items)
-        says = f"{TRANSACTION_GOAL:,} items/s with a transaction each"
-        goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL))
-        figures["transactional"] = _fields(one)
+    rig.say("a handler with a transaction")
+    one = await _transactional(rig, options.transactional_items)
+    says = f"{TRANSACTION_GOAL:,} items/s with a transaction each"
+    goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL))
+    figures["transactional"] = _fields(one)
     return Measured(goals, figures, last.usage, last.items)
 
 
