@@ -36,7 +36,6 @@ from dueledger.cli.output import (
     say,
 )
 from dueledger.cli.session import ledger_connection, persons_change, run
-from dueledger.slowed_flows import slowed_text
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.flows import PauseResult, ResumeResult
@@ -125,6 +124,7 @@ def show(
     dsn: DsnOption = None,
 ) -> None:
     """Show one flow: its limits, what limits it now, and its waiting items."""
+    from dueledger.flow_status import slowed_text
     from dueledger.ledger.errors import NotFound
 
     rows = run(_list(tenant, kind, lane, 1, dsn))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dueledger.flow_status import slowed_text
 from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.rules.flood_pace import (
     DECREASE,
@@ -23,7 +24,6 @@ from dueledger.ledger.store.claims import FLOOR_MIN, claim_items, release_claims
 from dueledger.ledger.store.direct_claims import claim_and_start_items
 from dueledger.ledger.store.flood_paces import StoredPace, read_flood_pace, step_flood_pace
 from dueledger.ledger.store.flows import list_flows
-from dueledger.slowed_flows import slowed_text
 
 from .conftest import Ledger
 

@@ -12,7 +12,7 @@ from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
-from dueledger.flow_status import code_of
+from dueledger.flow_status import code_of, slowed_text
 from dueledger.hindrance_texts import TEXTS
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 from dueledger.ledger.states import State
@@ -32,7 +32,6 @@ from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import flows
 from dueledger.service.routes.fields import KindPath, Lane, Name, Reason, TenantPath, Text
 from dueledger.service.routes.flows import FlowLimitsChange, FlowsPauseRequest, FlowsRequest
-from dueledger.slowed_flows import slowed_text
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
