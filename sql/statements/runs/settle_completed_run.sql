@@ -14,8 +14,8 @@ accepted as (
   update ledger.run r
   set ended = '1', closed_at = ledger.now()
   where r.run_no = $1::bigint and r.started_at is not distinct from $2::timestamptz and r.started_at between $2::timestamptz and $2::timestamptz
-    and r.claimed_at = $3::timestamptz
-    and r.closed_at is null and r.worker_no = $5::bigint and r.ended = '0'
+    -- `coalesce`: otherwise a plan made while few runs were open reads all of them.
+    and r.claimed_at = $3::timestamptz and coalesce(r.closed_at, 'infinity') = 'infinity' and r.worker_no = $5::bigint and r.ended = '0'
   returning r.run_no, r.fence, r.from_position, r.flow_no
 ),
 completed as (
