@@ -48,7 +48,8 @@ def _tracked() -> list[Path]:
         capture_output=True,
         text=True,
     ).stdout
-    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+    paths = (ROOT / name for name in listed.split("\0") if name)
+    return [path for path in paths if path.is_file() and not path.is_symlink()]
 
 
 def _text(path: Path) -> str | None:

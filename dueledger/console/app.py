@@ -29,6 +29,7 @@ from dueledger.console.pages import (
     preferences,
     reconciliation,
     reviews,
+    runbook,
     schedule_calendar,
     schedule_editor,
     schedule_import,
@@ -68,6 +69,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *findings.audit.routes,
     *findings.approve.routes,
     *system.read.routes,
+    *runbook.read.routes,
     *live.read.routes,
 ]
 """Pages and actions under the scope of a key, in the order of the navigation."""

@@ -36,6 +36,7 @@ PAGES = {
     "repairs": "/console/reconciliation/repairs",
     "reports": "/console/reconciliation/reports",
     "system": "/console/system",
+    "runbook": "/console/runbook",
     "topic": "/console/system/topic?name=due.InvoiceDue",
 }
 LINKED = {

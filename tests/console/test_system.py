@@ -1,7 +1,10 @@
 """The system: for keys of all tenants alone, without secrets, and in the reader's zone."""
 
+import re
+
 import pytest
 
+from dueledger.alerts.rules import RULES
 from dueledger.console import open_console
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.runtime.setting_problems import read_settings
@@ -12,6 +15,8 @@ from tests.databases import MakeDatabase
 from tests.hostile_text import HOSTILE, unsafe_characters
 from tests.logins import with_login
 from tests.service.conftest import Api, open_api
+
+ANCHOR = re.compile(r'<h2 id="(\w+)">')
 
 
 async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
@@ -31,7 +36,14 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
         await browser.sign_in(await api.make_key("everybody", *Scope, tenants=None))
         assert ">System</a>" in (await browser.open("/console/")).text
         page = await browser.open("/console/system")
+        now = await browser.open("/console/")
+        runbook = await browser.open("/console/runbook")
     assert page.status == 200, page.text
+    for each in (page, now):
+        assert 'href="/console/runbook#topicsilent"' in each.text
+    assert '<h2 id="topicsilent">TopicSilent</h2>' in runbook.text
+    assert {rule.name.lower() for rule in RULES} == set(ANCHOR.findall(runbook.text))
+    assert not re.search(r'href="[^"]*[.]md', runbook.text)
     assert "The consumers of &lt;b&gt;due.Topical&lt;/b&gt; report no outcomes" in page.text
     assert "Forgotten" not in page.text
     assert "due.Topical</code>" in page.text

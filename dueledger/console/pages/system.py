@@ -48,7 +48,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(
             "Firing alerts",
-            _ALERT_COLUMNS,
+            _alert_columns(view),
             [{**each, "summary": sentence_of(each)} for each in alerts],
             "No alert fires. Without `dueledger alert`, Prometheus evaluates the rules.",
         ),
@@ -170,13 +170,19 @@ def _topic_columns(view: View) -> Sequence[Column]:
     )
 
 
-_ALERT_COLUMNS: Final[Sequence[Column]] = (
-    Column("alert", "Alert"),
-    Column("severity", "Severity", "status"),
-    Column("summary", "What is wrong", "prose"),
-    Column("since", "Since", "time"),
-    Column("runbook", "What to do", "code"),
-)
+def _alert_columns(view: View) -> Sequence[Column]:
+    def address(row: Row) -> str:
+        return f"{view.url('/runbook')}#{row['alert'].lower()}"
+
+    return (
+        Column("alert", "Alert"),
+        Column("severity", "Severity", "status"),
+        Column("summary", "What is wrong", "prose"),
+        Column("since", "Since", "time"),
+        Column("runbook", "What to do", "action", address),
+    )
+
+
 _PROCESS_COLUMNS: Final[Sequence[Column]] = (
     Column("name", "Process"),
     Column("role", "Role"),
