@@ -56,6 +56,7 @@ class OpenRun:
         "from_position",
         "has_snooze_until",
         "id",
+        "is_abandoned",
         "is_cancelled",
         "is_stopped",
         "items",
@@ -96,6 +97,7 @@ class OpenRun:
         self.suspects_max = claim_slice.suspects_max
         self.is_cancelled = False
         self.is_stopped = False
+        self.is_abandoned = False
         self.has_snooze_until = False
         self.tasks: set[asyncio.Task[None]] = set()
         self.open_count = size
@@ -119,7 +121,7 @@ class OpenRun:
     @property
     def is_settled(self) -> bool:
         """Whether the ledger has every outcome, or the run was abandoned."""
-        return self.unsettled_count == 0
+        return self.is_abandoned or self.unsettled_count == 0
 
     @property
     def low_offset(self) -> int:
@@ -231,7 +233,7 @@ class OpenRun:
     def abandon(self) -> None:
         """Stop the handlers and count the run as settled: it is no longer this worker's."""
         self.stop_handlers()
-        self.unsettled_count = 0
+        self.is_abandoned = True
 
     def _advance(self) -> None:
         size = len(self._settled)

@@ -87,6 +87,8 @@ def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
     assert not run.is_settled
     run.abandon()
     assert run.is_settled
+    run.mark_ended_in_ledger(2)  # a transaction of the handler committed all the same
+    assert run.is_settled
 
 
 def test_suspects_that_wait_leave_the_queue_its_capacity_for_other_items() -> None:
