@@ -110,9 +110,12 @@ class ItemClaimer:
         """Claim rows and record their claims; count the claimed items by flow."""
         if self._expects_few and _are_plain(shares):
             try:
-                return await self._claim_few(connection, shares, partitions, taken, due_ats)
+                few = await self._claim_few(connection, shares, partitions, taken, due_ats)
             except UnseenPartition:
-                self._expects_few = False
+                few = None
+            if few is not None:
+                return few
+            self._expects_few = False
         batches: list[ClaimBatch] = []
         try:
             async with connection.transaction():
@@ -146,8 +149,8 @@ class ItemClaimer:
         partitions: Mapping[str, int],
         taken: Counter[int],
         due_ats: dict[int, float],
-    ) -> list[ClaimBatch]:
-        """Claim and record in one statement, or raise UnseenPartition: they are more than a few."""
+    ) -> list[ClaimBatch] | None:
+        """Claim and record in one statement. None, or UnseenPartition, if it cannot claim them."""
         asked_at = monotonic()
         flows = [share.flow for share in shares]
         rows = await claim_few_items(
@@ -160,6 +163,8 @@ class ItemClaimer:
             items_max=FEW_ITEMS_MAX,
             bytes_max=self._few_bytes_max,
         )
+        if rows is None:
+            return None
         for flow_no, seconds in rows.due_seconds.items():
             due_ats[flow_no] = asked_at + seconds
         taken.update(map(_FLOW_NO, rows))

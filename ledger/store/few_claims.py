@@ -19,16 +19,16 @@ async def claim_few_items(
     allocator_no: int,
     items_max: int,
     bytes_max: int,
-) -> ClaimedRows[RecordedRow]:
+) -> ClaimedRows[RecordedRow] | None:
     """Claim due rows as `claim_items` does, and record the claims: one a partition of a topic.
 
     Call it outside a transaction: it commits. `partitions` are the numbers of them by topic. Flows
     that are limited, settled by topic, or have another topic now are skipped. Rows are in the order
-    of their claims and of their positions.
+    of their claims and of their positions. None if more than `items_max` are due: nothing is
+    claimed then.
 
-    Raises UnseenPartition as `claim_items` does, and also if suspects are due, more than
-    `items_max`, or several that have more than `bytes_max` bytes of payload: nothing is claimed
-    then.
+    Raises UnseenPartition as `claim_items` does, and also if suspects are due, or several items
+    that have more than `bytes_max` bytes of payload: nothing is claimed then.
     """
     with mapped_unseen_partition():
         rows = await connection.fetch(
@@ -45,4 +45,4 @@ async def claim_few_items(
             bytes_max,
             record_class=RecordedRow,
         )
-    return ClaimedRows.before_count(rows)
+    return None if rows[-1].attempt > items_max else ClaimedRows.before_count(rows)

@@ -1,5 +1,5 @@
 -- Claim a few due items and record the claims, as claim_items and record_claims do in a transaction (Scheduled, RetryableFailure to Claimed): of flows that are not limited, and not settled by topic; no suspects.
--- returns: one or more: items with their claims, by fence and position; of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of items and as due_at the time of the claims
+-- returns: one or more: items with their claims, by fence and position; of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of items, as attempt how many are due, of which none are claimed if they are more than `items_max`, and as due_at the time of the claims
 -- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -49,10 +49,13 @@ retries as materialized (
   from firsts f
   where f.has_retries
 ),
+-- More than a few are left to claim_items, which is no error.
+due as materialized (
+  select array(select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r) as tids
+),
 removed as (
   delete from ledger.pending p
-  where p.ctid = any (array(
-    select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
+  where p.ctid = any ((select case when cardinality(d.tids) <= $9::bigint then d.tids else '{}' end from due d)::tid[])
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
 ),
 grouped as materialized (
@@ -62,7 +65,6 @@ grouped as materialized (
     from removed r
     group by r.effective_date, r.attempt, r.starts, r.batch_max
   ) g
-  where (select count(*) from removed) <= $9::bigint
 ),
 found as materialized (
   select i.*, a.topic, ledger.kafka_partition(coalesce(i.partition_key, i.business_key), a.partitions) as partition,
@@ -115,8 +117,9 @@ cross join lateral (
 ) n
 where not f.has_retries
 union all
-select n.items, null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null, null, null
-from (
+select n.items, null, null, null, null, null, null, ledger.now(), null, null, cardinality(d.tids), null, null, null, null, null
+from due d
+cross join (
   select count(*) as items, count(f.batch_max) as suspects, coalesce(sum(octet_length(f.payload::text)), 0) as bytes from found f
 ) n
 -- Nothing is claimed here of more items, of several that may be too large for one record batch, or of suspects.
