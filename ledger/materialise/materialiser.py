@@ -5,7 +5,9 @@ partial window; expanding a window twice gives the same rows. Any number of proc
 at a time locks a definition, and the others skip it. Newer versions replace older ones alike.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -81,7 +83,16 @@ class MaterialisedCounts:
 class Materialiser:
     """Materialises schedules up to the horizon, one bounded pass per call."""
 
-    def __init__(self, pool: Pool, settings: MaterialiserSettings, *, actor_no: int) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        settings: MaterialiserSettings,
+        *,
+        actor_no: int,
+        writing: asyncio.Lock | None = None,
+    ) -> None:
+        """Take `writing`, which is held while a pass writes, from passes that run at once."""
+        self._writing = writing or asyncio.Lock()
         self._pool = pool
         self._settings = settings
         self._actor_no = actor_no
@@ -98,22 +109,25 @@ class Materialiser:
         async with self._pool.acquire() as connection:
             unmade = None
             while True:
-                async with connection.transaction():
-                    rows, expansions, failures = await self._expand_due(connection)
-                    if not rows:
-                        return {"definitions": 0}
-                    if unmade is None:
-                        unmade = await list_unmade_item_months(connection, _dates(expansions))
-                    if not unmade:
-                        made, refused = await self._emit_all(connection, expansions, rows)
-                        failures += refused
-                        for failure in failures:
-                            number = failure.row.definition_no
-                            await mark_definition_failed(connection, number, failure.reason)
-                        break
-                # Nothing was written. What cannot be made now goes to the default partition.
-                await make_item_months(connection, unmade)
-                unmade = []
+                async with AsyncExitStack() as until_committed:
+                    async with connection.transaction():
+                        rows, expansions, failures = await self._expand_due(connection)
+                        if not rows:
+                            return {"definitions": 0}
+                        # What a pass writes may lock the default partition: no month is made then.
+                        await until_committed.enter_async_context(self._writing)
+                        if unmade is None:
+                            unmade = await list_unmade_item_months(connection, _dates(expansions))
+                        if not unmade:
+                            made, refused = await self._emit_all(connection, expansions, rows)
+                            failures += refused
+                            for failure in failures:
+                                number = failure.row.definition_no
+                                await mark_definition_failed(connection, number, failure.reason)
+                            break
+                    # Nothing was written. What cannot be made now goes to the default partition.
+                    await make_item_months(connection, unmade)
+                    unmade = []
         self._log_failures(failures)
         counts = {
             "definitions": len(expansions) - len(refused),

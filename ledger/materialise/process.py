@@ -22,13 +22,15 @@ PASSES_AT_ONCE: Final = 2
 class MaterialisePasses:
     """Passes one after the other; two at once while there is work.
 
-    While Postgres records what one pass expanded, the other expands. They lock different
-    definitions, as two processes do.
+    While Postgres records what one pass expanded, the other expands; they write one after the
+    other. They lock different definitions, as two processes do.
     """
 
     def __init__(self, pool: Pool, settings: MaterialiserSettings, *, actor_no: int) -> None:
+        writing = asyncio.Lock()
         self._passes = [
-            Materialiser(pool, settings, actor_no=actor_no) for _ in range(PASSES_AT_ONCE)
+            Materialiser(pool, settings, actor_no=actor_no, writing=writing)
+            for _ in range(PASSES_AT_ONCE)
         ]
         self._has_work = False
 
