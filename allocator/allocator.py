@@ -273,11 +273,11 @@ class Allocator:
     async def _pace_flood(self, connection: Connection) -> None:
         """Wait until a flood may be claimed, if the lag of other flows has a target."""
         pacer = self._state.flood_pacer
-        target = self._state.flow_queue.lag_target_seconds(monotonic())
-        if target is None:
+        targets = self._state.flow_queue.lag_targets(monotonic())
+        if targets is None:
             pacer.end()
         elif pacer.needs_refresh:
-            await pacer.refresh(connection, target)
+            await pacer.refresh(connection, targets)
         now = monotonic()
         if (rest := pacer.next_claim_at(now) - now) > 0:
             await self._stop.wait(rest)

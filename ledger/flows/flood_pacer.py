@@ -7,7 +7,9 @@ from typing import Final, final
 from dueledger.ledger.rules.flood_pace import (
     FIRST_PACE,
     RESTART_SECONDS,
+    TARGET_READ_SECONDS_MAX,
     FloodPace,
+    LagTargets,
     next_pace,
     rest_seconds,
     step_seconds,
@@ -68,19 +70,21 @@ class FloodPacer:
         """Give floods their full speed: no flow has a lag target."""
         self._pace, self._read_at = _FULL, -inf
 
-    async def refresh(self, connection: Connection, lag_target_seconds: float) -> None:
+    async def refresh(self, connection: Connection, targets: LagTargets) -> None:
         """Read the pace, and step it, if a step is due.
 
-        `lag_target_seconds` is the lowest target of the flows that have items and are no floods
-        themselves.
+        `targets` are those of the flows that have items and are no floods themselves.
         """
-        seconds = step_seconds(lag_target_seconds)
+        seconds = step_seconds(targets.least)
         stored = await read_flood_pace(
-            connection, window_seconds=WINDOW_STEPS * seconds, claims_max=CLAIMS_READ_MAX
+            connection,
+            window_seconds=WINDOW_STEPS * seconds,
+            target_seconds=min(targets.greatest, TARGET_READ_SECONDS_MAX),
+            claims_max=CLAIMS_READ_MAX,
         )
         self._pace = stored.pace
         pause = seconds - stored.age_seconds
-        if pause <= 0:
+        if not 0 < pause <= seconds:  # longer where the clock of the database was set back
             starts_again = stored.age_seconds > RESTART_SECONDS
             late = stored.latest if stored.count.is_late and not starts_again else None
             pace = FIRST_PACE if starts_again else next_pace(stored.pace, stored.count)

@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Final, Generic, TypeVar, final
 
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, ShareResult
+from dueledger.ledger.rules.flood_pace import LagTargets
 from dueledger.ledger.store.claims import OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
 from dueledger.ledger.store.flow_limits import FlowAllowance
 
@@ -123,17 +124,14 @@ class FlowQueue(Generic[GroupT]):
             for entry in self._flows.values()
         )
 
-    def lag_target_seconds(self, now: float) -> float | None:
-        """Return the lowest lag target of the flows that had items a moment ago and are no floods.
-
-        None without one.
-        """
+    def lag_targets(self, now: float) -> LagTargets | None:
+        """Return the lag targets of flows that had items a moment ago and are no floods."""
         targets = [
             seconds
             for flow_no, (seconds, listed_at) in self._lag_targets.items()
             if listed_at > now - LAG_TARGET_KNOWN_SECONDS and not self._is_heavy(flow_no)
         ]
-        return min(targets, default=None)
+        return LagTargets(min(targets), max(targets)) if targets else None
 
     def waiting_groups(self, loads: Iterable[FlowLoad] = FlowLoad) -> set[GroupT]:
         """Return the groups that have queued flows of these loads."""

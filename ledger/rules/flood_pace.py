@@ -6,7 +6,7 @@ the share is one of time, as in Kafka's request quotas. Pure.
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 SHARE_MIN: Final = 1 / 8
 """Floods always have this share: they end, even if their pace does not help the late flow."""
@@ -23,6 +23,8 @@ STEP_SECONDS_MIN: Final = 0.1
 STEP_SECONDS_MAX: Final = 5.0
 STEP_TARGETS: Final = 2.0
 """A step takes at least two lag targets: before that a late item is not known as late."""
+TARGET_READ_SECONDS_MAX: Final = 600.0
+"""Claims are known as late for so long after they were made, and their flow's target."""
 REST_SECONDS_MAX: Final = 1.0
 RESTART_SECONDS: Final = 10.0
 """A pace that nobody has changed for so long belongs to an earlier flood."""
@@ -49,6 +51,13 @@ class LagCount:
         return self.late > LATE_RATIO * self.claims
 
 
+class LagTargets(NamedTuple):
+    """The least and the greatest lag target of flows, in seconds."""
+
+    least: float
+    greatest: float
+
+
 FIRST_PACE: Final = FloodPace(SHARE_FIRST, THRESHOLD_FIRST)
 
 
@@ -70,4 +79,4 @@ def step_seconds(lag_target_seconds: float) -> float:
 
 def rest_seconds(share: float, busy_seconds: float) -> float:
     """Return how long a flood rests after it was busy so long, to have its share of the time."""
-    return min(REST_SECONDS_MAX, busy_seconds * (1 / share - 1))
+    return 0.0 if share >= 1 else min(REST_SECONDS_MAX, busy_seconds * (1 / share - 1))

@@ -33,10 +33,16 @@ class StoredPace:
 
 
 async def read_flood_pace(
-    connection: Connection, *, window_seconds: float, claims_max: int
+    connection: Connection, *, window_seconds: float, target_seconds: float, claims_max: int
 ) -> StoredPace:
-    """Read the pace, and count the claims of flows with a lag target made within the window."""
-    row = await connection.fetchrow(statement("read_flood_pace"), window_seconds, claims_max)
+    """Read the pace, and count the claims of flows with a lag target of the window.
+
+    It has those that were started within it, or are not started. `target_seconds` is the greatest
+    target: claims are read that were made so long before it.
+    """
+    row = await connection.fetchrow(
+        statement("read_flood_pace"), window_seconds, target_seconds, claims_max
+    )
     assert row is not None  # noqa: S101 - the table has one row
     share, threshold, stepped_at, age_seconds, claims, late, *latest = row
     return StoredPace(

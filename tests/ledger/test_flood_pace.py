@@ -1,5 +1,7 @@
 """The pace of floods: bounded, and back at full speed when nothing is late."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +18,7 @@ from dueledger.ledger.rules.flood_pace import (
     STEP_SECONDS_MIN,
     FloodPace,
     LagCount,
+    LagTargets,
     next_pace,
     rest_seconds,
     step_seconds,
@@ -75,7 +78,7 @@ def test_a_step_is_long_enough_to_know_what_is_late_and_a_rest_is_bounded() -> N
         0.8,
         STEP_SECONDS_MAX,
     ]
-    assert rest_seconds(1, 0.02) == 0
+    assert rest_seconds(1, 0.02) == rest_seconds(1, inf) == 0
     assert rest_seconds(0.25, 0.02) == pytest.approx(0.06)
     assert rest_seconds(SHARE_MIN, 60) == REST_SECONDS_MAX
 
@@ -113,7 +116,9 @@ async def _start_directly(ledger: Ledger, flow_nos: list[int]) -> None:
 
 
 async def _read(ledger: Ledger) -> StoredPace:
-    return await read_flood_pace(ledger.connection, window_seconds=3600, claims_max=100)
+    return await read_flood_pace(
+        ledger.connection, window_seconds=3600, target_seconds=3600, claims_max=100
+    )
 
 
 async def test_a_claim_has_the_flow_whose_target_it_misses_first(ledger: Ledger) -> None:
@@ -157,8 +162,37 @@ async def test_a_claim_counts_as_late_from_when_it_cannot_be_started_in_time(
         await release_claims(ledger.connection, [claim.id], ledger.worker_no)
     assert (await _read(ledger)).count == count
     connection = ledger.connection
-    old = await read_flood_pace(connection, window_seconds=0, claims_max=100)
+    old = await read_flood_pace(connection, window_seconds=0, target_seconds=60, claims_max=100)
     assert old.count == LagCount(0, 0)
+
+
+async def test_a_claim_counts_when_its_lag_is_known_however_long_ago_it_was_made(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    flow_no = await _pend(ledger, "", 20, 5)
+    claim = await ledger.claim()
+    await ledger.start(claim.fence)
+    await ledger.connection.execute(
+        "update ledger.claim set lag_flow_no = $1, claimed_at = claimed_at - interval '8 s',"
+        " available_since = ledger.now() - interval '20 s'",
+        flow_no,
+    )
+    for target, count in ((10.0, LagCount(1, 1)), (1.0, LagCount(0, 0))):
+        stored = await read_flood_pace(
+            ledger.connection, window_seconds=5, target_seconds=target, claims_max=100
+        )
+        assert stored.count == count
+
+
+async def test_a_step_is_due_if_the_clock_of_the_database_was_set_back(ledger: Ledger) -> None:
+    await ledger.connection.execute(
+        "update ledger.flood_pace set stepped_at = ledger.machine_now() + interval '1 hour'"
+    )
+    pacer = FloodPacer()
+    await pacer.refresh(ledger.connection, LagTargets(0.05, 0.05))
+    stored = await _read(ledger)
+    assert stored.age_seconds < 60
 
 
 async def test_a_claim_of_an_allocator_has_since_when_items_could_be_claimed(
@@ -205,7 +239,7 @@ async def test_a_flood_begins_slowly_and_has_its_full_speed_without_a_target(
     ledger: Ledger,
 ) -> None:
     pacer = FloodPacer()
-    await pacer.refresh(ledger.connection, 0.05)
+    await pacer.refresh(ledger.connection, LagTargets(0.05, 0.05))
     assert (pacer.share, pacer.items_of(4000)) == (FIRST_PACE.share, 1000)
     pacer.claiming(10.0)
     assert pacer.next_claim_at(10.02) == pytest.approx(10.08)

@@ -241,7 +241,9 @@ class DirectSource(WorkSource):
         if not pool_keys:
             return []
         now = monotonic()
-        loads = FlowLoad if self._pacer.next_claim_at(now) <= now else (FlowLoad.LIGHT,)
+        has_flood = bool(self._flows.waiting_groups([FlowLoad.HEAVY]) & capacities.keys())
+        may_claim_flood = has_flood and self._pacer.next_claim_at(now) <= now
+        loads = FlowLoad if may_claim_flood else (FlowLoad.LIGHT,)
         items_max = max(1, self._settings.direct_claim_items_max // len(pool_keys))
         flows_max = max(1, self._settings.direct_flows_max // len(pool_keys))
         shares = [
@@ -263,14 +265,14 @@ class DirectSource(WorkSource):
 
     async def _refresh_pace(self) -> None:
         """Read and step the pace of floods, if there are floods and lag targets."""
-        target = None
+        targets = None
         if self._flows.has_active(FlowLoad.HEAVY):
-            target = self._flows.lag_target_seconds(monotonic())
-        if target is None:
+            targets = self._flows.lag_targets(monotonic())
+        if targets is None:
             self._pacer.end()
         elif self._pacer.needs_refresh:
             async with self._pool.acquire() as connection:
-                await self._pacer.refresh(connection, target)
+                await self._pacer.refresh(connection, targets)
 
     def _next_poll_at(self) -> float:
         now = monotonic()

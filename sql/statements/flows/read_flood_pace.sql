@@ -2,7 +2,8 @@
 -- returns: exactly one
 -- roles: allocator
 -- $1 seconds double precision
--- $2 claims_max integer
+-- $2 target_seconds double precision
+-- $3 claims_max integer
 -- index: claim_lag_idx, flow_pkey
 -- locks: none
 select p.share, p.threshold, p.stepped_at,
@@ -23,9 +24,11 @@ cross join lateral (
     from ledger.claim c
     join ledger.flow f on f.flow_no = c.lag_flow_no and f.lag_target_seconds is not null
     where c.lag_flow_no is not null
-      and c.claimed_at > ledger.now() - make_interval(secs => $1::double precision * ledger.clock_rate())
+      and c.claimed_at > ledger.now() - make_interval(secs => ($1::double precision + $2::double precision) * ledger.clock_rate())
+      -- By when its lag became known.
+      and coalesce(c.closed_at, ledger.now()) > ledger.now() - make_interval(secs => $1::double precision * ledger.clock_rate())
       and (p.counted_from is null or c.available_since >= p.counted_from) and c.started = case when c.closed_at is null then 0 else c.size end
     order by c.claimed_at desc
-    limit $2::integer
+    limit $3::integer
   ) l
 ) m
