@@ -6,6 +6,7 @@ import pytest
 
 from dueledger.alerts.rules import RULES
 from dueledger.console import open_console
+from dueledger.console.pages.runbook import PAGES
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.runtime.setting_problems import read_settings
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -38,11 +39,16 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
         page = await browser.open("/console/system")
         now = await browser.open("/console/")
         runbook = await browser.open("/console/runbook")
+        text = runbook.text.partition('class="runbook"')[2].partition("<footer")[0]
+        paths = set(re.findall(r'href="(/console/[^"]*)"', text))
+        assert {(await browser.open(path)).status for path in paths} == {200}
+    assert {f"/console{path}" for path in PAGES.values()} >= paths >= {"/console/items?late=true"}
     assert page.status == 200, page.text
     for each in (page, now):
         assert 'href="/console/runbook#topicsilent"' in each.text
     assert '<h2 id="topicsilent">TopicSilent</h2>' in runbook.text
     assert {rule.name.lower() for rule in RULES} == set(ANCHOR.findall(runbook.text))
+    assert {rule.name for rule in RULES} == set(re.findall(r'<a href="#\w+">(\w+)<', runbook.text))
     assert not re.search(r'href="[^"]*[.]md', runbook.text)
     assert "The consumers of &lt;b&gt;due.Topical&lt;/b&gt; report no outcomes" in page.text
     assert "Forgotten" not in page.text
@@ -59,6 +65,7 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
 
 async def test_the_system_is_not_shown_to_keys_of_some_tenants(browser: Browser) -> None:
     assert ">System</a>" not in (await browser.open("/console/")).text
+    assert "<em>System</em>, or" in (await browser.open("/console/runbook")).text
     refused = await browser.open("/console/system")
     assert refused.status == 403
     assert "all tenants" in refused.text
