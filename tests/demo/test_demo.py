@@ -9,11 +9,15 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dueledger.console.navigation import NAVIGATION
 from dueledger.demo.result import DemoResult
 from dueledger.reconciler.report.model import ReconciliationReport, StatementVerdict
 
 pytestmark = pytest.mark.long
 
+ROW = 'scope="row"'
+SHOWN = {"/": "Complete before", "/reviews": "Nothing waits for a person."}
+"""What the pages show of a day that is over instead of a row."""
 STABLE_NAMES = {
     "expected",
     "completed",
@@ -33,11 +37,13 @@ STABLE_NAMES = {
 }
 
 
-def open_console(link: str) -> str:
-    """Sign in by a link as a browser does, and return the first page."""
+def open_console(link: str) -> dict[str, str]:
+    """Sign in by a link as a browser does, and return each page of the navigation by its path."""
     address, _, key = link.partition("#")
+    console = address.removesuffix("/sign-in")
     with httpx.Client(headers={"Accept": "text/html"}, follow_redirects=True) as client:
-        return client.post(address, data={"key": key}).text
+        client.post(address, data={"key": key})
+        return {entry.path: client.get(console + entry.path).text for entry in NAVIGATION}
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +65,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
         for line in process.stderr:
             said.append(line)
             if "console: http" in line:
-                (folder / "console.html").write_text(open_console(line.split()[-1]))
+                (folder / "console.json").write_text(json.dumps(open_console(line.split()[-1])))
                 process.send_signal(signal.SIGTERM)
         document = process.stdout.read()
     ended = subprocess.CompletedProcess(command, process.returncode, document, "".join(said))
@@ -69,9 +75,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
 def test_the_demo_leaves_the_console_open_on_its_ledger(
     demo: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    page = (demo[0] / "console.html").read_text()
-    assert "PolicyRenewalDue" in page
-    assert "Complete before" in page
+    pages = json.loads((demo[0] / "console.json").read_text())
+    assert "PolicyRenewalDue" in pages["/"]
+    assert {path for path, text in pages.items() if SHOWN.get(path, ROW) not in text} == set()
 
 
 def test_g11_a_simulated_day_with_a_killed_worker_finds_exactly_the_injected_faults(
