@@ -19,6 +19,7 @@ from dueledger.console.headers import SecurityHeaders
 from dueledger.console.overview import REFRESH_SECONDS, OverviewRefresh
 from dueledger.console.page_routes import PATH
 from dueledger.console.pages import (
+    audit,
     findings,
     flows,
     issuer_sign_in,
@@ -68,6 +69,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *reconciliation.download.routes,
     *findings.audit.routes,
     *findings.approve.routes,
+    *audit.audit.routes,
     *system.read.routes,
     *runbook.read.routes,
     *live.read.routes,

@@ -2,7 +2,7 @@
 
 import hmac
 from collections.abc import Callable, Coroutine, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated, Any, Final, TypeVar, get_origin
 from urllib.parse import parse_qsl
 
@@ -24,6 +24,7 @@ ACTION_SECONDS: Final = 30.0
 """Time of each statement of an action, which may count the items of a large ledger."""
 SMALL_FORM_BYTES: Final = 16 * 1024
 """Of forms that need no session."""
+_MINUTE: Final = len("2027-03-01T09:00")
 
 
 def blank(value: object) -> object:
@@ -36,6 +37,16 @@ Filter = Annotated[str | None, Text, BeforeValidator(blank)]
 Moment = Annotated[datetime | None, BeforeValidator(blank)]
 FormFields = Sequence[tuple[str, str]]
 Form = TypeVar("Form", bound=BaseModel)
+
+
+def in_zone(given: datetime | None, zone: tzinfo) -> datetime | None:
+    """Return a time; one without a zone, as fields give it, is in the reader's."""
+    return given.replace(tzinfo=zone) if given is not None and given.tzinfo is None else given
+
+
+def minutes(given: str) -> str:
+    """Return a time as a field of a form shows it, to the minute."""
+    return given[:_MINUTE]
 
 
 class FormHost(CallHost):

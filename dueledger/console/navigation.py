@@ -22,5 +22,6 @@ NAVIGATION: Final = (
     NavigationEntry("/flows", "Flows", Scope.READ),
     NavigationEntry("/reviews", "Reviews", Scope.READ),
     NavigationEntry("/reconciliation", "Reconciliation", Scope.AUDIT),
+    NavigationEntry("/audit", "Audit", Scope.AUDIT),
     NavigationEntry("/system", "System", Scope.READ, is_of_all=True),
 )

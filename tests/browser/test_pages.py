@@ -35,6 +35,7 @@ PAGES = {
     "findings": "/console/reconciliation/findings",
     "repairs": "/console/reconciliation/repairs",
     "reports": "/console/reconciliation/reports",
+    "audit": "/console/audit",
     "system": "/console/system",
     "runbook": "/console/runbook",
     "topic": "/console/system/topic?name=due.InvoiceDue",

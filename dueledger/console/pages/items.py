@@ -1,14 +1,13 @@
 """Items: found by key or id or by filters, and each with its history and why it waits."""
 
 import re
-from datetime import datetime, tzinfo
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import Depends, Query, Response
 from pydantic import BaseModel
 
-from dueledger.console.forms import Filter, Moment, form_of
+from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View, redirect
@@ -56,8 +55,6 @@ _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
 """States of items that a pause concerns, as a filter has them."""
 _PAUSES_READ: Final = 500
 _PAUSES_SHOWN: Final = 3
-_MINUTES: Final = 16
-"""Characters of a time to the minute."""
 
 
 class ItemDecisionForm(BaseModel):
@@ -95,8 +92,8 @@ async def list_items(
         lane="" if default_lane else lane,
         business_key=named or None,
         state=state,
-        due_from=_in_zone(due_from, view.clock.zone),
-        due_before=_in_zone(due_before, view.clock.zone),
+        due_from=in_zone(due_from, view.clock.zone),
+        due_before=in_zone(due_before, view.clock.zone),
     )
     found = await find_page(call, page, wanted, late=late, is_open=is_open)
     if named and len(found.items) == 1 and page.cursor is None and view.format == "html":
@@ -108,8 +105,8 @@ async def list_items(
         "kind": kind or "",
         "lane": lane or "",
         "state": state or "",
-        "due_from": _field(query.get("due_from", "")),
-        "due_before": _field(query.get("due_before", "")),
+        "due_from": minutes(query.get("due_from", "")),
+        "due_before": minutes(query.get("due_before", "")),
         "late": late,
         "open": is_open,
         "default_lane": default_lane,
@@ -210,16 +207,6 @@ def _columns(view: View) -> list[Column]:
         Column("attempt", "Attempt", "count"),
         Column("ended_at", "Ended", "time"),
     ]
-
-
-def _in_zone(given: datetime | None, zone: tzinfo) -> datetime | None:
-    """Return a time; one without a zone, as fields give it, is in the reader's."""
-    return given.replace(tzinfo=zone) if given is not None and given.tzinfo is None else given
-
-
-def _field(given: str) -> str:
-    """Return a time as a field of a form shows it."""
-    return given[:_MINUTES]
 
 
 def _empty(filters: dict[str, Any]) -> str:

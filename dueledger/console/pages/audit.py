@@ -1,0 +1,105 @@
+"""The audit: what people, API keys and tokens changed, by whom, when and why."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import orjson
+from fastapi import Response
+
+from dueledger.console.forms import Filter, Moment, in_zone, minutes
+from dueledger.console.listing import Column, Listing, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.view import CurrentView, View
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
+from dueledger.service.calls import CurrentCall
+from dueledger.service.pages import CurrentPage
+
+audit = PageRoutes(Scope.AUDIT, "console")
+
+
+@audit.page("/audit")
+async def list_changes(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    actor: Filter = None,
+    operation: Filter = None,
+    target: Filter = None,
+    since: Moment = None,
+    until: Moment = None,
+) -> Response:
+    """List what was changed, newest first, before the instant `until`."""
+    wanted = AuditFilter(
+        tenant=tenant,
+        actor=actor,
+        operation=operation,
+        target=target,
+        since=in_zone(since, view.clock.zone),
+        until=in_zone(until, view.clock.zone),
+    )
+    rows = await list_audit(
+        call.connection,
+        wanted,
+        page.rows_max,
+        tenants=call.tenants,
+        after=page.place(AuditPlace, datetime, int),
+    )
+    query = view.request.query_params
+    return view.page(
+        "list.html",
+        title="Audit",
+        parent=None,
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "actor": ("Who", actor, None),
+            "operation": ("What", operation, None),
+            "target": ("Target", target, None),
+            "since": ("From", minutes(query.get("since", "")), "datetime-local"),
+            "until": ("Before", minutes(query.get("until", "")), "datetime-local"),
+        },
+        is_filtered=any((tenant, actor, operation, target, since, until)),
+        changed=("audit", "There are new changes."),
+        listing=Listing(
+            caption="Changes, newest first",
+            columns=_columns(view),
+            rows=[_shown(row) for row in rows[: page.limit]],
+            empty="Nothing was changed, with these filters. Emissions, claims and outcomes are in"
+            " the history of their items.",
+            next_cursor=page.cursor_of(rows, "at", "audit_no"),
+        ),
+    )
+
+
+def _shown(row: Mapping[str, Any]) -> Row:
+    return {
+        **row,
+        "tenants": None if row["tenants"] is None else ", ".join(row["tenants"]),
+        "detail": orjson.dumps(row["detail"]).decode() if row["detail"] else None,
+    }
+
+
+def _columns(view: View) -> Sequence[Column]:
+    def only(name: str) -> Column:
+        def address(row: Row) -> str:
+            return view.here(cursor=None, **{name: row[name]})
+
+        return Column(name, _LABELS[name], "text" if name == "actor" else "code", address)
+
+    return (
+        Column("at", "When", "time"),
+        only("actor"),
+        only("operation"),
+        only("target"),
+        Column("detail", "Detail", "code"),
+        Column("reason", "Why", "prose"),
+        Column("tenants", "Tenants"),
+        Column("login", "Login"),
+        Column("request_id", "Request", "code"),
+    )
+
+
+_LABELS: Final = {"actor": "Who", "operation": "What", "target": "Target"}
