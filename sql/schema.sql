@@ -5212,7 +5212,7 @@ CREATE INDEX failure_streak_unjudged_idx ON ledger.failure_streak USING btree (f
 
 CREATE INDEX finding_item_idx ON ledger.finding USING btree (item_id) WHERE (item_id IS NOT NULL);
 
-CREATE INDEX finding_open_idx ON ledger.finding USING btree (type, tenant, kind) WHERE (closed_at IS NULL);
+CREATE INDEX finding_open_idx ON ledger.finding USING btree (type, tenant, kind, effective_date) WHERE (closed_at IS NULL);
 
 CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection, Record
@@ -105,6 +105,14 @@ class PageAfter:
 
     at: datetime
     id: UUID
+
+
+class MissingPlace(NamedTuple):
+    """The last kind and effective date of the page before."""
+
+    tenant: str
+    kind: str
+    effective_date: date
 
 
 async def read_pass_start(connection: Connection) -> PassStart:
@@ -241,6 +249,7 @@ async def list_findings(
     tenant: str | None = None,
     type_: str | None = None,
     kind: str | None = None,
+    effective_date: date | None = None,
     after: PageAfter | None = None,
     page_size: int = 1_000,
     tenants: Sequence[str] | None = None,
@@ -256,6 +265,7 @@ async def list_findings(
         page_size,
         tenants,
         kind,
+        effective_date,
     )
 
 
@@ -276,6 +286,25 @@ async def count_findings(
     return await connection.fetch(
         statement("count_findings"), open_only, tenant, type_, count_max, tenants
     )
+
+
+async def count_missing(
+    connection: Connection,
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    after: MissingPlace | None = None,
+    limit: int,
+    count_max: int,
+    tenants: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
+    """Count open findings of missing items by kind and effective date, in this order.
+
+    `count_max` findings are read: the last day may then have more, which `missing_capped` says, and
+    other days may follow.
+    """
+    given = (tenants, tenant, kind, *(after or (None, None, None)), count_max, limit)
+    return [dict(row) for row in await connection.fetch(statement("count_missing"), *given)]
 
 
 async def list_findings_of_period(

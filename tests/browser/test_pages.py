@@ -32,6 +32,7 @@ PAGES = {
     "reviews": "/console/reviews",
     "parked": "/console/reviews/parked",
     "reconciliation": "/console/reconciliation",
+    "missing": "/console/reconciliation/missing",
     "findings": "/console/reconciliation/findings",
     "repairs": "/console/reconciliation/repairs",
     "reports": "/console/reconciliation/reports",

@@ -2,8 +2,10 @@
 
 import csv
 import io
+from html import unescape
 
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import count_missing
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
 
@@ -65,3 +67,39 @@ async def test_a_report_is_shown_and_downloaded_by_those_of_its_tenant(
         for part in ("/page", "", "/findings"):
             assert (await other.open(f"{path}{part}?tenant=acme")).status == 404
         assert "P-secret" not in (await other.open("/console/reconciliation/reports")).text
+
+
+async def test_days_with_missing_items_are_counted_and_each_leads_to_its_findings(
+    api: Api, browser: Browser
+) -> None:
+    first_two, [third], [other] = [await api.find("gapped", count) for count in (2, 1, 1)]
+    await api.owner.execute(
+        "update ledger.finding set effective_date = '2026-01-01' where id = any ($1)", first_two
+    )
+    await api.owner.execute(
+        "update ledger.finding set effective_date = '2026-02-01' where id = $1", third
+    )
+    await api.owner.execute("update ledger.finding set type = 'UNEXPECTED' where id = $1", other)
+    path = "/console/reconciliation/missing?kind=LetterDue&tenant=gapped"
+    async with open_browser(api) as gapped:
+        await gapped.sign_in(await api.make_key("gaps", *Scope, tenants=["gapped"]))
+        listed = await gapped.open(f"{path}&format=csv")
+        rows = list(csv.DictReader(io.StringIO(listed.text)))
+        assert [(row["effective_date"], row["missing"]) for row in rows] == [
+            ("2026-01-01", "2"),
+            ("2026-02-01", "1"),
+        ]
+        first = (await gapped.open(f"{path}&limit=1")).text
+        assert "2026-02-01" not in first
+        following = unescape(first.partition('rel="next" href="')[2].partition('"')[0])
+        last = (await gapped.open(following)).text
+        assert "2026-01-01" not in last
+        address = unescape(last.partition('scope="row"><a href="')[2].partition('"')[0])
+        behind = await gapped.open(f"{address}&format=csv")
+        [row] = csv.DictReader(io.StringIO(behind.text))
+        assert (row["type"], row["tenant"]) == ("MISSING", "gapped")
+        assert "2026-02-01" in (await gapped.open("/console/reconciliation")).text
+    counted = await count_missing(api.owner, tenant="gapped", limit=9, count_max=1)
+    assert [(row["missing"], row["missing_capped"]) for row in counted] == [(1, True)]
+    hidden = await browser.open(f"{path}&format=csv")
+    assert hidden.text.splitlines() == listed.text.splitlines()[:1]

@@ -165,10 +165,11 @@ class Api:
         ids = [uuid4() for _ in range(count)]
         await self.owner.execute(
             "insert into ledger.finding (id, type, severity, tenant, kind, subject, business_key,"
-            " due_at, sentence, expected, actual, terms, first_seen_at, last_seen_at, resolution)"
+            " effective_date, due_at, sentence, expected, actual, terms, first_seen_at,"
+            " last_seen_at, resolution)"
             " select u.id, 'MISSING', 'error', $2, 'LetterDue', u.id::text, 'P-secret',"
-            " '2026-03-01 09:00+00', 'A letter is missing.', '{}', '{}', '{}', ledger.now(),"
-            " ledger.now(), 'open' from unnest($1::uuid[]) u (id)",
+            " '2026-03-01', '2026-03-01 09:00+00', 'A letter is missing.', '{}', '{}', '{}',"
+            " ledger.now(), ledger.now(), 'open' from unnest($1::uuid[]) u (id)",
             ids,
             tenant,
         )

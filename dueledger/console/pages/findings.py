@@ -1,7 +1,7 @@
 """Findings and their repairs: both sides' evidence, what a repair would change, who decides."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Final, NamedTuple, cast
 from uuid import UUID
 
@@ -51,6 +51,7 @@ async def list_found(
     tenant: Filter = None,
     kind: Filter = None,
     type: Annotated[FindingType | None, BeforeValidator(blank)] = None,  # noqa: A002 - the parameter's name
+    effective_date: Annotated[date | None, BeforeValidator(blank)] = None,
     closed: bool = False,
 ) -> Response:
     """List findings, oldest first."""
@@ -60,6 +61,7 @@ async def list_found(
         tenant=tenant,
         type_=type,
         kind=kind,
+        effective_date=effective_date,
         after=page.place(PageAfter, datetime, UUID),
         page_size=page.rows_max,
         tenants=call.tenants,
@@ -73,9 +75,10 @@ async def list_found(
             "tenant": ("Tenant", tenant, None),
             "kind": ("Kind", kind, None),
             "type": ("Type", type, _TYPES),
+            "effective_date": ("Effective date", effective_date, "date"),
             "closed": ("Include closed", closed, ()),
         },
-        is_filtered=bool(tenant or kind or type or closed),
+        is_filtered=any((tenant, kind, type, effective_date, closed)),
         changed=("finding", "Findings have changed."),
         listing=Listing(
             caption="Findings",

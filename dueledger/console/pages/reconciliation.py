@@ -1,6 +1,7 @@
 """Reconciliation: up to when everything is complete, what differs, its repairs, and the reports."""
 
 from collections.abc import Iterator, Sequence
+from datetime import date
 from itertools import groupby
 from typing import Final
 
@@ -11,8 +12,14 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of
 from dueledger.console.view import CurrentView, View
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import count_findings, list_watermarks
+from dueledger.ledger.store.findings import (
+    MissingPlace,
+    count_findings,
+    count_missing,
+    list_watermarks,
+)
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
@@ -41,6 +48,9 @@ async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
     watermarks = await list_watermarks(
         call.connection, tenants=call.tenants, limit=WATERMARKS_MAX + 1
     )
+    missing = await count_missing(
+        call.connection, limit=SHOWN_MAX, count_max=FINDINGS_MAX, tenants=call.tenants
+    )
     repairs = await list_waiting_repairs(
         call.connection, None, None, SHOWN_MAX, tenants=call.tenants
     )
@@ -51,6 +61,7 @@ async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
         findings=sum(row["findings"] for row in counts),
         is_capped=any(row["findings_capped"] for row in counts),
         counts=_list_counts(view, counts),
+        missing=_list_missing(view, missing),
         repairs=list_repairs_of(view, repairs),
         reports=_list_reports(view, recorded),
         listing=Listing(
@@ -61,6 +72,39 @@ async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
             " what happened.",
             note="The least complete ones." if len(watermarks) > WATERMARKS_MAX else None,
         ),
+    )
+
+
+@audit.page("/reconciliation/missing")
+async def list_missing(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+) -> Response:
+    """List days of a kind of which items are missing, and how many are."""
+    rows = await count_missing(
+        call.connection,
+        tenant=tenant,
+        kind=kind,
+        after=page.place(MissingPlace, str, str, date),
+        limit=page.rows_max,
+        count_max=max(FINDINGS_MAX, page.rows_max),
+        tenants=call.tenants,
+    )
+    shown = rows[: page.limit]
+    goes_on = len(rows) > page.limit or any(row["missing_capped"] for row in shown)
+    last = [shown[-1][key] for key in MissingPlace._fields] if goes_on else None
+    return view.page(
+        "list.html",
+        title="Missing items by day",
+        parent=("Reconciliation", "/reconciliation"),
+        filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        is_filtered=bool(tenant or kind),
+        changed=("finding", "Findings have changed."),
+        listing=_list_missing(view, shown, page.cursor_after(last), downloads=True),
     )
 
 
@@ -120,6 +164,34 @@ def _list_counts(view: View, counts: Sequence[Row]) -> Listing:
         rows=counts,
         empty="No finding is open.",
         downloads=False,
+    )
+
+
+def _list_missing(
+    view: View, rows: Sequence[Row], next_cursor: str | None = None, *, downloads: bool = False
+) -> Listing:
+    def found(row: Row) -> str:
+        return view.url(
+            "/reconciliation/findings",
+            tenant=row["tenant"],
+            kind=row["kind"],
+            type=FindingType.MISSING,
+            effective_date=row["effective_date"],
+        )
+
+    return Listing(
+        caption="Missing items by kind and effective date, the first day of each kind first",
+        columns=(
+            Column("effective_date", "Effective date", "date", found),
+            Column("kind", "Flow", "flow"),
+            Column("missing", "Missing", "count", found, "missing_capped"),
+            Column("first_due_at", "First due", "time"),
+            Column("first_seen_at", "Found", "time"),
+        ),
+        rows=[{**row, "lane": ""} for row in rows],
+        empty="No item is missing, as far as a reconciliation has compared.",
+        next_cursor=next_cursor,
+        downloads=downloads,
     )
 
 

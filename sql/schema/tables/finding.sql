@@ -48,7 +48,7 @@ comment on column ledger.finding.opened_count is 'How often it was opened; a rep
 comment on column ledger.finding.reconciliation_no is 'The latest pass that found it, of which upkeep may have deleted the row; null if only `define` did.';
 comment on column ledger.finding.reason is 'Why it was resolved so.';
 
-create index finding_open_idx on ledger.finding (type, tenant, kind) where closed_at is null;
+create index finding_open_idx on ledger.finding (type, tenant, kind, effective_date) where closed_at is null;
 create index finding_item_idx on ledger.finding (item_id) where item_id is not null;
 create index finding_seen_idx on ledger.finding (first_seen_at, id);
 create index finding_tenant_idx on ledger.finding (tenant, first_seen_at, id);

@@ -9,6 +9,7 @@
 -- $6 page_size integer
 -- $7 tenants text[]
 -- $8 kind text
+-- $9 effective_date date
 -- index: finding_seen_idx, finding_tenant_idx
 -- locks: none
 -- Of each tenant so many are read as a page has: what others have costs nothing and shows nowhere.
@@ -24,12 +25,14 @@ found as materialized (
     (select f.id, f.first_seen_at from ledger.finding f
      where $1::boolean and f.tenant = t.tenant and f.closed_at is null
        and ($3::text is null or f.type = $3::text) and ($8::text is null or f.kind = $8::text)
+       and ($9::date is null or f.effective_date = $9::date)
        and ($4::timestamptz is null or (f.first_seen_at, f.id) > ($4::timestamptz, $5::uuid))
      order by f.first_seen_at, f.id limit $6::integer)
     union all
     (select f.id, f.first_seen_at from ledger.finding f
      where not $1::boolean and f.tenant = t.tenant
        and ($3::text is null or f.type = $3::text) and ($8::text is null or f.kind = $8::text)
+       and ($9::date is null or f.effective_date = $9::date)
        and ($4::timestamptz is null or (f.first_seen_at, f.id) > ($4::timestamptz, $5::uuid))
      order by f.first_seen_at, f.id limit $6::integer)
   ) f
@@ -37,12 +40,14 @@ found as materialized (
   (select f.id, f.first_seen_at from ledger.finding f
    where $1::boolean and $2::text is null and $7::text[] is null and f.closed_at is null
      and ($3::text is null or f.type = $3::text) and ($8::text is null or f.kind = $8::text)
+     and ($9::date is null or f.effective_date = $9::date)
      and ($4::timestamptz is null or (f.first_seen_at, f.id) > ($4::timestamptz, $5::uuid))
    order by f.first_seen_at, f.id limit $6::integer)
   union all
   (select f.id, f.first_seen_at from ledger.finding f
    where not $1::boolean and $2::text is null and $7::text[] is null
      and ($3::text is null or f.type = $3::text) and ($8::text is null or f.kind = $8::text)
+     and ($9::date is null or f.effective_date = $9::date)
      and ($4::timestamptz is null or (f.first_seen_at, f.id) > ($4::timestamptz, $5::uuid))
    order by f.first_seen_at, f.id limit $6::integer)
 )

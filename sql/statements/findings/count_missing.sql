@@ -1,0 +1,43 @@
+-- Count open findings of missing items by kind and effective date, after a place; up to a limit of findings is read.
+-- returns: zero or more
+-- roles: auditor
+-- $1 tenants text[]
+-- $2 tenant text
+-- $3 kind text
+-- $4 after_tenant text
+-- $5 after_kind text
+-- $6 after_date date
+-- $7 count_max integer
+-- $8 limit integer
+-- index: finding_open_idx
+-- locks: none
+-- All are counted of each day but the last one that was read, of which there may be more.
+with tenants as materialized (
+  select distinct t.tenant from unnest($1::text[]) t (tenant) where $2::text is null or t.tenant = $2::text
+  union all
+  select $2::text where $1::text[] is null and $2::text is not null
+),
+found as materialized (
+  select f.tenant, f.kind, f.effective_date, f.due_at, f.first_seen_at
+  from tenants t
+  cross join lateral (
+    select f.tenant, f.kind, f.effective_date, f.due_at, f.first_seen_at from ledger.finding f
+    where f.type = 'MISSING' and f.closed_at is null and f.tenant = t.tenant and ($3::text is null or f.kind = $3::text)
+      and ($4::text is null or (f.tenant, f.kind, f.effective_date) > ($4::text, $5::text, $6::date))
+    order by f.kind, f.effective_date limit $7::integer
+  ) f
+  union all
+  (select f.tenant, f.kind, f.effective_date, f.due_at, f.first_seen_at from ledger.finding f
+   where $1::text[] is null and $2::text is null
+     and f.type = 'MISSING' and f.closed_at is null and ($3::text is null or f.kind = $3::text)
+     and ($4::text is null or (f.tenant, f.kind, f.effective_date) > ($4::text, $5::text, $6::date))
+   order by f.tenant, f.kind, f.effective_date limit $7::integer)
+)
+select f.tenant, f.kind, f.effective_date, count(*)::integer as missing,
+  (sum(count(*)) over ()) >= $7::integer
+    and row_number() over (order by f.tenant desc, f.kind desc, f.effective_date desc) = 1 as missing_capped,
+  min(f.due_at) as first_due_at, min(f.first_seen_at) as first_seen_at
+from (select f.* from found f order by f.tenant, f.kind, f.effective_date limit $7::integer) f
+group by f.tenant, f.kind, f.effective_date
+order by f.tenant, f.kind, f.effective_date
+limit $8::integer
