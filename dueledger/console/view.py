@@ -24,11 +24,15 @@ from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
 from dueledger.console.states import STATE_BADGES
+from dueledger.ledger.errors import NotFound
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
 from dueledger.preview.occurrences import offset_text
+from dueledger.service.query_parameters import query_parameters
+from dueledger.service.routes.fields import Text
 from dueledger.time_spans import brief_span
 
 if TYPE_CHECKING:
+    from dueledger.service.scoped_routes import CallRoute
     from dueledger.service.settings import ServiceSettings
 
 THEMES: Final = ("auto", "light", "dark")
@@ -82,10 +86,18 @@ class View:
     zones: Sequence[str] = ZONES
     """What may be chosen: those of every console, and the names of the tenants' own."""
     format: PageFormat = "html"
+    table: str | None = None
+    """Which table of the page is the download; None: its list."""
     export_rows: int = EXPORT_ROWS
 
     @classmethod
-    def of(cls, request: Request, now: datetime | None = None, form: PageFormat = "html") -> Self:
+    def of(
+        cls,
+        request: Request,
+        now: datetime | None = None,
+        form: PageFormat = "html",
+        table: str | None = None,
+    ) -> Self:
         """Return the view of a request, with what its cookies prefer."""
         theme = request.cookies.get(cookie_name(request, "theme"), "")
         choice = request.cookies.get(cookie_name(request, "zone"), "")
@@ -95,7 +107,7 @@ class View:
         names = {"utc": UTC_NAME, "browser": request.cookies.get(BROWSER_ZONE, UTC_NAME)}
         theme = theme if theme in THEMES else THEMES[0]
         clock = PageClock(now, *zone_of(names.get(choice, choice)))
-        return cls(request, session, clock, theme, choice, zones, form)
+        return cls(request, session, clock, theme, choice, zones, form, table)
 
     @property
     def zone_choices(self) -> list[tuple[str, str]]:
@@ -133,6 +145,13 @@ class View:
         query = {**self.request.query_params, **changes}
         return self.url(self.path, **query)
 
+    def download(self, form: PageFormat, table: str | None) -> str:
+        """Return the address of a table as a file, from its first row; of a list, of many rows."""
+        route: CallRoute = self.request.scope["route"]
+        pages = "limit" in query_parameters(route.dependant)
+        limit = self.export_rows if pages else None
+        return self.here(format=form, table=table, limit=limit, cursor=None)
+
     @property
     def path(self) -> str:
         """Return the path of this page below the console."""
@@ -144,11 +163,16 @@ class View:
     ) -> Response:
         """Return a page of a template; `values` are what it names.
 
-        A page with a `listing` is also a download of it, if `format` asks for one.
+        A page with a `listing` is also a download of it, if `format` asks for one, or of the one
+        among the values that `table` names. Raises NotFound for another name.
         """
-        if listing is not None and self.format != "html":
-            following = self.here(cursor=listing.next_cursor)
-            return answer_export(listing, self.format, following)
+        if self.format != "html":
+            asked = listing if self.table is None else values.get(self.table)
+            if isinstance(asked, Listing) and asked.downloads:
+                return answer_export(asked, self.format, self.here(cursor=asked.next_cursor))
+            if self.table is not None:
+                message = f"The page has no table {self.table}."
+                raise NotFound(message, table=self.table)
         notice = self._notice()
         text = (
             _templates()
@@ -193,8 +217,12 @@ def _zones_of_tenants(request: Request, session: ConsoleSession | None) -> list[
     return sorted(zones)[:_ZONES_MAX]
 
 
-async def _open_view(request: Request, format: PageFormat = "html") -> View:  # noqa: A002 - the parameter's name
-    return View.of(request, request.state.now, format)
+async def _open_view(
+    request: Request,
+    format: PageFormat = "html",  # noqa: A002 - the parameter's name
+    table: Annotated[str | None, Text] = None,
+) -> View:
+    return View.of(request, request.state.now, format, table)
 
 
 CurrentView = Annotated[View, Depends(_open_view)]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from inspect import iscoroutinefunction
+from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 import orjson
@@ -267,6 +268,26 @@ async def test_a_list_is_a_page_a_download_and_a_document(
     assert {each["business_key"][:2] for each in document} == {"L-"}
     cut = await browser.open(f"{path}&format=csv")
     assert cut.headers["Link"].endswith('; rel="next"')
+
+
+async def test_each_table_has_a_download_that_is_answered(
+    api: Api, browser: Browser, hostile: dict[str, str]
+) -> None:
+    named: set[str] = set()
+    async with open_browser(api) as everybody:
+        await everybody.sign_in(await api.make_key("downloads-all", *Scope, tenants=None))
+        for path in [route.path.format(**hostile) for route in ROUTES]:
+            page = await (everybody if path in OF_ALL else browser).open(f"/console{path}")
+            links: list[str] = re.findall(r'href="([^"]*[?&]format=(?:csv|json)[^"]*)"', page.text)
+            for link in map(unescape, links):
+                given = await everybody.open(link)
+                assert given.status == 200, (path, link, given.text)
+                assert given.headers["Content-Disposition"].startswith("attachment"), link
+                named |= {*parse_qs(urlsplit(link).query).get("table", [path])}
+    assert named >= {"alerts", "topics", "checks", "settings", "pauses", "changes", "counts"}
+    assert named >= {"/items", "/flows", "/audit", "/reconciliation", "/system"}
+    unknown = await browser.open("/console/flows?format=csv&table=filters")
+    assert unknown.status == 404
 
 
 async def test_a_key_or_an_id_leads_to_the_item(api: Api, browser: Browser, key: NewApiKey) -> None:

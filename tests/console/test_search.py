@@ -1,5 +1,9 @@
 """One field finds an item by each of its names, and nothing of other tenants."""
 
+import csv
+import io
+import re
+from html import unescape
 from uuid import UUID
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -53,3 +57,6 @@ async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key:
             assert unsafe_characters(hidden.text) == set()
         shown = await browser.open("/console/search", params={"q": f"event {event_no}"})
         assert f"/console/items/{item}" in shown.text
+        [download] = re.findall('href="([^"]*format=csv[^"]*)"', shown.text)
+        [row] = csv.DictReader(io.StringIO((await browser.open(unescape(download))).text))
+        assert row["business_key"] == "P-EV"

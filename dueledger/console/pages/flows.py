@@ -133,7 +133,6 @@ async def list_all(
             columns=_PAUSE_COLUMNS,
             rows=pauses,
             empty="Nothing is paused. A flow is paused on its own page.",
-            downloads=False,
         ),
         listing=Listing(
             caption="Flows",
@@ -288,7 +287,6 @@ async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
             for row in rows
         ],
         empty="No changes yet. Pauses, resumes and changes of limits are listed here.",
-        downloads=False,
     )
 
 

@@ -163,7 +163,6 @@ def _list_counts(view: View, counts: Sequence[Row]) -> Listing:
         ),
         rows=counts,
         empty="No finding is open.",
-        downloads=False,
     )
 
 

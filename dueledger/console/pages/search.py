@@ -26,13 +26,15 @@ async def find(call: CurrentCall, view: CurrentView, q: Annotated[str, Text] = "
             return redirect(view.url(f"/items/{only.items[0]['id']}"))
         if only.named is Named.BUSINESS_KEY:
             return redirect(view.url("/items", q=text))
+    tables = {f"found_{place}": _listing(view, each) for place, each in enumerate(found)}
     return view.page(
         "search.html",
         title=f"Search: {text}" if text else "Search",
         text=text,
         claims_max=CLAIMS_MAX,
         is_record=is_record(text),
-        results=[(_words(each), _listing(view, each)) for each in found],
+        results=tables,
+        **tables,
     )
 
 
@@ -66,5 +68,4 @@ def _listing(view: View, found: Found) -> Listing:
         rows=found.items,
         empty="It created no item.",
         note=f"The first {ITEMS_MAX} items." if is_cut else None,
-        downloads=False,
     )

@@ -130,9 +130,7 @@ def _list(
     *,
     note: str | None = None,
 ) -> Listing:
-    return Listing(
-        caption=caption, columns=columns, rows=rows, empty=empty, note=note, downloads=False
-    )
+    return Listing(caption=caption, columns=columns, rows=rows, empty=empty, note=note)
 
 
 def _settings(settings: ServiceSettings) -> Iterator[Mapping[str, object]]:
