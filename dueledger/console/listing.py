@@ -3,14 +3,15 @@
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import orjson
 from fastapi import Response
 
 from dueledger.console.clock import iso
+from dueledger.ledger.errors import InvalidInput, Problem
 
 Row = Mapping[str, Any]
 CellKind = Literal[
@@ -42,7 +43,7 @@ class Column:
     several lines. A `status` is a word that has a badge, a `word` one of a closed list, as in code.
     An `action` leads to what can be done, by the words of its label, and is no part of a download.
     `href` returns where a cell leads. `capped` is the member that says that a count is the least
-    that it can be. `sort` is the value of the page's parameter `sort` that orders by the column.
+    that it can be.
     """
 
     key: str
@@ -50,14 +51,20 @@ class Column:
     kind: CellKind = "text"
     href: Callable[[Row], str | None] | None = None
     capped: str | None = None
-    sort: str | None = None
+
+    @property
+    def sorts(self) -> bool:
+        """Return whether rows may be sorted by it."""
+        return self.kind != "action"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
     """Rows of a list. `empty` says what to do first where there are none; `note` what is left out.
 
-    `next_cursor` is that of the next page; None: this is the last.
+    `order` is that of the rows, as they were read by an index: "oldest first". `next_cursor` is
+    that of the next page; None: this is the last. `sorts` is whether a reader may choose another
+    order, as all rows are there.
     """
 
     caption: str
@@ -65,8 +72,33 @@ class Listing:
     rows: Sequence[Row]
     empty: str = "Nothing."
     note: str | None = None
+    order: str | None = None
     next_cursor: str | None = None
     downloads: bool = True
+    sorts: bool = False
+
+    @property
+    def title(self) -> str:
+        """Return the caption with the order."""
+        return self.caption if self.order is None else f"{self.caption}, {self.order}"
+
+    def sorted_by(self, sort: str) -> Self:
+        """Return the list in the order of a column, `-` before its key for the reverse.
+
+        Raises InvalidInput for a key that no column has.
+        """
+        key, is_reverse = sort.removeprefix("-"), sort.startswith("-")
+        column = next((each for each in self.columns if each.key == key and each.sorts), None)
+        if column is None:
+            accepted = " | ".join(each.key for each in self.columns if each.sorts)
+            problem = Problem("sort", "", "the list has no such column", accepted)
+            raise InvalidInput("The list cannot be sorted so.", [problem])
+        names = _names(column)
+
+        def place(row: Row) -> list[tuple[bool, Any]]:
+            return [(row[name] is None, row[name]) for name in names]
+
+        return replace(self, rows=sorted(self.rows, key=place, reverse=is_reverse), order=None)
 
     def csv(self) -> str:
         """Return the rows as CSV (RFC 4180), with a header. No cell is a formula."""

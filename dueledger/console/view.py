@@ -5,7 +5,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from markupsafe import Markup
 from dueledger.console import cells
 from dueledger.console.assets import load_assets
 from dueledger.console.clock import UTC_NAME, PageClock, iso, zone_of
-from dueledger.console.listing import EXPORT_ROWS, Listing, answer_export
+from dueledger.console.listing import EXPORT_ROWS, Column, Listing, answer_export
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
 from dueledger.console.states import STATE_BADGES
@@ -88,6 +88,7 @@ class View:
     format: PageFormat = "html"
     table: str | None = None
     """Which table of the page is the download; None: its list."""
+    sort: str | None = None
     export_rows: int = EXPORT_ROWS
 
     @classmethod
@@ -97,6 +98,7 @@ class View:
         now: datetime | None = None,
         form: PageFormat = "html",
         table: str | None = None,
+        sort: str | None = None,
     ) -> Self:
         """Return the view of a request, with what its cookies prefer."""
         theme = request.cookies.get(cookie_name(request, "theme"), "")
@@ -107,7 +109,7 @@ class View:
         names = {"utc": UTC_NAME, "browser": request.cookies.get(BROWSER_ZONE, UTC_NAME)}
         theme = theme if theme in THEMES else THEMES[0]
         clock = PageClock(now, *zone_of(names.get(choice, choice)))
-        return cls(request, session, clock, theme, choice, zones, form, table)
+        return cls(request, session, clock, theme, choice, zones, form, table, sort)
 
     @property
     def zone_choices(self) -> list[tuple[str, str]]:
@@ -166,6 +168,8 @@ class View:
         A page with a `listing` is also a download of it, if `format` asks for one, or of the one
         among the values that `table` names. Raises NotFound for another name.
         """
+        if listing is not None:
+            listing = self._sorted(listing)
         if self.format != "html":
             asked = listing if self.table is None else values.get(self.table)
             if isinstance(asked, Listing) and asked.downloads:
@@ -183,6 +187,23 @@ class View:
         if notice is not None:
             response.delete_cookie(cookie_name(self.request, "notice"))
         return response
+
+    def _sorted(self, listing: Listing) -> Listing:
+        """Return a list as the reader wants it sorted, if all of its rows are there."""
+        is_cut = listing.next_cursor is not None or listing.note is not None
+        if is_cut or "cursor" in self.request.query_params:
+            return listing
+        sorting = replace(listing, sorts=True)
+        return sorting if self.sort is None else sorting.sorted_by(self.sort)
+
+    def sort_address(self, column: Column) -> str:
+        """Return the address of this page sorted by a column; in reverse if it is so already."""
+        return self.here(sort=f"-{column.key}" if self.sort == column.key else column.key)
+
+    def order_by(self, column: Column) -> str | None:
+        """Return in which order of a column the page is sorted, as `aria-sort` has it."""
+        orders = {column.key: "ascending", f"-{column.key}": "descending"}
+        return orders.get(self.sort or "")
 
     def done(self, notice: str, path: str, /, **query: object) -> Response:
         """Return the answer of an action: the page to go to, which shows the notice once."""
@@ -221,8 +242,9 @@ async def _open_view(
     request: Request,
     format: PageFormat = "html",  # noqa: A002 - the parameter's name
     table: Annotated[str | None, Text] = None,
+    sort: Annotated[str | None, Text] = None,
 ) -> View:
-    return View.of(request, request.state.now, format, table)
+    return View.of(request, request.state.now, format, table, sort)
 
 
 CurrentView = Annotated[View, Depends(_open_view)]

@@ -270,6 +270,31 @@ async def test_a_list_is_a_page_a_download_and_a_document(
     assert cut.headers["Link"].endswith('; rel="next"')
 
 
+async def test_a_list_whose_rows_are_all_shown_is_sorted_by_each_column(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    made = [api.item(f"S-{number}", kind="SortDue", lane=f"{number % 2}") for number in range(3)]
+    await api.emit(key, *made)
+    path = "/console/items?kind=SortDue"
+    for sort, keys in (
+        ("business_key", ["S-0", "S-1", "S-2"]),
+        ("-business_key", ["S-2", "S-1", "S-0"]),
+        ("-kind", ["S-1"]),
+    ):
+        given = await browser.open(f"{path}&format=csv&sort={sort}")
+        rows = csv.DictReader(io.StringIO(given.text))
+        assert [row["business_key"] for row in rows][: len(keys)] == keys, sort
+    page = (await browser.open(f"{path}&sort=business_key")).text
+    assert page.count('aria-sort="ascending"') == 1
+    assert "sort=-business_key" in page
+    assert "Latest effective date first." not in page
+    cut = (await browser.open(f"{path}&limit=2")).text
+    assert "Latest effective date first." in cut
+    assert "sort=" not in cut
+    refused = await browser.open(f"{path}&sort=secret")
+    assert (refused.status, "business_key | state" in refused.text) == (422, True)
+
+
 async def test_each_table_has_a_download_that_is_answered(
     api: Api, browser: Browser, hostile: dict[str, str]
 ) -> None:

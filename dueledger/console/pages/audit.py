@@ -64,7 +64,8 @@ async def list_changes(
         is_filtered=any((tenant, actor, operation, target, since, until)),
         changed=("audit", "There are new changes."),
         listing=Listing(
-            caption="Changes, newest first",
+            caption="Changes",
+            order="newest first",
             columns=_columns(view),
             rows=[_shown(row) for row in rows[: page.limit]],
             empty="Nothing was changed, with these filters. Emissions, claims and outcomes are in"

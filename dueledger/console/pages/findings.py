@@ -82,6 +82,7 @@ async def list_found(
         changed=("finding", "Findings have changed."),
         listing=Listing(
             caption="Findings",
+            order="oldest first",
             columns=_columns(view),
             rows=shown[: page.limit],
             empty="No finding is open. `dueledger reconcile` compares what was owed with what"
@@ -201,6 +202,7 @@ def list_repairs_of(
 
     return Listing(
         caption="Pending repairs",
+        order="oldest first",
         columns=(
             Column("type", "Finding", "text", show),
             Column("kind", "Flow", "flow"),

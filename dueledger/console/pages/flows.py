@@ -130,12 +130,14 @@ async def list_all(
         is_filtered=bool(tenant or kind or lane),
         pauses=Listing(
             caption="Pauses in force",
+            order="oldest first",
             columns=_PAUSE_COLUMNS,
             rows=pauses,
             empty="Nothing is paused. A flow is paused on its own page.",
         ),
         listing=Listing(
             caption="Flows",
+            order="by tenant, kind and lane",
             columns=_columns(view),
             rows=[
                 {**row, "status": status_of(row), "throughput": rate}
@@ -277,6 +279,7 @@ async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
     )
     return Listing(
         caption="Who changed what",
+        order="newest first",
         columns=_CHANGE_COLUMNS,
         rows=[
             {

@@ -12,7 +12,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
-from dueledger.items import explain_item, read_item
+from dueledger.items import explain_item, lists_open_items, read_item
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
@@ -121,6 +121,9 @@ async def list_items(
         pauses_shown=_PAUSES_SHOWN,
         listing=Listing(
             caption="Items",
+            order="first due first"
+            if lists_open_items(wanted, late=late, is_open=is_open)
+            else "latest effective date first",
             columns=_columns(view),
             rows=found.items,
             empty=_empty(filters),

@@ -90,6 +90,7 @@ def list_operations_of(
 
     return Listing(
         caption="Operations",
+        order="newest first",
         columns=(
             Column("operation_no", "Operation", "id", show),
             Column("verb", "Verb", "word"),

@@ -66,6 +66,7 @@ async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
         reports=_list_reports(view, recorded),
         listing=Listing(
             caption="Completeness watermarks",
+            order="least complete first",
             columns=_WATERMARK_COLUMNS,
             rows=[{**row, "lane": ""} for row in watermarks[:WATERMARKS_MAX]],
             empty="No kind was reconciled yet. `dueledger reconcile` compares what was owed with"
@@ -150,6 +151,7 @@ def _list_counts(view: View, counts: Sequence[Row]) -> Listing:
 
     return Listing(
         caption="Open findings by type and by how long ago each was found",
+        order="most severe first",
         columns=(
             Column("type", "Type", "text", found),
             Column("severity", "Severity", "status"),
@@ -179,7 +181,8 @@ def _list_missing(
         )
 
     return Listing(
-        caption="Missing items by kind and effective date, the first day of each kind first",
+        caption="Missing items",
+        order="by kind and effective date",
         columns=(
             Column("effective_date", "Effective date", "date", found),
             Column("kind", "Flow", "flow"),
@@ -207,6 +210,7 @@ def _list_reports(
 
     return Listing(
         caption="Reports",
+        order="newest first",
         columns=(
             Column("as_of", "As of", "time"),
             Column("reconciliation_no", "Number"),

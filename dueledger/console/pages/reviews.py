@@ -92,6 +92,7 @@ async def show_reviews(
         operations=list_operations_of(view, recorded),
         listing=Listing(
             caption="Parked items by reason and error",
+            order="largest group first",
             columns=_group_columns(view),
             rows=rows,
             empty="No item waits for a person. One is parked when its attempts are exhausted, or by"
@@ -127,6 +128,7 @@ async def list_parked(
         changed=("review", "Parked items have changed."),
         listing=Listing(
             caption="Parked items",
+            order="oldest first",
             columns=_parked_columns(view),
             rows=rows[: page.limit],
             empty="No parked item matches.",

@@ -81,6 +81,7 @@ async def list_schedules(
         filters={"tenant": tenant or "", "kind": kind or ""},
         listing=Listing(
             caption="Schedules",
+            order="by tenant and name",
             columns=_columns(view),
             rows=await _rows(call, view, shown),
             empty="There is no definition yet. Write one, or import a crontab.",
@@ -122,6 +123,7 @@ async def show_schedule(
         is_schedule=newest.event_type is None and "when" in newest.document,
         listing=Listing(
             caption="History",
+            order="latest effective date first",
             columns=_execution_columns(view),
             rows=executions.items,
             empty="No items yet. Each occurrence above becomes one before it is due.",

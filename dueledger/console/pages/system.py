@@ -76,6 +76,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         settings=_list("Settings of this process", _SETTING_COLUMNS, list(_settings(settings)), ""),
         listing=Listing(
             caption="Processes",
+            order="by role",
             columns=_PROCESS_COLUMNS,
             rows=[
                 {
