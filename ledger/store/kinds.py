@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.lock_wait import conflict_on_lock_timeout
 from dueledger.ledger.store.statements import statement
 
@@ -121,6 +121,13 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
             policy.no_replay,
             policy.compression,
         )
+
+
+async def list_kinds(
+    connection: Connection, limit: int, *, tenants: Sequence[str] | None = None
+) -> list[Record]:
+    """List kinds with their tenants, in order of both; with `tenants`, theirs alone."""
+    return await connection.fetch(statement("list_kinds"), tenants, limit)
 
 
 async def list_kind_policies(

@@ -10,6 +10,7 @@ from fastapi import Response
 from dueledger.console.forms import Filter, Moment, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
@@ -61,6 +62,7 @@ async def list_changes(
             "since": ("From", minutes(query.get("since", "")), "datetime-local"),
             "until": ("Before", minutes(query.get("until", "")), "datetime-local"),
         },
+        names=await suggest_names(call),
         is_filtered=any((tenant, actor, operation, target, since, until)),
         changed=("audit", "There are new changes."),
         listing=Listing(

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator
 from dueledger.console.forms import Filter, blank, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
@@ -78,6 +79,7 @@ async def list_found(
             "effective_date": ("Effective date", effective_date, "date"),
             "closed": ("Include closed", closed, ()),
         },
+        names=await suggest_names(call),
         is_filtered=any((tenant, kind, type, effective_date, closed)),
         changed=("finding", "Findings have changed."),
         listing=Listing(
@@ -170,6 +172,7 @@ async def list_repairs(
         title="Pending repairs",
         parent=_PARENT,
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
         changed=("repair", "Repairs have changed."),
         listing=list_repairs_of(view, rows[: page.limit], cursor, downloads=True),

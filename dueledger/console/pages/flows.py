@@ -11,6 +11,7 @@ from pydantic import BaseModel, Json
 from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import code_of, slowed_text
 from dueledger.hindrance_texts import TEXTS
@@ -127,6 +128,7 @@ async def list_all(
         "flows.html",
         title="Flows",
         filters={"tenant": tenant or "", "kind": kind or "", "lane": lane or ""},
+        names=await suggest_names(call),
         is_filtered=bool(tenant or kind or lane),
         pauses=Listing(
             caption="Pauses in force",

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
 from dueledger.items import explain_item, lists_open_items, read_item
@@ -115,6 +116,7 @@ async def list_items(
         "items.html",
         title="Items",
         filters=filters,
+        names=await suggest_names(call),
         is_filtered=any(filters.values()),
         states=_STATES,
         pauses=await _pauses(call, wanted, is_waiting=late or is_open),

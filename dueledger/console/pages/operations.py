@@ -8,6 +8,7 @@ from fastapi import Depends, Response
 from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.hindrances import has_upkeep
 from dueledger.ledger.store.api_keys import Scope
@@ -42,6 +43,7 @@ async def list_recorded(
         title="Operations",
         parent=("Reviews", "/reviews"),
         filters={"tenant": ("Tenant", tenant, None)},
+        names=await suggest_names(call),
         is_filtered=tenant is not None,
         changed=("operation", "Operations have changed."),
         listing=shown,

@@ -11,6 +11,7 @@ from dueledger.console.forms import Filter
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
@@ -103,6 +104,7 @@ async def list_missing(
         title="Missing items by day",
         parent=("Reconciliation", "/reconciliation"),
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
         changed=("finding", "Findings have changed."),
         listing=_list_missing(view, shown, page.cursor_after(last), downloads=True),
@@ -122,6 +124,7 @@ async def list_recorded(
         title="Reports",
         parent=("Reconciliation", "/reconciliation"),
         filters={"tenant": ("Tenant", tenant, None)},
+        names=await suggest_names(call),
         is_filtered=tenant is not None,
         changed=("report", "There are new reports."),
         groups=list(_by_month(view, shown)),

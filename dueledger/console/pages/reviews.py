@@ -12,6 +12,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of
 from dueledger.console.pages.operations import list_operations_of
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
@@ -85,6 +86,7 @@ async def show_reviews(
         "reviews.html",
         title="Reviews",
         filters={"tenant": tenant or "", "kind": kind or ""},
+        names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
         parked=sum(row["items"] for row in rows),
         is_capped=any(row["items_capped"] for row in rows),
@@ -124,6 +126,7 @@ async def list_parked(
         title="Parked items",
         parent=("Reviews", "/reviews"),
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
         changed=("review", "Parked items have changed."),
         listing=Listing(

@@ -14,6 +14,7 @@ from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.schedule_times import Coming, read_definition, times_of
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.trigger import trigger_definition
 from dueledger.importers.definition_yaml import document_text
@@ -79,6 +80,7 @@ async def list_schedules(
         "schedules.html",
         title="Schedules",
         filters={"tenant": tenant or "", "kind": kind or ""},
+        names=await suggest_names(call),
         listing=Listing(
             caption="Schedules",
             order="by tenant and name",
