@@ -20,6 +20,7 @@ from dueledger.console.overview import REFRESH_SECONDS, OverviewRefresh
 from dueledger.console.page_routes import PATH
 from dueledger.console.pages import (
     audit,
+    badges,
     findings,
     flows,
     issuer_sign_in,
@@ -72,6 +73,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *audit.audit.routes,
     *system.read.routes,
     *runbook.read.routes,
+    *badges.read.routes,
     *live.read.routes,
 ]
 """Pages and actions under the scope of a key, in the order of the navigation."""

@@ -131,6 +131,7 @@ async def hostile(api: Api, item: UUID, key: NewApiKey) -> dict[str, str]:
         "tenant": "acme",
         "name": "d",
         "kind": "PolicyRenewalDue",
+        "fact": "late",
         "operation": str(operation),
         "finding": str(finding),
         "repair": str(repair),

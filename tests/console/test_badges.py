@@ -1,0 +1,48 @@
+"""Badges: one fact of a kind as a picture, for those who may see the fact."""
+
+from xml.etree import ElementTree as ET
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import Api
+
+PATH = "/console/badges/acme/Badged"
+
+
+async def words_of(browser: Browser, fact: str) -> str:
+    badge = await browser.open(f"{PATH}/{fact}")
+    assert (badge.status, badge.headers["Content-Type"]) == (200, "image/svg+xml"), badge.text
+    return ET.fromstring(badge.text).attrib["aria-label"]  # noqa: S314 - our own picture
+
+
+async def test_a_badge_shows_the_state_the_late_items_or_the_findings_of_a_kind(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    items = [
+        api.item(f"B-{number}", kind="Badged", due_at=f"20{year}-01-01T09:00:00Z")
+        for number, year in enumerate((26, 26, 96))
+    ]
+    await api.emit(key, *items)
+    [finding] = await api.find("acme")
+    await api.owner.execute("update ledger.finding set kind = 'Badged' where id = $1", finding)
+    assert await words_of(browser, "state") == "Badged state: no allocator"
+    assert await words_of(browser, "late") == "Badged late: 2"
+    assert await words_of(browser, "findings") == "Badged findings: 1"
+    await api.owner.execute(
+        "update ledger.finding set closed_at = ledger.now(), resolution = 'explained'"
+        " where id = $1",
+        finding,
+    )
+    assert await words_of(browser, "findings") == "Badged findings: 0"
+    assert (await browser.open(f"{PATH}/secrets")).status == 422
+    assert (await browser.open("/console/badges/acme/Mistyped/late")).status == 404
+    reader = await api.make_key("badge-reader", Scope.READ)
+    elsewhere = await api.make_key("badge-elsewhere", *Scope, tenants=["umbra"])
+    for who, fact, status in (
+        (reader, "late", 200),
+        (reader, "findings", 403),
+        (elsewhere, "late", 404),
+    ):
+        async with open_browser(api) as other:
+            await other.sign_in(who)
+            assert (await other.open(f"{PATH}/{fact}")).status == status
