@@ -104,9 +104,12 @@ def page_paths(ledger: Ledger, ids: Sequence[str], keys: Sequence[str]) -> dict[
         "parked items": "/reviews/parked",
         "operations": "/reviews/operations",
         "reconciliation": "/reconciliation",
+        "missing items": "/reconciliation/missing",
         "findings": "/reconciliation/findings",
         "repairs": "/reconciliation/repairs",
         "reports": "/reconciliation/reports",
+        "audit": "/audit",
+        "a badge": f"/badges/{TENANT}/{ledger.kind}/late",
         "system": "/system",
     }
     several = {
