@@ -1,11 +1,11 @@
 """What a new version would change in future occurrences. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.rules.calendar_change import known_until
@@ -163,5 +163,12 @@ def _change(old: ItemDraft | None, new: ItemDraft | None) -> OccurrenceChange:
 
 def _fields(before: Definition | None, after: Definition) -> tuple[str, ...]:
     old = _NOTHING if before is None else before.normalised()
-    new = after.normalised()
-    return tuple(sorted(name for name in {**old, **new} if old.get(name) != new.get(name)))
+    return tuple(name for name, _, _ in value_changes(old, after.normalised()))
+
+
+def value_changes(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[tuple[str, Any, Any]]:
+    """Return the members of two documents that differ, by name: each before and after, or None."""
+    pairs = ((name, before.get(name), after.get(name)) for name in sorted({**before, **after}))
+    return [each for each in pairs if each[1] != each[2]]

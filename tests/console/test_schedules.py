@@ -1,10 +1,13 @@
 """Schedules: what each owes next, changed and imported only as it was previewed."""
 
+from datetime import timedelta
 from tempfile import gettempdir
 
 import pytest
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.flows import FlowScope, resume_flows
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import SCHEDULE, Api
 
@@ -55,7 +58,8 @@ async def define(api: Api, name: str, **changes: object) -> str:
 async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
     api: Api, browser: Browser
 ) -> None:
-    await api.define("acme", "shown", NIGHTLY | {"kind": "ShownDue"})
+    owner = {"labels": {"owner": "payments"}}
+    await api.define("acme", "shown", NIGHTLY | {"kind": "ShownDue"} | owner)
     path = "/console/schedules/acme/shown"
     listed = await browser.open("/console/schedules")
     assert path in listed.text
@@ -67,6 +71,11 @@ async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
     assert "does not exist on this day" in page.text
     assert "exists twice on this day" in page.text
     assert "Version 1" in page.text
+    assert "Missed occurrences are owed. Items of one key run beside each other." in page.text
+    assert "owner payments" in page.text
+    document, defaults = page.text.partition("<h2>Document</h2>")[2].split("<details>")[:2]
+    for name, is_default in (("30 2 * * *", False), ("owner: payments", False), ("retry", True)):
+        assert (name in document, name in defaults) == (not is_default, is_default), name
     assert "No items yet" in page.text
     assert (await browser.open("/console/schedules/acme/other")).status == 404
 
@@ -81,8 +90,12 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     paused = await browser.open(nightly)
     assert "INC-5" in paused.text
     assert "Resume" in paused.text
-    assert (await browser.send(f"{nightly}/resume", {})).location == nightly
-    assert "INC-5" not in (await browser.open(nightly)).text
+    assert (await browser.send(f"{nightly}/resume", {})).status == 422
+    resume = {"reason": "INC-5 ended"}
+    assert (await browser.send(f"{nightly}/resume", resume)).location == nightly
+    resumed = (await browser.open(nightly)).text
+    assert "Resumed the kind of acme triggered.</" in resumed
+    assert "INC-5" not in resumed
     made = await browser.send(f"{nightly}/trigger", {"reason": "the file came late"})
     assert made.location.startswith("/console/items/")
     assert "Triggered triggered" in (await browser.open(made.location)).text
@@ -93,9 +106,31 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     )
     assert [tuple(row) for row in audited] == [
         ("pauseDefinition", "INC-5"),
-        ("resumeDefinition", None),
+        ("resumeDefinition", "INC-5 ended"),
         ("triggerDefinition", "the file came late"),
     ]
+
+
+async def test_a_pause_of_a_tenant_is_not_ended_by_its_schedules(
+    api: Api, browser: Browser
+) -> None:
+    path = await define(api, "wider", kind="WiderDue")
+    wide = {"over": "tenant", "kind": "WiderDue", "reason": "INC-6"}
+    try:
+        await browser.open(path)
+        await browser.send("/console/flows/acme/pause", wide)
+        page = (await browser.open(path)).text
+        assert "INC-6" in page
+        assert "Open the pause" in page
+        assert f"{path}/resume" not in page
+        await browser.send(f"{path}/pause", {"reason": "INC-7"})
+        assert f"{path}/resume" in (await browser.open(path)).text
+        await browser.send(f"{path}/resume", {"reason": "INC-7 ended"})
+        page = (await browser.open(path)).text
+        assert "All kinds of acme are paused still." in page
+        assert "INC-6" in page
+    finally:
+        await resume_flows(api.owner, FlowScope("acme"), actor_no=api.person_no)
 
 
 async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_version_it_had(
@@ -127,7 +162,12 @@ async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_versi
     fields = {"text": TEXT.replace("\n", "\r\n"), "base_version": "1"}
     done = await browser.send("/console/schedules/define", fields)
     assert done.location == nightly
-    assert "Version 2 is defined" in (await browser.open(nightly)).text
+    defined = (await browser.open(nightly)).text
+    assert "Version 2 is defined" in defined
+    _, _, history = defined.partition("<h2>Versions</h2>")
+    assert "<summary>changes when</summary>" in history
+    changed = history.partition("</ul>")[0]
+    assert [each in changed for each in ("<del>", "30 2 * * *", "45 3 * * *")] == [True] * 3
     other = TEXT.replace("tenant: acme", "tenant: umbra")
     for path in ("preview", "define"):
         refused = await browser.send(f"/console/schedules/{path}", {"text": other})
@@ -137,20 +177,38 @@ async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_versi
     )
 
 
+def days_of(page: str) -> list[str]:
+    """Return the rows of the calendar: the coming week has parts of eight days."""
+    return page.partition('<tbody class="cells">')[2].partition("</tbody>")[0].split("</tr>")[:-1]
+
+
 async def test_the_calendar_counts_by_hour_and_finds_quiet_windows(
     api: Api, browser: Browser
 ) -> None:
     hourly = {**SCHEDULE, "kind": "HourlyDue", "business_key": "h", "when": EVERY_HOUR}
     await api.define("acme", "hourly", hourly)
     page = await browser.open("/console/schedules/calendar?kind=HourlyDue&quiet=50")
-    _, *days, _ = page.text.partition('<tbody class="cells">')[2].split("</tr>")[:8]
+    _, *days, _ = days_of(page.text)
     assert [day.count(">1</a></td>") for day in days] == [24] * 6
     assert "Quiet for 50 minutes or longer" in page.text
     none = await browser.open("/console/schedules/calendar?kind=HourlyDue&quiet=90")
     assert "No window is quiet for 90 minutes" in none.text
     empty = await browser.open("/console/schedules/calendar?kind=Nothing")
     assert "Nothing is due" in empty.text
-    assert (await browser.open("/console/schedules/calendar?quiet=0")).status == 422
+    changed = {**hourly, "when": EVERY_HOUR | {"cron": "5 6 * * *"}}
+    await api.define("acme", "hourly", changed)
+    await api.owner.execute(
+        "update ledger.definition set effective_from = effective_from - interval '30 days'"
+        " where tenant = 'acme' and name = 'hourly' and version = 1"
+    )
+    now = await read_now(api.owner)
+    path = f"/console/schedules/calendar?kind=HourlyDue&from={(now - timedelta(days=9)).date()}"
+    past = await browser.open(path)
+    assert [day.count(">1</a></td>") for day in days_of(past.text)] == [24] * 7
+    assert "open=true" not in "".join(days_of(past.text))
+    for query in ("quiet=0", "from=1900-01-01", "from=x"):
+        answer = await browser.open(f"/console/schedules/calendar?{query}")
+        assert answer.status == 422, query
 
 
 @pytest.mark.parametrize(

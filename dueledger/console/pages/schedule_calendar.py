@@ -1,14 +1,15 @@
-"""What schedules owe when: a week by hour, and the quiet windows for a deployment."""
+"""What schedules owe when: a week by hour, past or to come, and its quiet windows."""
 
 from collections import Counter
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import Query, Response
 from markupsafe import Markup, escape
+from pydantic import BeforeValidator, Field
 
 from dueledger.console.clock import iso
-from dueledger.console.forms import Filter
+from dueledger.console.forms import Filter, blank
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.schedule_times import times_of
@@ -29,6 +30,11 @@ OCCURRENCES_MAX: Final = 200_000
 QUIET_SHOWN: Final = 20
 _HOUR: Final = timedelta(hours=1)
 _LEVELS: Final = 4
+_WEEK: Final = timedelta(days=DAYS)
+_Day = Annotated[date, Field(ge=date(2000, 1, 1), le=date(2199, 12, 24))]
+FirstDay = Annotated[
+    _Day | None, Query(alias="from", description="the first day"), BeforeValidator(blank)
+]
 
 
 class CalendarDay(NamedTuple):
@@ -46,15 +52,19 @@ async def show_calendar(
     *,
     tenant: Filter = None,
     kind: Filter = None,
+    first_day: FirstDay = None,
     quiet: Annotated[int, Query(ge=1, le=1_440, description="minutes of a quiet window")] = 30,
 ) -> Response:
-    """Show the coming week by hour, and its quiet windows."""
+    """Show a week by hour, and its quiet windows: the coming one, or that from a day on."""
     assert view.clock.now is not None  # noqa: S101 - it has a call
-    definitions, is_cut = await _definitions(call, view, tenant, kind)
+    now = view.clock.now
+    start = now if first_day is None else datetime.combine(first_day, time(), view.clock.zone)
+    definitions, is_cut = await _definitions(call, view, tenant, kind, is_past=start < now)
+    day = start.astimezone(view.clock.zone).date()
     try:
         plan = await times_of(view.request).plan(
             definitions,
-            view.clock.now,
+            start,
             DAYS,
             quiet_for=timedelta(minutes=quiet),
             occurrences_max=OCCURRENCES_MAX,
@@ -66,24 +76,30 @@ async def show_calendar(
         "schedule_calendar.html",
         title="Calendar",
         filters={"tenant": tenant or "", "kind": kind or "", "quiet": quiet},
+        first_day=first_day,
+        earlier=view.here(**{"from": day - _WEEK}),
+        later=view.here(**{"from": day + _WEEK}),
         plan=plan,
         problem=problem,
         is_cut=is_cut,
         definitions_max=DEFINITIONS_MAX,
         days=[] if plan is None else _days(view, plan, {"tenant": tenant, "kind": kind}),
-        listing=_quiet_listing(plan, view.clock.now),
+        listing=_quiet_listing(plan, start),
     )
 
 
 async def _definitions(
-    call: ApiCall, view: View, tenant: str | None, kind: str | None
+    call: ApiCall, view: View, tenant: str | None, kind: str | None, *, is_past: bool
 ) -> tuple[list[DefinitionInForce], bool]:
-    """Return what is in force or to come, and whether there is more than is read."""
+    """Return what is in force or to come, and whether there is more than is read.
+
+    With `is_past`, what was in force, too.
+    """
     versions = await list_versions(
         call.connection,
         tenant,
         None,
-        newest_only=True,
+        newest_only=not is_past,
         limit=DEFINITIONS_MAX + 1,
         tenants=call.tenants,
         kind=kind,
@@ -108,26 +124,29 @@ def _days(view: View, plan: LoadPlan, filters: dict[str, str | None]) -> list[Ca
         key = local.date(), local.hour
         due[key] += quarter.due
         first.setdefault(key, quarter.start)
-    href = view.url("/items", open=True, **filters)
+    href = view.url("/items", **filters, due_from="")
     due_max = max(due.values(), default=0)
     days: list[CalendarDay] = []
     for day in sorted({day for day, _ in first}):
         hours = [(day, hour) for hour in range(24)]
-        cells = [_cell(href, first.get(each), due[each], due_max) for each in hours]
+        cells = [_cell(href, first.get(each), due[each], due_max, view.clock.now) for each in hours]
         total = sum(due[each] for each in hours)
         days.append(CalendarDay(f"{day:%a %d %b}", Markup("").join(cells), total))
     return days
 
 
-def _cell(href: str, start: datetime | None, due: int, due_max: int) -> Markup:
+def _cell(
+    href: str, start: datetime | None, due: int, due_max: int, now: datetime | None
+) -> Markup:
     if start is None or not due:
         return Markup("<td></td>")
     level = -(-_LEVELS * due // due_max)
-    address = escape(f"{href}&due_from={iso(start)}&due_before={iso(start + _HOUR)}")
+    scope = "" if now is not None and start < now else "&open=true"
+    address = escape(f"{href}{iso(start)}&due_before={iso(start + _HOUR)}{scope}")
     return Markup(f'<td><a class="load n{level}" href="{address}">{due:,}</a></td>')  # noqa: S704 - a number, and an address that is escaped
 
 
-def _quiet_listing(plan: LoadPlan | None, now: datetime) -> Listing:
+def _quiet_listing(plan: LoadPlan | None, since: datetime) -> Listing:
     rows: list[dict[str, Any]] = []
     if plan is not None:
         periods = plan.quiet or ((plan.quietest,) if plan.quietest else ())
@@ -139,7 +158,7 @@ def _quiet_listing(plan: LoadPlan | None, now: datetime) -> Listing:
                 "due": each.due,
             }
             for each in periods[:QUIET_SHOWN]
-            if each.end > now
+            if each.end > since
         ]
     columns = (
         Column("start", "From", "time"),
@@ -151,6 +170,6 @@ def _quiet_listing(plan: LoadPlan | None, now: datetime) -> Listing:
         caption="Quiet windows",
         columns=columns,
         rows=rows,
-        empty="There is none in this week.",
+        empty="There is none in that week.",
         downloads=False,
     )

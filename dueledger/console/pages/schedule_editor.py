@@ -9,15 +9,11 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from dueledger.console.forms import form_of
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.schedules import (
-    definition_text,
-    rule_text,
-    schedule_path,
-)
-from dueledger.console.schedule_times import Coming, read_definition, times_of
+from dueledger.console.pages.schedules import rule_text, schedule_path, texts_of
+from dueledger.console.schedule_times import Coming, times_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import PlannedChanges, doubts
-from dueledger.definitions.defaults import defaults_of, without_defaults
+from dueledger.definitions.defaults import defaults_of
 from dueledger.importers.definition_yaml import document_text
 from dueledger.ledger.definitions.parsing import Definition, load_definitions
 from dueledger.ledger.errors import (
@@ -102,7 +98,7 @@ async def edit_schedule(
 ) -> Response:
     """Show the editor with the newest version."""
     newest = (await versions_of(call.connection, tenant, name, 1))[0]
-    form = EditorForm(text=_written_text(newest), base_version=newest.version)
+    form = EditorForm(text=texts_of(newest).written, base_version=newest.version)
     return _editor(view, form, await _unchanged(call, view, form, newest), (tenant, name))
 
 
@@ -137,14 +133,6 @@ async def put_schedule(
     )
     said = f"Version {defined.version} is defined." if defined.changed else "Nothing changed."
     return view.done(said, schedule_path(definition.tenant, definition.definition))
-
-
-def _written_text(version: DefinitionVersion) -> str:
-    """Return a version without its defaults; all of it if it would not be accepted any more."""
-    try:
-        return document_text(without_defaults(read_definition(version)))
-    except InvalidDefinition:
-        return definition_text(version)
 
 
 def _editor(

@@ -1,9 +1,10 @@
 """Schedules: definitions with what they owe next, and each with its versions and history."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from itertools import pairwise
+from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -16,16 +17,19 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.schedule_times import Coming, read_definition, times_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
+from dueledger.definitions.defaults import defaults_of, without_defaults
+from dueledger.definitions.diff import value_changes
 from dueledger.definitions.trigger import trigger_definition
 from dueledger.importers.definition_yaml import document_text
 from dueledger.items import page_executions
-from dueledger.ledger.definitions.parsing import Definition
-from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import DueledgerError, InvalidDefinition
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemPlace
+from dueledger.preview.policy_words import policy_words
 from dueledger.preview.rule_words import rule_words
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
@@ -45,13 +49,21 @@ VERSIONS_SHOWN: Final = 50
 EXECUTIONS_EXAMINED_MAX: Final = 1_000
 _PAUSES_MAX: Final = 200
 _TEXTS_KEPT: Final = 100
-"""Documents as YAML: a millisecond to write, and a version's does not change."""
+"""Documents as YAML: milliseconds to write, and a version's does not change."""
+_VALUE_CHARS_MAX: Final = 200
 
 
 class ReasonForm(BaseModel):
-    """Why somebody triggers a schedule."""
+    """Why somebody triggers a schedule, or ends a pause."""
 
     reason: Reason
+
+
+class DefinitionTexts(NamedTuple):
+    """A document as YAML: what its author had to write, and the defaults that apply."""
+
+    written: str
+    defaults: str
 
 
 @read.page("/schedules")
@@ -116,11 +128,14 @@ async def show_schedule(
         title=name,
         newest=newest,
         words=_words_of(newest),
+        policies=_policies_of(newest),
+        owner=_owner_of(newest),
         rule=rule_text(newest.document),
         coming=await coming_of(call.connection, view, newest),
         pauses=[each for each in pauses if each["kind"] in {None, newest.kind}],
-        versions=versions,
-        document=definition_text(newest),
+        own_pause=any(each["kind"] == newest.kind for each in pauses),
+        versions=list(zip(versions, _changes(versions), strict=True)),
+        texts=texts_of(newest),
         path=schedule_path(tenant, name),
         is_schedule=newest.event_type is None and "when" in newest.document,
         listing=Listing(
@@ -149,11 +164,20 @@ async def pause(
 
 @operate.action("/schedules/{tenant}/{name}/resume", "resumeDefinition")
 async def resume(
-    call: CurrentCall, view: CurrentView, tenant: TenantPath, name: NamePath
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    name: NamePath,
+    form: Annotated[ReasonForm, Depends(form_of(ReasonForm))],
 ) -> Response:
-    """End the pause of the definition's kind."""
+    """End the pause of the definition's kind. The audit has the reason of the form."""
+    del form
     await resume_definition(call, tenant, name)
-    return view.done(f"Resumed the kind of {tenant} {name}.", schedule_path(tenant, name))
+    pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=_PAUSES_MAX)
+    still = f" All kinds of {tenant} are paused still."
+    said = f"Resumed the kind of {tenant} {name}."
+    is_wider = any(each["kind"] is None for each in pauses)
+    return view.done(said + still * is_wider, schedule_path(tenant, name))
 
 
 @operate.action("/schedules/{tenant}/{name}/trigger", "triggerDefinition")
@@ -182,17 +206,53 @@ def schedule_path(tenant: str, name: str) -> str:
     return f"/schedules/{quote(tenant, safe='')}/{quote(name, safe='')}"
 
 
-def definition_text(version: DefinitionVersion) -> str:
-    """Return the document of a version as YAML, in the order of the schema."""
-    return _text_of(orjson.dumps(version.document))
+def texts_of(version: DefinitionVersion) -> DefinitionTexts:
+    """Return the document of a version, in the order of the schema.
+
+    All of it is `written` if it would not be accepted any more.
+    """
+    return _texts_of(orjson.dumps(version.document))
 
 
 @lru_cache(_TEXTS_KEPT)
-def _text_of(written: bytes) -> str:
-    document = orjson.loads(written)
-    known = [name for name in Definition.model_fields if name in document]
-    others = [name for name in document if name not in Definition.model_fields]
-    return document_text({name: document[name] for name in [*known, *others]})
+def _texts_of(stored: bytes) -> DefinitionTexts:
+    document = orjson.loads(stored)
+    try:
+        written = without_defaults(parse_definition(document, calendars=None))
+        defaults = defaults_of(parse_definition(written, calendars=None))
+    except InvalidDefinition:
+        known = [name for name in Definition.model_fields if name in document]
+        others = [name for name in document if name not in Definition.model_fields]
+        return DefinitionTexts(
+            document_text({name: document[name] for name in [*known, *others]}), ""
+        )
+    return DefinitionTexts(document_text(written), document_text(defaults) if defaults else "")
+
+
+def _changes(versions: Sequence[DefinitionVersion]) -> list[list[tuple[str, str, str]]]:
+    """Return what each version changed of the one before it in the list, by name."""
+    changes = [
+        [
+            (name, _value_text(before), _value_text(after))
+            for name, before, after in value_changes(older.document, newer.document)
+        ]
+        for newer, older in pairwise(versions)
+    ]
+    return [*changes, []]
+
+
+def _value_text(value: object) -> str:
+    """Return a value of a document on one line, shortened; empty for None."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text if len(text) <= _VALUE_CHARS_MAX else f"{text[:_VALUE_CHARS_MAX]}…"
+
+
+def _owner_of(version: DefinitionVersion) -> str | None:
+    """Return the label `owner` of a schedule; of an event rule it is an expression."""
+    labels: Mapping[str, str] = version.document.get("labels") or {}
+    return labels.get("owner") if version.event_type is None else None
 
 
 async def coming_of(connection: Connection, view: View, version: DefinitionVersion) -> Coming:
@@ -202,6 +262,14 @@ async def coming_of(connection: Connection, view: View, version: DefinitionVersi
         return await times_of(view.request).coming(connection, read_definition(version), since)
     except DueledgerError as error:
         return Coming(problem=error.message)
+
+
+def _policies_of(version: DefinitionVersion) -> list[str]:
+    """Return what happens to missed occurrences, and to items that meet; [] if unreadable."""
+    try:
+        return policy_words(read_definition(version))
+    except DueledgerError:
+        return []
 
 
 def _words_of(version: DefinitionVersion) -> str:
