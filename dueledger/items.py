@@ -27,6 +27,7 @@ EXECUTIONS_AT_ONCE: Final = 50
 VERSIONS_MAX: Final = 10_000
 """The newest versions of a definition whose items are its executions."""
 _OPEN: Final = [state.label for state in State if state not in TERMINAL_STATES]
+_IN_FLIGHT: Final = [State.CLAIMED.label, State.RUNNING.label]
 
 
 class ListedItems(NamedTuple):
@@ -45,10 +46,13 @@ def lists_open_items(wanted: ItemListFilter, *, late: bool, is_open: bool = Fals
 
     Raises InvalidInput for a state that no item of the list has.
     """
-    only_open = late or is_open or wanted.state in _OPEN
-    states = _OPEN if late or is_open else [state.label for state in State]
+    only_open = late or is_open or wanted.in_flight or wanted.state in _OPEN
+    states, why = [state.label for state in State], "there is no such state"
+    if wanted.in_flight:
+        states, why = _IN_FLIGHT, "no item in flight has it"
+    elif late or is_open:
+        states, why = _OPEN, "no open item has it"
     if wanted.state is not None and wanted.state not in states:
-        why = "no open item has it" if late or is_open else "there is no such state"
         problem = Problem("state", wanted.state, why, " | ".join(states))
         raise InvalidInput("The filter cannot be used:", [problem])
     return only_open

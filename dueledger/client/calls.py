@@ -75,6 +75,7 @@ def list_items(
     due_before: datetime | None = None,
     late: bool | None = None,
     open: bool | None = None,  # noqa: A002 - the parameter's name
+    in_flight: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.ItemPage]:

@@ -41,7 +41,7 @@ class DuePlace(NamedTuple):
 class ItemListFilter:
     """Which items are listed; None: whatever it is. `tenants` limits who asks.
 
-    `due_from` is contained, `due_before` is not.
+    `due_from` is contained, `due_before` is not. `in_flight`: handed out or running; of open items.
     """
 
     tenants: Sequence[str] | None = None
@@ -54,6 +54,7 @@ class ItemListFilter:
     due_from: datetime | None = None
     due_before: datetime | None = None
     definition_nos: Sequence[int] | None = None
+    in_flight: bool = False
 
     def values(self) -> tuple[Any, ...]:
         """Return the values in the order of the statements."""
@@ -188,7 +189,7 @@ async def list_open_items(
         statement("list_open_items"),
         *wanted.values(),
         *(after or _NOWHERE),
-        *(past_sla, read_max, read_total_max, limit),
+        *(past_sla, read_max, read_total_max, limit, wanted.in_flight),
     )
     found = [dict(row) for row in rows if row["id"] is not None]
     items = [{name: item[name] for name in item if name != "is_cut"} for item in found]

@@ -50,7 +50,7 @@ READS = {
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",
     "list_kinds": "'{acme}', 200",
-    "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51",
+    "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false",
     "list_operations": "null, 51, '{acme}', null, null",
     "list_keys": "'{acme}', null, null, 51",
     "list_audit": "'{acme}'" + ", null" * 8 + ", 51",
@@ -68,7 +68,7 @@ UNMADE = {"getReport", "getReportPage", "downloadReportFindings", "downloadRepor
 QUERIES = {
     "listItems": [
         *("open=true", "state=Running", "state=Scheduled", "state=Completed", "state=Cancelled"),
-        *("late=true", "business_key=P-0", "business_key=crowded", "label=line=1"),
+        *("late=true", "in_flight=true", "business_key=P-0", "business_key=crowded", "label=line=1"),
         "open=true&business_key=P-3",
     ],
     "getFlow": ["lane=a"],

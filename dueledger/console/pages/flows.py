@@ -188,7 +188,6 @@ async def show_flow(
         whole=WHOLE_LIMITS,
         widths=_WIDTHS,
         items=partial(_items, view, flow),
-        running=State.RUNNING.label,
         retrying=State.RETRYABLE_FAILURE.label,
         changes=changes,
     )

@@ -80,6 +80,7 @@ async def list_items(
     due_before: Moment = None,
     late: bool = False,
     is_open: Annotated[bool, Query(alias="open")] = False,
+    in_flight: bool = False,
     default_lane: Annotated[bool, Query(description="only the default lane")] = False,
 ) -> Response:
     """List items of a filter, or lead to the one that is named."""
@@ -95,6 +96,7 @@ async def list_items(
         state=state,
         due_from=in_zone(due_from, view.clock.zone),
         due_before=in_zone(due_before, view.clock.zone),
+        in_flight=in_flight,
     )
     found = await find_page(call, page, wanted, late=late, is_open=is_open)
     if named and len(found.items) == 1 and page.cursor is None and view.format == "html":
@@ -110,6 +112,7 @@ async def list_items(
         "due_before": minutes(query.get("due_before", "")),
         "late": late,
         "open": is_open,
+        "in_flight": in_flight,
         "default_lane": default_lane,
     }
     return view.page(
@@ -186,7 +189,7 @@ async def _pauses(
     """Return the pauses of what a filter lists, if it lists what waits of something."""
     given = {"tenant": wanted.tenant, "kind": wanted.kind, "lane": wanted.lane}
     is_narrow = is_waiting or any(value is not None for value in given.values())
-    if wanted.state not in _PAUSED or not is_narrow:
+    if wanted.state not in _PAUSED or wanted.in_flight or not is_narrow:
         return []
     found = await list_pauses(
         call.connection, wanted.tenant, tenants=call.tenants, limit=_PAUSES_READ

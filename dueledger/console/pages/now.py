@@ -146,7 +146,7 @@ def _figures(
         Figure(
             "In flight",
             flows[0]["all_in_flight"] if flows else 0,
-            view.url("/items", state=State.RUNNING.label),
+            view.url("/items", in_flight=True),
             tone="active",
             note="handed out or running",
         ),
@@ -221,7 +221,7 @@ def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
         Column("due", "Due", "count", items(open=True, due_before=view.clock.now), "due_capped"),
         Column("oldest_due_at", "Oldest due", "time"),
         Column("is_past_sla", "Late", "flag"),
-        Column("in_flight", "In flight", "count", items(state=State.RUNNING.label)),
+        Column("in_flight", "In flight", "count", items(in_flight=True)),
         Column(
             "retrying",
             "Retrying",

@@ -251,8 +251,11 @@ async def list_items(
     is_open: Annotated[
         bool, Query(alias="open", description="only items that have not ended")
     ] = False,
+    in_flight: Annotated[
+        bool, Query(description="only items that are handed out or running")
+    ] = False,
 ) -> Response:
-    """List items: open ones, late ones and those in an open state first due first.
+    """List items: open ones, late ones, those in flight or in an open state first due first.
 
     All others by effective date, the latest first; of these a page may have fewer items than
     `limit`, or none, although there is a next one: 2,000 are examined for each.
@@ -267,6 +270,7 @@ async def list_items(
         label=None if label is None else Label(*label.split("=", 1)),
         due_from=due_from,
         due_before=due_before,
+        in_flight=in_flight,
     )
     found = await find_page(call, page, wanted, late=late, is_open=is_open)
     return page.answer(ItemSummary, found.items, found.next_place, is_cut=found.is_cut)

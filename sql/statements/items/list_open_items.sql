@@ -1,4 +1,4 @@
--- List open items that are due before an instant, or past their SLA, the first due first; up to a limit of items is read of each flow, and of all.
+-- List open items that are due before an instant, past their SLA, or in flight, the first due first; up to a limit of items is read of each flow, and of all.
 -- returns: one or more, without an id if nothing was found
 -- roles: auditor, operator
 -- $1 tenants text[]
@@ -17,6 +17,7 @@
 -- $14 read_max integer
 -- $15 read_total_max integer
 -- $16 limit integer
+-- $17 in_flight boolean
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, pending_pkey, expedited_due_idx, review_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -41,6 +42,7 @@ expedited as materialized (
     select x.flow_no, s.grace_seconds, x.item_no from ledger.expedited x
     where x.flow_no = s.flow_no and (x.due_at, x.item_no) > ($11::timestamptz, $12::bigint)
     order by x.due_at, x.item_no limit (select m.items from flow_max m)) x
+  where not $17::boolean
 ),
 read_items as materialized (
   select s.flow_no, s.grace_seconds, p.*
@@ -66,6 +68,7 @@ read_items as materialized (
     (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, r.attempt, null::timestamptz, 4, false from ledger.review r
      where r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
+  where not $17::boolean
   union all
   select x.flow_no, x.grace_seconds, p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 6, false
   from expedited x
