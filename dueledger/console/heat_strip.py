@@ -1,6 +1,6 @@
 """The last and the next 24 hours as a strip by quarter hour, a row for each of the worst flows."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -65,9 +65,17 @@ class HeatStrip:
 
 
 def make_strip(
-    view: View, cells: Sequence[OverviewCell], place: OverviewPlace, now: datetime
+    view: View,
+    cells: Sequence[OverviewCell],
+    place: OverviewPlace,
+    now: datetime,
+    late: Collection[tuple[str, str, str]] = (),
 ) -> HeatStrip:
-    """Return the strip of the cells of `list_overview`."""
+    """Return the strip of the cells of `list_overview`.
+
+    `late` are the flows, by tenant, kind and lane, whose oldest item is past its grace: an item may
+    be claimed long after it was due, so its cell does not say so.
+    """
     quarters = [place.begins + QUARTER * number for number in range(QUARTERS)]
     rows: list[StripRow] = []
     sums: list[Row] = []
@@ -75,15 +83,17 @@ def make_strip(
         row = list(given)
         flow = {"tenant": row[0].tenant, "kind": row[0].kind, "lane": row[0].lane}
         href = _flow_address(view, flow)
+        waits = next((each.quarter for each in row if each.waiting and each.quarter <= now), None)
+        late_quarter = waits if (row[0].tenant, row[0].kind, row[0].lane) in late else None
         shown = [_EMPTY] * QUARTERS
         for cell in row:
             at = (cell.quarter - place.begins) // QUARTER
             if 0 <= at < QUARTERS and _items(cell):
-                shown[at] = _cell(view, cell, href, now)
+                shown[at] = _cell(view, cell, href, now, is_late=cell.quarter == late_quarter)
         age = f"{max(0, round(row[0].age_seconds))} s"
         cells_of_row = Markup("".join(shown))  # noqa: S704 - each cell is escaped where it is made
         rows.append(StripRow(flow, f"{href}&open=true", age, cells_of_row))
-        sums.append({**flow, **_sums(row, now)})
+        sums.append({**flow, **_sums(row, now, is_late=late_quarter is not None)})
     return HeatStrip(
         rows,
         _ticks(view, quarters),
@@ -93,10 +103,10 @@ def make_strip(
     )
 
 
-def _cell(view: View, cell: OverviewCell, href: str, now: datetime) -> str:
+def _cell(view: View, cell: OverviewCell, href: str, now: datetime, *, is_late: bool) -> str:
     """Return a cell that has items. Its height and its mark say what its colour does."""
     items = _items(cell)
-    tone = _tone(cell, now)
+    tone = _tone(cell, now, is_late=is_late)
     level = 1 + sum(items >= each for each in _LEVELS)
     open_items = cell.in_flight + cell.waiting + cell.blocked
     words = [f"{items:,}{'+' if cell.is_capped else ''} due"]
@@ -106,14 +116,18 @@ def _cell(view: View, cell: OverviewCell, href: str, now: datetime) -> str:
     if cell.failed:
         words.append(f"{cell.failed:,} failed or in review")
     if open_items:
-        overdue = ", past its grace" if _is_over(cell, now) else ""
+        overdue = ", the oldest past its grace" if is_late else ""
+        overdue = ", past its grace" if _is_over(cell, now) else overdue
         words.append(f"{open_items:,} open{overdue}")
     scope = "&open=true" if tone in {FAILED, LATE} else ""
     until = cell.quarter + QUARTER
     zone = view.clock.zone
     begin, end = cell.quarter.astimezone(zone), until.astimezone(zone)
     text = f"{_DAYS[begin.weekday()]} {_minute(begin)}–{_minute(end)}: {', '.join(words)}"
-    address = escape(f"{href}&due_from={iso(cell.quarter)}&due_before={iso(until)}{scope}")
+    span = f"&due_from={iso(cell.quarter)}&due_before={iso(until)}{scope}"
+    # Items that are late by their due time alone were due before this quarter hour.
+    is_by_due_time = is_late and not cell.failed and not _is_over(cell, now)
+    address = escape(href + ("&late=true" if is_by_due_time else span))
     link = f'class="{tone.name} n{level}" tabindex="-1" href="{address}" title="{text}"'
     return f"<td><a {link}></a></td>"
 
@@ -132,27 +146,31 @@ def _is_over(cell: OverviewCell, now: datetime) -> bool:
     return cell.quarter + QUARTER + timedelta(seconds=cell.grace_seconds) <= now
 
 
-def _tone(cell: OverviewCell, now: datetime) -> Tone:
+def _tone(cell: OverviewCell, now: datetime, *, is_late: bool) -> Tone:
     if cell.failed:
         return FAILED
     if cell.in_flight + cell.waiting + cell.blocked:
-        return LATE if _is_over(cell, now) else OPEN
+        return LATE if is_late or _is_over(cell, now) else OPEN
     return SLOW if cell.completed_late else DONE
 
 
-def _sums(row: Sequence[OverviewCell], now: datetime) -> dict[str, Any]:
+def _sums(row: Sequence[OverviewCell], now: datetime, *, is_late: bool) -> dict[str, Any]:
+    """Return the sums of a flow. `is_late`: at least one of its items is, by its due time."""
     past = [cell for cell in row if cell.quarter <= now]
     coming = [cell for cell in row if cell.quarter > now]
-    late = [cell for cell in past if _is_over(cell, now)]
+    over = [cell for cell in past if _is_over(cell, now)]
+    late = sum(cell.in_flight + cell.waiting + cell.blocked for cell in over)
+    is_capped = any(cell.is_capped for cell in past)
     return {
         "due": sum(map(_items, past)),
         "completed": sum(cell.completed for cell in past),
-        "late": sum(cell.completed_late for cell in past)
-        + sum(cell.in_flight + cell.waiting + cell.blocked for cell in late),
+        "completed_late": sum(cell.completed_late for cell in past),
+        "late": max(late, 1) if is_late else late,
+        "late_capped": is_late or is_capped,
         "failed": sum(cell.failed for cell in past),
         "open": sum(cell.in_flight + cell.waiting + cell.blocked for cell in past),
         "coming": sum(map(_items, coming)),
-        "is_capped": any(cell.is_capped for cell in past),
+        "is_capped": is_capped,
         "coming_capped": any(cell.is_capped for cell in coming),
     }
 
@@ -166,15 +184,21 @@ def _listing(
 
         return address
 
+    def late(row: Row) -> str:
+        return _flow_address(view, row, due_before=now, late=True)
+
     past = items(begins, now)
     return Listing(
         caption="The same as numbers",
         columns=(
             Column("kind", "Flow", "flow", items(begins, ends)),
             Column("due", "Due", "count", past, "is_capped"),
-            Column("completed", State.COMPLETED.label, "count", past),
-            Column("late", "Late", "count", past, "is_capped"),
-            Column("failed", "Failed or in review", "count", items(begins, now, open=True)),
+            Column(
+                "completed", "Completed", "count", items(begins, now, state=State.COMPLETED.label)
+            ),
+            Column("completed_late", "Completed late", "count"),
+            Column("late", "Open, late", "count", late, "late_capped"),
+            Column("failed", "Failed or in review", "count"),
             Column("open", "Open", "count", items(begins, now, open=True), "is_capped"),
             Column("coming", "Next 24 h", "count", items(now, ends, open=True), "coming_capped"),
         ),

@@ -96,10 +96,14 @@ async def list_flow_rates(
 
 
 async def list_overview(
-    connection: Connection, *, tenants: Sequence[str] | None, flows_max: int
+    connection: Connection,
+    *,
+    tenants: Sequence[str] | None,
+    flows_max: int,
+    first_flow_nos: Sequence[int] = (),
 ) -> list[OverviewCell]:
-    """Return the quarter hours of the worst flows, by flow and time."""
-    rows = await connection.fetch(statement("list_overview"), tenants, flows_max)
+    """Return the quarter hours of these flows and then of the worst others, by flow and time."""
+    rows = await connection.fetch(statement("list_overview"), tenants, flows_max, first_flow_nos)
     return [OverviewCell(*row) for row in rows]
 
 

@@ -1,10 +1,12 @@
 """The first page: what is late, for whom, and why."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from fastapi import Response
 
+from dueledger.console.cells import count_of
 from dueledger.console.firing_alerts import firing_alerts
 from dueledger.console.heat_strip import FLOWS_MAX as STRIP_FLOWS_MAX
 from dueledger.console.heat_strip import HeatStrip, make_strip
@@ -12,7 +14,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
-from dueledger.hindrance_texts import TEXTS
+from dueledger.hindrance_texts import TEXTS, Hindrance
 from dueledger.items import ListedItems, page_open_items
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
@@ -70,20 +72,14 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     assert view.clock.now is not None  # noqa: S101 - it has a call
     status = make_status(view.clock.now, flows, roles)
     groups = [(TEXTS[each.code].of_flow, _rows(each.flows)) for each in status.groups]
-    late = await page_open_items(
-        call.connection,
-        ItemListFilter(tenants=call.tenants),
-        limit=LATE_MAX,
-        late=True,
-        read_max=LATE_READ_MAX,
-        read_total_max=LATE_READ_MAX,
-    )
+    late_flows = _late_flows(flows)
+    late = await _late_items(call, late_flows)
     findings = await _findings(call, view)
     return view.page(
         "now.html",
         title="Now",
         status=status,
-        verdict=_verdict(view, status, late.items, findings),
+        verdict=_verdict(view, status, late_flows, late.items, findings),
         failures=describe_failures(roles),
         figures=[
             *_figures(view, flows, status, late),
@@ -95,19 +91,53 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         groups=groups,
         alerts=await firing_alerts(call.connection, call.tenants, limit=ALERTS_MAX + 1),
         alerts_max=ALERTS_MAX,
-        strip=await _strip(call, view),
+        strip=await _strip(call, view, late_flows),
         coming=await list_next_due(call.connection, tenants=call.tenants, limit=COMING_MAX),
         listing=_listing(view, flows),
     )
 
 
+def _late_flows(flows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the flows with items past their grace, the one that has waited longest first."""
+    late = [flow for flow in flows if flow["is_past_sla"]]
+    return sorted(late, key=itemgetter("oldest_due_at"))
+
+
+async def _late_items(call: ApiCall, late_flows: Sequence[Mapping[str, Any]]) -> ListedItems:
+    """Return the items that are late, up to a limit.
+
+    Of all flows few are read of each: the one that has waited longest often has enough alone.
+    """
+    everything = ItemListFilter(tenants=call.tenants)
+    tried = [everything]
+    if late_flows:
+        worst = {name: late_flows[0][name] for name in ("tenant", "kind", "lane")}
+        tried.insert(0, ItemListFilter(tenants=call.tenants, **worst))
+    late = ListedItems([], None)
+    for wanted in tried:
+        late = await page_open_items(
+            call.connection,
+            wanted,
+            limit=LATE_MAX,
+            late=True,
+            read_max=LATE_READ_MAX,
+            read_total_max=LATE_READ_MAX,
+        )
+        if late.next_place is not None:
+            break
+    return late
+
+
 def _verdict(
-    view: View, status: LedgerStatus, items: Sequence[Mapping[str, Any]], findings: Figure | None
+    view: View,
+    status: LedgerStatus,
+    late: Sequence[Mapping[str, Any]],
+    items: Sequence[Mapping[str, Any]],
+    findings: Figure | None,
 ) -> tuple[str, str]:
     """Return the tone and the sentence that answers whether anything is late."""
-    late = [flow for group in status.groups for flow in group.flows if flow["is_past_sla"]]
     if late:
-        first = min(late, key=lambda flow: flow["oldest_due_at"])
+        first = late[0]
         flows = "1 flow is" if len(late) == 1 else f"{len(late)} flows are"
         age = view.clock.age(first["oldest_due_at"])
         return "bad", f"{flows} late. {_name(first)} has waited longest, for {age}."
@@ -141,7 +171,7 @@ def _figures(
             status.due,
             view.url("/items", open=True, due_before=status.now),
             status.due_capped,
-            note="may be claimed",
+            note=_due_note(status),
         ),
         Figure(
             "In flight",
@@ -169,6 +199,18 @@ def _figures(
     ]
 
 
+def _due_note(status: LedgerStatus) -> str:
+    """Return whether items that are due may be claimed: those of paused flows may not."""
+    paused = [
+        flow for group in status.groups if group.code is Hindrance.PAUSED for flow in group.flows
+    ]
+    due = sum(flow["due"] for flow in paused)
+    if not due:
+        return "may be claimed"
+    capped = any(flow["due_capped"] for flow in paused)
+    return f"{count_of(due, capped=capped)} of them paused"
+
+
 async def _findings(call: ApiCall, view: View) -> Figure | None:
     """Return how many findings are open, to who may see them."""
     if not view.may(Scope.AUDIT):
@@ -185,13 +227,21 @@ async def _findings(call: ApiCall, view: View) -> Figure | None:
     )
 
 
-async def _strip(call: ApiCall, view: View) -> HeatStrip | None:
+async def _strip(
+    call: ApiCall, view: View, late_flows: Sequence[Mapping[str, Any]]
+) -> HeatStrip | None:
     """Return the strip of the last and the next 24 hours; None before they are counted first."""
     place = await read_overview_place(call.connection)
     if place is None or view.clock.now is None:
         return None
-    cells = await list_overview(call.connection, tenants=call.tenants, flows_max=STRIP_FLOWS_MAX)
-    return make_strip(view, cells, place, view.clock.now)
+    cells = await list_overview(
+        call.connection,
+        tenants=call.tenants,
+        flows_max=STRIP_FLOWS_MAX,
+        first_flow_nos=[flow["flow_no"] for flow in late_flows[:STRIP_FLOWS_MAX]],
+    )
+    late = {(flow["tenant"], flow["kind"], flow["lane"]) for flow in late_flows}
+    return make_strip(view, cells, place, view.clock.now, late)
 
 
 async def _completeness(call: ApiCall, view: View) -> Figure:
@@ -204,7 +254,7 @@ async def _completeness(call: ApiCall, view: View) -> Figure:
     [row] = rows
     note = f"{row['tenant']} {row['kind']}: {row['blocked_by'] or 'up to date'}"
     complete_before = row["complete_before"]
-    shown = None if complete_before is None else view.clock.brief(complete_before)
+    shown = None if complete_before is None else view.clock.exact(complete_before)
     return Figure(label, None, href, note=note, shown=shown)
 
 

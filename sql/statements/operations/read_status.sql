@@ -35,7 +35,7 @@ waiting as materialized (
   where c.closed_at is null and c.batch_max is null and c.topic_actor_no is null
   group by c.topic
 )
-select o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, o.all_parked, o.all_parked_capped, o.all_in_flight,
+select o.flow_no, o.tenant, o.kind, o.lane, o.topic, o.flows, o.all_due, o.all_due_capped, o.all_parked, o.all_parked_capped, o.all_in_flight,
   o.due, o.due >= o.count_max as due_capped, oldest.due_at as oldest_due_at, oldest.sla_at < ledger.now() as is_past_sla,
   o.blocked, o.blocked >= o.count_max as blocked_capped, o.retrying, o.retrying >= o.count_max as retrying_capped,
   o.parked, o.parked >= o.count_max as parked_capped, o.claimed, o.running as started,

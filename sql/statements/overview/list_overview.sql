@@ -1,21 +1,35 @@
--- List the quarter hours of the flows that are worst: most late, then most failed, then most items.
+-- List the quarter hours of the flows that are worst: those named in their order, then most late, then most failed, then most items.
 -- returns: zero or more
 -- roles: auditor
 -- $1 tenants text[]
 -- $2 flows_max integer
--- index: overview_flow_worst_idx, overview_pkey
+-- $3 first_flow_nos integer[]
+-- index: overview_flow_worst_idx, overview_flow_pkey, overview_pkey
 -- locks: none
 select w.place::integer as place, w.tenant, w.kind, w.lane, w.grace_seconds,
   extract(epoch from ledger.machine_now() - w.counted_at)::double precision as age_seconds, c.quarter, c.completed, c.completed_late,
   c.in_flight, c.waiting, c.blocked, c.failed, c.is_capped
 from (
   select o.flow_no, o.counted_at, f.lane, k.tenant, k.name as kind, k.grace_seconds,
-    row_number() over (order by o.late desc, o.failed desc, o.items desc, o.flow_no) as place
-  from ledger.overview_flow o
-  join ledger.flow f on f.flow_no = o.flow_no
-  join ledger.kind k on k.kind_no = f.kind_no
-  where o.items > 0 and ($1::text[] is null or k.tenant = any ($1::text[]))
-  order by o.late desc, o.failed desc, o.items desc, o.flow_no limit $2::integer
+    row_number() over (order by c.place, o.late desc, o.failed desc, o.items desc, o.flow_no) as place
+  from (
+    select n.flow_no, min(n.place) as place
+    from (
+      select u.flow_no, u.place from unnest($3::integer[]) with ordinality u (flow_no, place)
+      union all
+      (select o.flow_no, null
+       from ledger.overview_flow o
+       cross join lateral (select f.tenant from ledger.flow f where f.flow_no = o.flow_no offset 0) f
+       where o.items > 0 and ($1::text[] is null or f.tenant = any ($1::text[]))
+       order by o.late desc, o.failed desc, o.items desc, o.flow_no limit $2::integer)
+    ) n
+    group by n.flow_no
+  ) c
+  cross join lateral (select o.* from ledger.overview_flow o where o.flow_no = c.flow_no and o.items > 0 offset 0) o
+  cross join lateral (select f.lane, f.kind_no from ledger.flow f where f.flow_no = c.flow_no offset 0) f
+  cross join lateral (select k.tenant, k.name, k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
+  where $1::text[] is null or k.tenant = any ($1::text[])
+  order by place limit $2::integer
 ) w
 cross join lateral (
   select o.quarter, o.completed + o.completed_in_flight as completed, o.completed_late, o.in_flight, o.waiting, o.blocked, o.failed,
