@@ -164,4 +164,5 @@ async def explain_item(
         "code": explanation.code,
         "sentence": explanation.sentence,
         "remedy": explanation.remedy,
+        "behind": explanation.behind,
     }

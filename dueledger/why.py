@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from shlex import quote
 from typing import Any, Final, assert_never
+from uuid import UUID
 
 from dueledger.hindrance_facts import (
     Facts,
@@ -53,11 +54,12 @@ _Found = tuple[Hindrance, Facts]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The reason. `remedy` is None if one can only wait."""
+    """The reason. `remedy` is None if one can only wait. `behind` is the item it waits for."""
 
     code: Hindrance
     sentence: str
     remedy: str | None
+    behind: UUID | None = None
 
 
 async def explain(
@@ -78,7 +80,7 @@ async def explain(
     sentence, remedy = text_for_tenants(code) if for_tenants else (text.sentence, text.remedy)
     facts = _of_item(item) | facts
     remedy = None if remedy is None else remedy.format_map(facts)
-    return Explanation(code, sentence.format_map(facts), remedy)
+    return Explanation(code, sentence.format_map(facts), remedy, facts.get("behind"))
 
 
 async def _find(connection: Connection, item: Mapping[str, Any], roles: Roles) -> _Found:

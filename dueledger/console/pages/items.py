@@ -1,6 +1,7 @@
 """Items: found by key or id or by filters, and each with its history and why it waits."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
+from dueledger.hindrance_texts import Hindrance
 from dueledger.items import explain_item, lists_open_items, read_item
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.states import State
@@ -45,6 +47,20 @@ _VERB_TEXTS: Final = {
     OperationVerb.WRITE_OFF: ("Write off", "It ends without being done."),
     OperationVerb.CANCEL: ("Cancel", "It ends; one that is handed out ends at its next start."),
 }
+_ENDED_BY_VERB: Final = frozenset(
+    {
+        *(Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED),
+        *(Hindrance.RELEASED, Hindrance.EXPIRED, Hindrance.PARKED),
+    }
+)
+"""Hindrances that the first verb of the state ends."""
+_OF_FLOW: Final = frozenset(
+    {
+        *(Hindrance.PAUSED, Hindrance.CIRCUIT_OPEN, Hindrance.CIRCUIT_PROBING),
+        *(Hindrance.CONCURRENCY, Hindrance.RATE, Hindrance.WINDOW, Hindrance.SILENT_CONSUMER),
+    }
+)
+"""Hindrances that the page of the flow ends, or explains."""
 _RESULTS: Final = {
     RequestResult.FINISHED: "It has ended before; nothing was changed.",
     RequestResult.ILLEGAL: "It has moved on to a state in which that is not possible.",
@@ -148,11 +164,15 @@ async def show_item(
     found = await read_item(call.connection, item, call.tenants)
     steps = await read_steps(call, page, item)
     verbs = _VERBS_BY_LABEL.get(found["state"], ()) if view.may(Scope.OPERATE) else ()
+    why = await explain_item(call.connection, found, call.tenants)
     return view.page(
         "item.html",
         title=found["business_key"],
         item=found,
-        why=await explain_item(call.connection, found, call.tenants),
+        why=why,
+        lead=_lead(view, found, why),
+        remedy=verbs[0] if verbs and why["code"] in _ENDED_BY_VERB else None,
+        flow=_flow(view, found),
         steps=steps[: page.limit],
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
@@ -181,6 +201,17 @@ async def decide(
         raise Conflict(_RESULTS[decided.result], item=str(item))
     said = "Requested" if decided.result is RequestResult.REQUESTED else "Done"
     return view.done(f"{said}: {_VERB_TEXTS[form.verb][0].lower()}.", f"/items/{item}")
+
+
+def _flow(view: View, item: Row) -> str:
+    return view.url(f"/flows/{item['tenant']}/{item['kind']}", lane=item["lane"] or None)
+
+
+def _lead(view: View, item: Row, why: Mapping[str, object]) -> tuple[str, str] | None:
+    """Return the words and the address of the page for what hinders an item; None without one."""
+    if why["behind"] is not None:
+        return "Open the item before it", view.url(f"/items/{why['behind']}")
+    return ("Open the flow", _flow(view, item)) if why["code"] in _OF_FLOW else None
 
 
 async def _pauses(

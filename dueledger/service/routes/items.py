@@ -197,6 +197,7 @@ class WhyDocument(BaseModel):
     code: str
     sentence: str
     remedy: str | None
+    behind: Annotated[UUID | None, Field(description="the item that has to end before it")]
 
 
 @emit.add("POST", "/v1/items", "emitItems", EmissionResult, is_audited=False)
