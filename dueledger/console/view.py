@@ -128,6 +128,10 @@ class View:
             if self.may(entry.scope) and (sees_all or not entry.is_of_all)
         ]
 
+    def has_page(self, path: str) -> bool:
+        """Return whether the session may open a page of the navigation."""
+        return any(entry.path == path for entry in self.navigation)
+
     def may(self, scope: str) -> bool:
         """Return whether the session has a scope; what needs another one is not shown."""
         return self.session is not None and scope in self.session.caller.scopes
@@ -298,5 +302,7 @@ def _compact_json(value: object) -> str:
 
 
 def _code(text: str) -> Markup:
-    """Return a text whose parts in backticks are code."""
+    """Return a text whose parts in backticks are code; HTML as it is."""
+    if isinstance(text, Markup):
+        return text
     return Markup(cells.code_of(text))  # noqa: S704 - it is escaped there

@@ -32,6 +32,8 @@ pytestmark = pytest.mark.browser
 make_database, site = installations.make_database, installations.site
 
 CLICKS_MAX: Final = 3
+FLOW_ITEMS: Final = "[aria-label='Flows with open items'] td a"
+"""The first number of the first flow."""
 Seed = Callable[[Installation], Awaitable[object]]
 
 
@@ -73,13 +75,13 @@ async def missed_event(site: Installation) -> None:
 
 
 CASES: Final[dict[Seed, tuple[list[str], tuple[str, ...]]]] = {
-    rate: (["tbody tr:not(.group) th a", "tbody th a"], ("limited to 0.01 items a second",)),
+    rate: ([FLOW_ITEMS, "tbody th a"], ("limited to 0.01 items a second",)),
     dead_consumer: (
-        ["tbody tr:not(.group) th a", "tbody th a"],
+        [FLOW_ITEMS, "tbody th a"],
         (r"no (live worker reads|worker runs that)",),
     ),
     behind_parked: (["td[data-label='In review'] a", "tbody th a"], ("no such policy",)),
-    paused_region: (["tbody tr:not(.group) th a", "tbody th a"], ("INC-7: no archive", "north")),
+    paused_region: ([FLOW_ITEMS, "tbody th a"], ("INC-7: no archive", "north")),
     missed_event: ([".figure.bad a", "tbody th a"], ("P-77",)),
 }
 """How each is made, the links that are followed, and what is read at their end."""

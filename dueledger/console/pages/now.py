@@ -8,13 +8,14 @@ from fastapi import Response
 
 from dueledger.console.cells import count_of
 from dueledger.console.firing_alerts import firing_alerts
+from dueledger.console.flow_sentences import flow_sentence
 from dueledger.console.heat_strip import FLOWS_MAX as STRIP_FLOWS_MAX
 from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
-from dueledger.hindrance_texts import TEXTS, Hindrance
+from dueledger.hindrance_texts import Hindrance
 from dueledger.items import ListedItems, page_open_items
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
@@ -71,7 +72,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     roles = await read_roles(call.connection)
     assert view.clock.now is not None  # noqa: S101 - it has a call
     status = make_status(view.clock.now, flows, roles)
-    groups = [(TEXTS[each.code].of_flow, _rows(each.flows)) for each in status.groups]
+    groups = [(flow_sentence(view, each.code), _rows(each.flows)) for each in status.groups]
     late_flows = _late_flows(flows)
     late = await _late_items(call, late_flows)
     findings = await _findings(call, view)
@@ -266,8 +267,11 @@ def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
 
         return address
 
+    def show(row: Row) -> str:
+        return view.url(f"/flows/{row['tenant']}/{row['kind']}", lane=row["lane"] or None)
+
     columns = (
-        Column("kind", "Flow", "flow", items(open=True)),
+        Column("kind", "Flow", "flow", show),
         Column("due", "Due", "count", items(open=True, due_before=view.clock.now), "due_capped"),
         Column("oldest_due_at", "Oldest due", "time"),
         Column("is_past_sla", "Late", "flag"),
