@@ -12,10 +12,11 @@ from markupsafe import Markup, escape
 from dueledger.console.clock import PageClock, iso
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.states import STATE_BADGES, STATUS_BADGES
+from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.visible_text import visible
 
 _NOTHING: Final = '<span class="quiet">–</span>'
-_SHOWS_NONE: Final = frozenset({"flow", "flag"})
+_SHOWS_NONE: Final = frozenset({"flow", "flag", "scope"})
 _ZERO: Final = '<span class="quiet">0</span>'
 
 Show = Callable[[Any, Row], str]
@@ -112,6 +113,11 @@ def code_of(text: str) -> str:
     )
 
 
+def scope_of(name: str | None) -> str:
+    """Return the name of a tenant or kind; `all` for what is of no single one."""
+    return "all" if name in {None, WHOLE_LEDGER} else shown(name)
+
+
 def count_of(value: float | None, *, capped: bool = False) -> str:
     """Return a count with separators, and + if it is the least that it can be."""
     if value is None:
@@ -159,6 +165,7 @@ def _acting(column: Column) -> Show:
 _PLAIN: Final[dict[str, Callable[[Any], str]]] = {
     "text": shown,
     "id": shown,
+    "scope": scope_of,
     "date": shown,
     "prose": lambda value: code_of(str(value)),
     "code": lambda value: f"<code>{shown(value)}</code>",

@@ -17,6 +17,7 @@ Row = Mapping[str, Any]
 CellKind = Literal[
     "text",
     "id",
+    "scope",
     "prose",
     "code",
     "count",
@@ -39,8 +40,9 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 class Column:
     """A column: a member of each row, what it is called, and how a cell is shown.
 
-    An `id` is a number that says nothing without the label. A `prose` is a sentence that may take
-    several lines. A `status` is a word that has a badge, a `word` one of a closed list, as in code.
+    An `id` is a number that says nothing without the label, a `scope` a tenant or a kind, or all. A
+    `prose` is a sentence that may take several lines. A `status` is a word that has a badge, a
+    `word` one of a closed list, as in code.
     An `action` leads to what can be done, by the words of its label, and is no part of a download.
     `href` returns where a cell leads. `capped` is the member that says that a count is the least
     that it can be.

@@ -29,7 +29,7 @@ async def test_findings_are_counted_by_age_and_shown_with_both_sides(
     assert kinds == {"LetterDue"}
     shown = await browser.open(f"/console/reconciliation/findings/{old}")
     row = shown.text.partition('class="differs"')[2].partition("</tr>")[0]
-    assert all(words in row for words in ("state", "Completed", "Scheduled"))
+    assert all(words in row for words in ("state", "Completed", "Scheduled", "Differs"))
     assert "premium" not in row
     accepted = await browser.send(
         f"/console/reconciliation/findings/{old}/accept", {"reason": "INC-7"}
@@ -49,6 +49,22 @@ async def test_findings_are_counted_by_age_and_shown_with_both_sides(
     assert {"accepted", "explained"} <= found
 
 
+async def test_a_pending_repair_that_cannot_be_applied_now_is_no_remedy(
+    api: Api, browser: Browser
+) -> None:
+    [finding] = await api.find("acme")
+    path = f"/console/reconciliation/findings/{finding}"
+    assert "is pending" not in (await browser.open(path)).text
+    await api.propose(finding, api.person_no)
+    possible = (await browser.open(path)).text
+    await api.owner.execute("update ledger.finding set type = 'LATE' where id = $1", finding)
+    impossible = (await browser.open(path)).text
+    assert "A repair is pending, and cannot be applied" in impossible
+    approve = 'primary">Approve</summary>'
+    assert (approve in possible, approve in impossible) == (True, False)
+    assert "Approve</summary>" in impossible
+
+
 async def test_a_report_is_shown_and_downloaded_by_those_of_its_tenant(
     api: Api, browser: Browser
 ) -> None:
@@ -62,6 +78,11 @@ async def test_a_report_is_shown_and_downloaded_by_those_of_its_tenant(
         policies = given.headers["Content-Security-Policy"]
         assert policies.startswith("default-src 'none'")
         assert ("sandbox" in policies) == (part == "/page")
+    await api.report("*")
+    async with open_browser(api) as everybody:
+        await everybody.sign_in(await api.make_key("of all", *Scope, tenants=None))
+        shown = await everybody.open("/console/reconciliation")
+        assert 'data-label="Tenant">all</td>' in shown.text
     async with open_browser(api) as other:
         await other.sign_in(await api.make_key("elsewhere", *Scope, tenants=["umbra"]))
         for part in ("/page", "", "/findings"):

@@ -13,7 +13,7 @@ from tests.service.conftest import Api
 DECIDE = re.compile(r'href="/console(/reviews/acme/decide\?[^"]*Timeout[^"]*)"')
 
 
-async def test_parked_items_of_one_error_are_started_again_as_one_operation(
+async def test_parked_items_of_one_error_are_redriven_as_one_operation(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:
     ids = await api.emit(key, *(api.item(f"G-{number}", kind="Grouped") for number in range(3)))
@@ -35,6 +35,7 @@ async def test_parked_items_of_one_error_are_started_again_as_one_operation(
     [decide] = {unescape(each) for each in DECIDE.findall(page.text)}
     preview = await browser.open(f"/console{decide}")
     assert "2 items match" in preview.text
+    assert "Redrive: 2 items</button>" in preview.text
     assert [f"G-{number}" in preview.text for number in range(3)] == [True, True, False]
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text))
     assert fields["error"] == "TimeoutError"

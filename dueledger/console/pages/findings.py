@@ -109,6 +109,7 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
         evidence=_evidence(found["expected"], found["actual"]),
         plan=plan,
         no_plan=no_plan,
+        is_pending=any(each["status"] == "proposed" for each in found["repairs"]),
         repairs=[
             {**each, "proposed_at": datetime.fromisoformat(each["proposed_at"])}
             for each in found["repairs"]
@@ -243,8 +244,8 @@ def _columns(view: View) -> list[Column]:
     return [
         Column("type", "Type", "text", show),
         Column("severity", "Severity", "status"),
-        Column("tenant", "Tenant"),
-        Column("kind", "Kind"),
+        Column("tenant", "Tenant", "scope"),
+        Column("kind", "Kind", "scope"),
         Column("business_key", "Business key"),
         Column("sentence", "What is wrong", "prose"),
         Column("due_at", "Due", "time"),

@@ -43,7 +43,10 @@ _VERBS_BY_LABEL: Final = {state.label: verbs for state, verbs in VERBS.items()}
 _VERB_TEXTS: Final = {
     OperationVerb.TRIGGER: ("Start now", "It is available now; its due time stays."),
     OperationVerb.PARK: ("Park", "It waits for a person."),
-    OperationVerb.REDRIVE: ("Start again", "It is available now; its attempts start at zero."),
+    OperationVerb.REDRIVE: (
+        "Redrive",
+        "It starts again: it is available now, and its attempts start at zero.",
+    ),
     OperationVerb.WRITE_OFF: ("Write off", "It ends without being done."),
     OperationVerb.CANCEL: ("Cancel", "It ends; one that is handed out ends at its next start."),
 }

@@ -217,7 +217,7 @@ def _list_reports(
         columns=(
             Column("as_of", "As of", "time"),
             Column("reconciliation_no", "Number"),
-            Column("tenant", "Tenant"),
+            Column("tenant", "Tenant", "scope"),
             Column("verdict", "Verdict", "status"),
             Column("findings_open", "Findings", "count"),
             Column("sentence", "Statement", "prose"),

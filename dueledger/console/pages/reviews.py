@@ -44,8 +44,8 @@ CONFIRM_ABOVE: Final = 100
 _REASON_CHARS_MAX: Final = 2_000
 VERB_TEXTS: Final = {
     OperationVerb.REDRIVE: (
-        "Start again",
-        "They are available now; their attempts start at zero.",
+        "Redrive",
+        "They start again: they are available now, and their attempts start at zero.",
     ),
     OperationVerb.WRITE_OFF: ("Write off", "They end without being done."),
     OperationVerb.CANCEL: ("Cancel", "They end."),
