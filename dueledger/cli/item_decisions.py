@@ -6,7 +6,7 @@ with --execute it is recorded as an operation, which upkeep carries out.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
 import typer
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.operations import ItemFilter, OperationPreview
 
 app = typer.Typer(rich_markup_mode=None)
+
+_PREVIEW_KEYS: Final = 3
+"""Business keys of a group that a table has."""
 
 ItemsArgument = Annotated[
     list[UUID] | None, typer.Argument(help="Ids of items.", metavar="[ITEM…]")
@@ -240,7 +243,10 @@ def _print_preview(preview: "OperationPreview", *, as_json: bool) -> None:
         print_document({"items": preview.items, "capped": preview.capped, "groups": groups})
     else:
         columns = ("tenant", "kind", "lane", "state", "items", "oldest_at", "newest_at")
-        print_rows(groups, (*columns, "business_keys"), empty="No item matches.")
+        shown = [
+            {**group, "business_keys": group["business_keys"][:_PREVIEW_KEYS]} for group in groups
+        ]
+        print_rows(shown, (*columns, "business_keys"), empty="No item matches.")
     counted = f"at least {preview.items:,}" if preview.capped else f"{preview.items:,}"
     if groups or preview.capped:
         say(f"It would be {counted} items. Nothing was changed; --execute does it.")

@@ -61,7 +61,7 @@ class ItemFilter:
 
 @dataclass(frozen=True, slots=True)
 class MatchedGroup:
-    """Items of one flow and state that match: since when at earliest and latest, and some keys."""
+    """Items of one flow and state that match: since when at earliest and latest, and 20 keys."""
 
     tenant: str
     kind: str

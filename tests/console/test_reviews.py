@@ -36,6 +36,7 @@ async def test_parked_items_of_one_error_are_redriven_as_one_operation(
     preview = await browser.open(f"/console{decide}")
     assert "2 items match" in preview.text
     assert "Redrive: 2 items</button>" in preview.text
+    assert "parked items of the kind: 1 with another last error.</p>" in preview.text
     assert [f"G-{number}" in preview.text for number in range(3)] == [True, True, False]
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text))
     assert fields["error"] == "TimeoutError"
@@ -89,6 +90,7 @@ async def test_a_decision_names_the_default_lane_and_no_other(
     preview = await browser.open(path)
     assert "1 item matches" in preview.text
     assert "L-north" not in preview.text
+    assert "1 in another lane." in preview.text
 
 
 async def test_a_repair_is_approved_by_a_second_person(

@@ -231,12 +231,12 @@ async def test_a_count_that_was_cut_says_so(
     examined: int,
     counted: int,
 ) -> None:
-    await fail(ledger, count=4)
+    await fail(ledger, count=21)
     items = ItemFilter(kind=ledger.kind)
     whole = await preview_operation(ledger.connection, REDRIVE, items)
-    assert (whole.items, whole.capped) == (4, False)
+    assert (whole.items, whole.capped) == (21, False)
     [group] = whole.groups
-    assert (group.state, len(group.business_keys)) == ("ManualReview", 3)
+    assert (group.state, len(group.business_keys)) == ("ManualReview", 20)
     monkeypatch.setattr("dueledger.ledger.store.operations.COUNT_EXAMINED_MAX", examined)
     monkeypatch.setattr("dueledger.ledger.store.operations.COUNTED_MAX", counted)
     cut = await preview_operation(
@@ -247,7 +247,7 @@ async def test_a_count_that_was_cut_says_so(
     shown = await show_operation(ledger.connection, number)
     assert shown is not None
     assert (shown["matched"], shown["matched_capped"]) == (3, True)
-    assert (await finish(ledger.connection, number))[-1].done == 4
+    assert (await finish(ledger.connection, number))[-1].done == 21
 
 
 async def test_what_others_have_is_not_counted_among_the_items_examined(

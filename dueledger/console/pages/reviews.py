@@ -1,5 +1,6 @@
 """Reviews: what waits for a person, by reason and error, and what is decided about all of it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final
@@ -24,7 +25,7 @@ from dueledger.ledger.store.operations import (
 )
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
 from dueledger.service.routes.fields import PRINTABLE, TenantPath
@@ -177,6 +178,8 @@ async def preview_decision(
             "error": error,
         },
         preview=found,
+        left=await _count_left(call, wanted),
+        examined_max=EXAMINED_MAX,
         must_type=_must_type(verb, found.items),
         listing=Listing(
             caption="Items that match now",
@@ -214,6 +217,33 @@ async def decide_about_all(
     recorded = await operations.create(call, tenant, asked)
     operation_no = recorded.headers["Location"].rpartition("/")[2]
     return view.done("Recorded.", f"/reviews/operations/{operation_no}")
+
+
+async def _count_left(call: ApiCall, wanted: ItemFilter) -> Counter[str]:
+    """Count the parked items of the tenant and kind that the filter leaves alone, by the reason."""
+    rows = await group_reviews(
+        call.connection,
+        tenants=call.tenants,
+        tenant=wanted.tenant,
+        kind=wanted.kind,
+        examined_max=EXAMINED_MAX,
+    )
+    counts: Counter[str] = Counter()
+    for row in rows:
+        if why := _why_left(row, wanted):
+            counts[why] += row["items"]
+    return counts
+
+
+def _why_left(row: Row, wanted: ItemFilter) -> str | None:
+    """Return why the filter leaves a group of parked items alone; None if it does not."""
+    if wanted.lane not in {None, row["lane"]}:
+        return "in another lane"
+    if wanted.parked_reason not in {None, row["reason"]}:
+        return "parked for another reason"
+    if wanted.error not in {None, row["error"]}:
+        return "with another last error"
+    return None
 
 
 def _must_type(verb: OperationVerb, items: int) -> bool:

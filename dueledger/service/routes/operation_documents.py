@@ -167,7 +167,7 @@ class MatchedItems(BaseModel):
     items: int
     oldest_at: datetime
     newest_at: datetime
-    business_keys: Annotated[list[str], Field(description="the first ones")]
+    business_keys: Annotated[list[str], Field(description="the first 20")]
 
 
 class OperationCount(BaseModel):

@@ -1,6 +1,6 @@
 -- Group parked items by flow, reason and class of the last error; the largest groups first.
 -- returns: zero or more
--- roles: auditor
+-- roles: auditor, operator
 -- $1 tenants text[]
 -- $2 tenant text
 -- $3 kind text

@@ -1,4 +1,4 @@
--- Count the items to which a verb would be applied now, by flow and state, with the first keys of each; one row at least.
+-- Count the items to which a verb would be applied now, by flow and state, with the first 20 keys of each; one row at least.
 -- returns: zero or more
 -- roles: operator
 -- $1 verb text
@@ -23,7 +23,7 @@ matched as materialized (
 )
 select u.tenant, u.kind, u.lane, s.name as state, count(u.item_no) as items, min(u.entered_at) as oldest_at,
   max(u.entered_at) as newest_at,
-  (array_agg(u.business_key order by u.item_no) filter (where u.item_no is not null))[:3] as business_keys, m.is_capped
+  (array_agg(u.business_key order by u.item_no) filter (where u.item_no is not null))[:20] as business_keys, m.is_capped
 from matched m
 left join lateral unnest(m.items) u on true
 left join ledger.state s on s.state = u.state
