@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
-from urllib.parse import quote_plus
+from urllib.parse import quote, quote_plus
 
 import orjson
 from fastapi import Depends, Request, Response
@@ -157,6 +157,14 @@ class View:
         pages = "limit" in query_parameters(route.dependant)
         limit = self.export_rows if pages else None
         return self.here(format=form, table=table, limit=limit, cursor=None)
+
+    def record_url(self, topic: str, partition: int, offset: int | None) -> str | None:
+        """Return where the Kafka UI of the settings shows a record; None without one."""
+        settings: ServiceSettings = self.request.app.state.settings
+        template = settings.service_kafka_ui
+        if template is None or offset is None:
+            return None
+        return template.format(topic=quote(topic, safe=""), partition=partition, offset=offset)
 
     @property
     def path(self) -> str:

@@ -89,6 +89,14 @@ class ServiceSettings(Settings):
         'as {"acme": "Europe/Berlin"}',
     )
 
+    service_kafka_ui: str | None = Field(
+        default=None,
+        pattern=r"^https?://[^\s{}/]+/[^\s{}]*(\{(topic|partition|offset)\}[^\s{}]*)+$",
+        max_length=1_000,
+        description="address of a record in a UI for Kafka, to which the console links, as "
+        "https://kafka-ui.example/topics/{topic}?partition={partition}&offset={offset}",
+    )
+
     service_oidc_issuer: str | None = Field(
         default=None,
         description="address of the OpenID Connect issuer whose tokens are taken beside API keys; "

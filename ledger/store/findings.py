@@ -340,6 +340,13 @@ async def show_finding(
     return dict(row) if row else None
 
 
+async def list_findings_of_item(
+    connection: Connection, item: UUID, limit: int, *, tenants: Sequence[str] | None = None
+) -> Sequence[Record]:
+    """List the findings of an item, newest first, each with its last repair if it has one."""
+    return await connection.fetch(statement("list_findings_of_item"), item, tenants, limit)
+
+
 async def resolve_findings(
     connection: Connection,
     ids: Sequence[UUID],

@@ -17,6 +17,7 @@ from tests.databases import MakeDatabase
 from tests.service.conftest import Api, open_api
 
 _TOKEN = re.compile(r'name="csrf" value="([0-9a-f]{64})"')
+KAFKA_UI = "https://kafka-ui.example/{topic}/{partition}?offset={offset}"
 HTML = {"Accept": "text/html"}
 NONE: Mapping[str, str] = {}
 
@@ -94,7 +95,7 @@ class Browser:
 
 @pytest.fixture(scope="module")
 async def api(make_database: MakeDatabase) -> AsyncGenerator[Api]:
-    async with open_api(make_database, open_console) as opened:
+    async with open_api(make_database, open_console, service_kafka_ui=KAFKA_UI) as opened:
         yield opened
 
 

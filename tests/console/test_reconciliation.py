@@ -4,7 +4,7 @@ import csv
 import io
 from html import unescape
 
-from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.findings import count_missing
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
@@ -63,6 +63,24 @@ async def test_a_pending_repair_that_cannot_be_applied_now_is_no_remedy(
     approve = 'primary">Approve</summary>'
     assert (approve in possible, approve in impossible) == (True, False)
     assert "Approve</summary>" in impossible
+
+
+async def test_an_item_shows_its_findings_and_their_repairs_to_those_who_audit(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    [item] = await api.emit(key, api.item("F-1"))
+    [finding] = await api.find("acme")
+    await api.owner.execute(
+        "update ledger.finding set item_id = $2, type = 'OVERDUE' where id = $1", finding, item
+    )
+    await api.propose(finding, api.person_no)
+    path, leads = f"/console/items/{item}", f"/console/reconciliation/findings/{finding}"
+    shown = (await browser.open(path)).text
+    row = shown.partition(f'href="{leads}"')[2].partition("</tr>")[0]
+    assert all(words in row for words in ("OVERDUE", "A letter is missing.", "Materialise"))
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("reads items", Scope.READ))
+        assert leads not in (await reader.open(path)).text
 
 
 async def test_a_report_is_shown_and_downloaded_by_those_of_its_tenant(

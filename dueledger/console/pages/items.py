@@ -19,6 +19,7 @@ from dueledger.items import explain_item, lists_open_items, read_item
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import list_findings_of_item
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.items import RequestResult
@@ -75,6 +76,7 @@ _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
 """States of items that a pause concerns, as a filter has them."""
 _PAUSES_READ: Final = 500
 _PAUSES_SHOWN: Final = 3
+_FINDINGS_SHOWN: Final = 10
 
 
 class ItemDecisionForm(BaseModel):
@@ -179,6 +181,7 @@ async def show_item(
         steps=steps[: page.limit],
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
+        findings=await _findings(call, view, item),
     )
 
 
@@ -215,6 +218,32 @@ def _lead(view: View, item: Row, why: Mapping[str, object]) -> tuple[str, str] |
     if why["behind"] is not None:
         return "Open the item before it", view.url(f"/items/{why['behind']}")
     return ("Open the flow", _flow(view, item)) if why["code"] in _OF_FLOW else None
+
+
+async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
+    """Return the newest findings of an item and what becomes of them; None if not for the key."""
+    if not view.may(Scope.AUDIT):
+        return None
+
+    def show(row: Row) -> str:
+        return view.url(f"/reconciliation/findings/{row['id']}")
+
+    return Listing(
+        caption="Findings",
+        columns=(
+            Column("type", "Type", "text", show),
+            Column("sentence", "What is wrong", "prose"),
+            Column("resolution", "Resolution", "status"),
+            Column("action", "Repair", "word"),
+            Column("status", "Status", "status"),
+            Column("first_seen_at", "Found", "time"),
+        ),
+        rows=await list_findings_of_item(
+            call.connection, item, _FINDINGS_SHOWN, tenants=call.tenants
+        ),
+        empty="",
+        downloads=False,
+    )
 
 
 async def _pauses(
