@@ -1,5 +1,6 @@
 """Each page as a browser shows it: at three widths, in both themes, by keys alone."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,31 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
         window.press("/", "C-00001 ", Keys.ENTER)
         window.wait_for("tbody td.c-state")
         assert {each.text for each in window.find("tbody th")} == {"C-00001"}
+
+    await window.do(walk)
+
+
+async def test_a_printed_page_is_light_and_has_no_controls(window: Window) -> None:
+    controls = "nav, .find, .filters, .fold, .account, .pager, [data-pulse], button, summary.button"
+
+    def walk() -> None:
+        for name, text in (("items", "Scheduled"), ("item", "What happened"), ("flow", "umbra")):
+            window.open(PAGES[name], theme="dark")
+            window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+            try:
+                assert [each.text for each in window.find(controls) if each.is_displayed()] == []
+                assert text in window.find("main")[0].text
+                colours = (
+                    "const s = getComputedStyle(document.body); return [s.color, s.colorScheme]"
+                )
+                colour, scheme = window.driver.execute_script(colours)
+                assert (scheme, max(map(int, re.findall(r"\d+", colour)[:3])) < 64) == (
+                    "light",
+                    True,
+                )
+                window.shoot(f"{name}-printed", 1440, "light")
+            finally:
+                window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
     await window.do(walk)
 
