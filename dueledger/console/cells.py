@@ -67,8 +67,9 @@ def time_of(clock: PageClock, instant: datetime | None) -> str:
         return _NOTHING
     utc = iso(instant)
     exact, brief = clock.exact_and_brief(instant)
+    others = clock.in_other_zones(instant) if clock.other_zones else utc
     return (
-        f'<time datetime="{utc}" title="{exact} · {utc}">{clock.relative(instant)}'
+        f'<time datetime="{utc}" title="{exact} · {others}">{clock.relative(instant)}'
         f'</time> <span class="exact">{brief}</span>'
     )
 

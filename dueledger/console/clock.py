@@ -1,5 +1,6 @@
 """Times as a page shows them: how long ago or ahead, and exact in the reader's zone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
 from typing import Final
@@ -20,6 +21,8 @@ class PageClock:
     now: datetime | None
     zone_name: str
     zone: tzinfo
+    other_zones: Sequence[tzinfo] = ()
+    """Zones of the reader beside it and UTC."""
     _today: str = field(init=False)
     """How times of this day begin in the zone."""
 
@@ -42,6 +45,12 @@ class PageClock:
         offset = UTC_NAME if self.zone_name == UTC_NAME else text[_OFFSET:]
         is_today = text.startswith(self._today)
         return f"{text[:_OFFSET]} {offset}", text[_DAY:_OFFSET] if is_today else text[:_MINUTE]
+
+    def in_other_zones(self, instant: datetime) -> str:
+        """Return the time in the reader's other zones and in UTC, for who points at it."""
+        others = (instant.astimezone(zone).isoformat(" ", "seconds") for zone in self.other_zones)
+        shown = [f"{each[:_OFFSET]} {each[_OFFSET:]}" for each in others]
+        return " · ".join((*shown, iso(instant)))
 
     def month(self, instant: datetime) -> str:
         """Return the month in the zone, as 2027-03."""

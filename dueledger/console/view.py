@@ -6,7 +6,7 @@ import hmac
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
@@ -44,6 +44,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _NOTICE_CHARS_MAX: Final = 1_000
 _ZONES_MAX: Final = 5
 """Zones of tenants that are offered."""
+_OTHER_ZONES: Final = 2
+"""Zones in which a time is shown to who points at it, beside the chosen one and UTC."""
 
 
 @cache
@@ -108,7 +110,8 @@ class View:
         choice = choice if choice in zones else ZONES[0]
         names = {"utc": UTC_NAME, "browser": request.cookies.get(BROWSER_ZONE, UTC_NAME)}
         theme = theme if theme in THEMES else THEMES[0]
-        clock = PageClock(now, *zone_of(names.get(choice, choice)))
+        name, zone = zone_of(names.get(choice, choice))
+        clock = PageClock(now, name, zone, _others(name, (names["browser"], *zones[len(ZONES) :])))
         return cls(request, session, clock, theme, choice, zones, form, table, sort)
 
     @property
@@ -236,6 +239,12 @@ class View:
         if not hmac.compare_digest(signature, _signature(self.session, given)):
             return None
         return base64.urlsafe_b64decode(given).decode()
+
+
+def _others(chosen: str, names: Sequence[str]) -> list[tzinfo]:
+    """Return the first zones of these names that are neither chosen nor UTC."""
+    others = dict(map(zone_of, names))
+    return [zone for name, zone in others.items() if name not in {chosen, UTC_NAME}][:_OTHER_ZONES]
 
 
 def _zones_of_tenants(request: Request, session: ConsoleSession | None) -> list[str]:

@@ -88,6 +88,19 @@ async def test_times_are_in_the_zone_of_the_tenant_if_one_is_set(
         footer = (await browser.open("/console/")).text.partition("As of")[2].partition("<span")[0]
         assert "UTC" not in footer
         assert any(offset in footer for offset in ("+01:00", "+02:00"))
+        assert "Times in Europe/Berlin</p>" in (await browser.open("/console/")).text
+        await api.emit(
+            await api.make_key("emits", Scope.EMIT),
+            api.item("Z-1", kind="Zoned", due_at="2030-07-01T07:00:00Z"),
+        )
+        browser.session.cookie_jar.update_cookies({"dueledger_zone": "Asia/Tokyo"}, browser.origin)
+        titles = (
+            "2030-07-01 09:00:00 +02:00 · 2030-07-01 16:00:00 +09:00 · 2030-07-01T07:00:00Z",
+            "2030-07-01 07:00:00 UTC · 2030-07-01 16:00:00 +09:00 · 2030-07-01 09:00:00 +02:00 · ",
+        )
+        for zone, title in zip(("Europe/Berlin", "utc"), titles, strict=True):
+            await browser.send("/console/preferences", {"zone": zone})
+            assert f'title="{title}' in (await browser.open("/console/items?kind=Zoned")).text
         await browser.send("/console/preferences", {"zone": "Asia/Kathmandu"})
         assert "UTC" in (await browser.open("/console/")).text.partition("As of")[2]
 
