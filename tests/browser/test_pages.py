@@ -215,6 +215,36 @@ async def test_a_page_shows_what_changes_and_waits_while_a_form_is_edited(
     await window.do(leave)
 
 
+async def test_a_page_that_is_paused_does_not_change(window: Window) -> None:
+    is_loading = "loadedAt = 0; isStale = true; tick(); return isLoading"
+
+    def walk() -> None:
+        window.open("/console/")
+        window.wait_for('[data-pulse="live"]').click()
+        assert window.find('[data-pulse="paused"][aria-pressed="true"]')
+        assert not window.driver.execute_script(is_loading)
+        window.find("[data-pulse]")[0].click()
+        assert window.driver.execute_script(is_loading)
+        window.wait_for('[data-pulse="live"][aria-pressed="false"]')
+
+    await window.do(walk)
+
+
+async def test_a_list_says_how_many_of_its_rows_have_changed(window: Window, api: Api) -> None:
+    def begin() -> None:
+        window.open("/console/reviews/parked")
+        window.wait_for('[data-pulse="live"]')
+        assert not window.find(".changed")[0].is_displayed()
+
+    await window.do(begin)
+    await api.owner.execute(
+        "update ledger.review set reason = 'changed again' where item_no ="
+        " (select item_no from ledger.review order by parked_at, item_no limit 1)"
+    )
+    await api.owner.execute("select pg_stat_force_next_flush()")
+    await window.do(lambda: window.wait_for_text(".changed", "1 row differs"))
+
+
 async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
     window: Window,
 ) -> None:

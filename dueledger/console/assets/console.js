@@ -162,6 +162,7 @@ for (const name of ["dragover", "dragleave", "drop"]) {
 const pulse = document.querySelector("[data-pulse]");
 const sections = document.querySelectorAll("[data-live]");
 const changes = document.querySelector("[data-changed]");
+const counts = changes?.querySelector("[data-count]");
 const POLL_SECONDS = 15;
 const seen = new Map();
 let stream = null;
@@ -169,6 +170,8 @@ let every = 2;
 let loadedAt = Date.now();
 let isStale = false;
 let isLoading = false;
+let isPaused = false;
+let isChanged = false;
 
 function watches(element, table) {
   return (element.dataset.live ?? element.dataset.changed).split(" ").includes(table);
@@ -184,10 +187,29 @@ function isBusy() {
   );
 }
 
+// What a row says, but for its times: how long ago each was changes by itself.
+function rowsOf(page) {
+  return [...page.querySelectorAll("main tbody tr:not(.group)")].map((row) => {
+    const copy = row.cloneNode(true);
+    copy.querySelectorAll("time").forEach((each) => each.remove());
+    return copy.textContent;
+  });
+}
+
+// A list is never moved under its reader: it says how many of its rows would be others.
+function announce(page) {
+  const [shown, fresh] = [rowsOf(document), rowsOf(page)];
+  const [came, left] = [[fresh, shown], [shown, fresh]].map(([rows, others]) => rows.filter((each) => !others.includes(each)).length);
+  const count = Math.max(came, left);
+  counts.textContent = count === 1 ? "1 row differs" : `${count} rows differ`;
+  changes.hidden = count === 0;
+}
+
 function show(state) {
   if (!pulse) return;
   pulse.hidden = false;
   pulse.dataset.pulse = state;
+  pulse.setAttribute("aria-pressed", String(isPaused));
   pulse.textContent = { live: "Live", paused: "Paused", polling: `Each ${POLL_SECONDS} s` }[state];
 }
 
@@ -195,6 +217,7 @@ async function load() {
   isLoading = true;
   loadedAt = Date.now();
   isStale = false;
+  isChanged = false;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
     if (answer.redirected || !answer.ok) {
@@ -202,6 +225,10 @@ async function load() {
       return;
     }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (counts) {
+      announce(page);
+      return;
+    }
     const fresh = page.querySelectorAll("[data-live]");
     if (fresh.length !== sections.length || isBusy()) return;
     const focused = document.activeElement?.getAttribute("href");
@@ -213,7 +240,7 @@ async function load() {
     if (focused) document.querySelector(`main a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     document.dispatchEvent(new Event("live"));
   } catch {
-    isStale = true; // the service is away; the stream says when it is back
+    isStale = isChanged = true; // the service is away; the stream says when it is back
   } finally {
     isLoading = false;
   }
@@ -229,7 +256,9 @@ function listen() {
       seen.set(table, digest);
       if (!isNews) continue;
       if ([...sections].some((section) => watches(section, table))) isStale = true;
-      if (changes && watches(changes, table)) changes.hidden = false;
+      if (!changes || !watches(changes, table)) continue;
+      isChanged = true;
+      if (!counts) changes.hidden = false;
     }
   };
 }
@@ -239,15 +268,21 @@ function tick() {
   const isLive = stream?.readyState === EventSource.OPEN;
   const age = (Date.now() - loadedAt) / 1000;
   const isDue = (isStale && age >= every) || age >= Math.max(POLL_SECONDS, every);
-  const busy = isBusy();
+  const busy = isPaused || isBusy();
   show(busy ? "paused" : isLive ? "live" : "polling");
   if (stream?.readyState === EventSource.CLOSED && age >= POLL_SECONDS) listen();
+  if (counts && isChanged && !isPaused && !isLoading && age >= every) load();
   if (isDue && !busy && !isLoading && sections.length > 1) load();
 }
 
 if (pulse && (sections.length > 1 || changes)) {
   listen();
   setInterval(tick, 1000);
+  pulse.addEventListener("click", () => {
+    isPaused = !isPaused;
+    isStale = true;
+    tick();
+  });
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) {
       stream?.close();

@@ -81,7 +81,7 @@ async def list_found(
         },
         names=await suggest_names(call),
         is_filtered=any((tenant, kind, type, effective_date, closed)),
-        changed=("finding", "Findings have changed."),
+        changed=("finding", "Findings have changed"),
         listing=Listing(
             caption="Findings",
             order="oldest first",
@@ -175,7 +175,7 @@ async def list_repairs(
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
-        changed=("repair", "Repairs have changed."),
+        changed=("repair", "Repairs have changed"),
         listing=list_repairs_of(view, rows[: page.limit], cursor, downloads=True),
     )
 

@@ -45,7 +45,7 @@ async def list_recorded(
         filters={"tenant": ("Tenant", tenant, None)},
         names=await suggest_names(call),
         is_filtered=tenant is not None,
-        changed=("operation", "Operations have changed."),
+        changed=("operation", "Operations have changed"),
         listing=shown,
     )
 

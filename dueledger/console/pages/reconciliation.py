@@ -106,7 +106,7 @@ async def list_missing(
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
-        changed=("finding", "Findings have changed."),
+        changed=("finding", "Findings have changed"),
         listing=_list_missing(view, shown, page.cursor_after(last), downloads=True),
     )
 
@@ -126,7 +126,7 @@ async def list_recorded(
         filters={"tenant": ("Tenant", tenant, None)},
         names=await suggest_names(call),
         is_filtered=tenant is not None,
-        changed=("report", "There are new reports."),
+        changed=("report", "Reports have changed"),
         groups=list(_by_month(view, shown)),
         listing=_list_reports(
             view, shown, page.cursor_of(rows, "reconciliation_no", "tenant"), downloads=True

@@ -129,7 +129,7 @@ async def list_parked(
         filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
-        changed=("review", "Parked items have changed."),
+        changed=("review", "Parked items have changed"),
         listing=Listing(
             caption="Parked items",
             order="oldest first",
