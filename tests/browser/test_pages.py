@@ -101,12 +101,27 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
         window.press("j", "j", "k", "j")
         [row] = window.find("tbody tr.at")
         assert "PaymentDue" in row.text
+        window.press("x", "j", "x")
+        window.wait_for_text(".selection", "2 selected")
+        window.press("k", "x")
+        window.wait_for_text(".selection", "1 selected")
+        window.find("[data-clear]")[0].click()
+        assert not window.find(".selection")[0].is_displayed()
+        window.press("j", "k")
+        [row] = window.find("tbody tr.at")
+        assert "PaymentDue" in row.text
         window.press(Keys.ENTER)
         window.wait_for("form.filters")
         assert "kind=PaymentDue" in window.driver.current_url
         window.press("/", "C-00001 ", Keys.ENTER)
         window.wait_for("tbody td.c-state")
         assert {each.text for each in window.find("tbody th")} == {"C-00001"}
+        links = window.find("tbody th a")
+        window.press("j", "x")
+        ids = window.driver.execute_script(
+            "return [...document.querySelectorAll('tr.selected')].map(idOf)"
+        )
+        assert [str(links[0].get_attribute("href")).rpartition("/")[2]] == ids
 
     await window.do(walk)
 

@@ -54,6 +54,27 @@ function moveRow(by) {
   rows[next].scrollIntoView({ block: "nearest" });
 }
 
+// Rows that are selected: their ids are copied, as commands take them; what has no id gives its first column.
+const selection = document.querySelector(".selection");
+
+function idOf(row) {
+  const cell = row.querySelector("th");
+  return cell?.querySelector("a")?.getAttribute("href").match(/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/)?.[0] ?? cell?.textContent.trim();
+}
+
+function selectRows(rows) {
+  rows.forEach((row) => row.classList.toggle("selected"));
+  const count = document.querySelectorAll("tr.selected").length;
+  selection.querySelector("[role=status]").textContent = `${count} selected`;
+  selection.hidden = count === 0;
+}
+
+selection?.addEventListener("click", (event) => {
+  const rows = [...document.querySelectorAll("tr.selected")];
+  if (event.target.closest("[data-copy]")) navigator.clipboard?.writeText(rows.map(idOf).join(" "));
+  if (event.target.closest("[data-clear]")) selectRows(rows);
+});
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.target.closest("input, select, textarea, [contenteditable]")) {
@@ -74,6 +95,9 @@ document.addEventListener("keydown", (event) => {
       break;
     case "k":
       moveRow(-1);
+      break;
+    case "x":
+      selectRows([...document.querySelectorAll("tr.at")]);
       break;
     case "t":
       nextTheme();
@@ -182,7 +206,7 @@ function isBusy() {
   return Boolean(
     at?.closest("main form") ||
       document.querySelector("main details[open] form, dialog[open]") ||
-      document.querySelector("main tbody:hover") ||
+      document.querySelector("main tbody:hover, tr.selected") ||
       String(getSelection()),
   );
 }
