@@ -121,6 +121,11 @@ async def read_pass_start(connection: Connection) -> PassStart:
     return PassStart(**row)
 
 
+async def read_last_pass(connection: Connection) -> Record | None:
+    """Read when the last pass started and finished, by the machine's time; None without one."""
+    return await connection.fetchrow(statement("read_last_pass"))
+
+
 async def begin_reconciliation(
     connection: Connection, start: PassStart, *, actor_no: int, scope: str
 ) -> int:

@@ -290,6 +290,12 @@ async def list_processes(connection: Connection, limit: int) -> Sequence[Process
     ]
 
 
+async def count_leases(connection: Connection, examined_max: int) -> dict[int, tuple[int, bool]]:
+    """Count the leases that each process holds, and whether there may be more."""
+    rows = await connection.fetch(statement("count_leases"), examined_max)
+    return {row["process_no"]: (row["leases"], row["leases_capped"]) for row in rows}
+
+
 async def read_roles(connection: Connection) -> dict[ProcessRole, RoleStatus]:
     """Read which processes live, by role; of roles without any, one of zeros."""
     found = {

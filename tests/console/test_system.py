@@ -16,6 +16,7 @@ from tests.databases import MakeDatabase
 from tests.hostile_text import HOSTILE, unsafe_characters
 from tests.logins import with_login
 from tests.service.conftest import Api, open_api
+from tests.service.test_pull import pull
 
 ANCHOR = re.compile(r'<h2 id="(\w+)">')
 
@@ -23,7 +24,7 @@ ANCHOR = re.compile(r'<h2 id="(\w+)">')
 async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
     api: Api, key: NewApiKey
 ) -> None:
-    await api.emit(key, api.item("T-1", kind="Topical"))
+    await api.emit(key, api.item("T-1", kind="Topical"), api.item("T-2", kind="Topical"))
     await api.owner.execute(
         "update ledger.process set failure = $1, failing_since = now()", HOSTILE
     )
@@ -32,6 +33,19 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
         " values ('TopicSilent', $1::jsonb, 1, ledger.now(), '[]'),"
         " ('Forgotten', '[]', 1, ledger.now(), '[]')",
         ["<b>due.Topical</b>"],
+    )
+    worker = await api.make_key("works", *Scope)
+    for _ in range(2):
+        assert await pull(api, worker, "Topical", items_max=1)
+    await api.owner.execute(
+        "update ledger.run set worker_no = (select process_no from ledger.process limit 1)"
+        " where run_no = (select min(run_no) from ledger.run)"
+    )
+    number = await api.report("acme")
+    await api.owner.execute(
+        "update ledger.reconciliation set finished_at = started_at + interval '12 seconds'"
+        " where reconciliation_no = $1",
+        number,
     )
     async with open_browser(api) as browser:
         await browser.sign_in(await api.make_key("everybody", *Scope, tenants=None))
@@ -54,6 +68,9 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
     assert "Forgotten" not in page.text
     assert "due.Topical</code>" in page.text
     assert "service</td>" in page.text
+    assert ", took 12 s." in page.text
+    assert 'data-label="Leases">1<' in page.text
+    assert "Workers that pull by REST hold 1 lease." in page.text
     assert "the pinned package" in page.text
     assert "DUELEDGER_SERVICE_PORT" in page.text
     assert ">secret</td>" in page.text

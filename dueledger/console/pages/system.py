@@ -16,7 +16,8 @@ from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
-from dueledger.ledger.store.processes import list_processes
+from dueledger.ledger.store.findings import read_last_pass
+from dueledger.ledger.store.processes import count_leases, list_processes
 from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
 from dueledger.ledger_checks import Health, check_ledger, check_machine
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -28,6 +29,8 @@ read = PageRoutes(Scope.READ, "console")
 PROCESSES_MAX: Final = 200
 TOPICS_MAX: Final = 100
 PARTITIONS_MAX: Final = 500
+LEASES_MAX: Final = 2_000
+"""Leases that are counted, those that end first."""
 
 
 @read.page("/system")
@@ -42,9 +45,13 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     alerts = await list_open_alerts(call.connection, None)
     topics = await list_topics(call.connection, TOPICS_MAX + 1)
     processes = await list_processes(call.connection, PROCESSES_MAX + 1)
+    leases = await count_leases(call.connection, LEASES_MAX)
+    known = {each.process_no for each in processes}
     return view.page(
         "system.html",
         title="System",
+        pulled=sum(held for number, (held, _) in leases.items() if number not in known),
+        last_pass=await read_last_pass(call.connection),
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(
             "Firing alerts",
@@ -87,10 +94,13 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
                     "host": each.host,
                     "version": each.version,
                     "started_at": each.started_at,
+                    "leases": held,
+                    "leases_capped": is_capped,
                     "failure": each.failure,
                     "failing_since": each.failing_since,
                 }
                 for each in processes[:PROCESSES_MAX]
+                for held, is_capped in [leases.get(each.process_no, (0, False))]
             ],
             empty="No process runs. `dueledger allocate` claims what is due.",
             note="The first ones by role." if len(processes) > PROCESSES_MAX else None,
@@ -190,6 +200,7 @@ _PROCESS_COLUMNS: Final[Sequence[Column]] = (
     Column("host", "Host"),
     Column("version", "Version"),
     Column("started_at", "Started", "time"),
+    Column("leases", "Leases", "count", None, "leases_capped"),
     Column("failure", "Cannot take work", "prose"),
     Column("failing_since", "Since", "time"),
 )

@@ -1,0 +1,9 @@
+-- Read the last pass of reconciliation.
+-- returns: zero or one
+-- roles: auditor, operator
+-- index: reconciliation_pkey
+-- locks: none
+select r.reconciliation_no, r.started_at, r.finished_at
+from ledger.reconciliation r
+order by r.reconciliation_no desc
+limit 1
