@@ -55,8 +55,8 @@ async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key:
             assert f"/items/{item}" not in hidden.text
             assert "<script>alert" not in hidden.text
             assert unsafe_characters(hidden.text) == set()
-        story = await browser.open(f"/console/items/{item}")
-        assert 'href="https://kafka-ui.example/due%2Fwork/3?offset=70"' in story.text
+        shown = await browser.open(f"/console/items/{item}")
+        assert 'href="https://kafka-ui.example/due%2Fwork/3?offset=70"' in shown.text
         shown = await browser.open("/console/search", params={"q": f"event {event_no}"})
         assert f"/console/items/{item}" in shown.text
         [download] = re.findall('href="([^"]*format=csv[^"]*)"', shown.text)
