@@ -347,9 +347,10 @@ async def show_finding(
 
 async def list_findings_of_item(
     connection: Connection, item: UUID, limit: int, *, tenants: Sequence[str] | None = None
-) -> Sequence[Record]:
+) -> list[dict[str, Any]]:
     """List the findings of an item, newest first, each with its last repair if it has one."""
-    return await connection.fetch(statement("list_findings_of_item"), item, tenants, limit)
+    rows = await connection.fetch(statement("list_findings_of_item"), item, tenants, limit)
+    return [dict(row) for row in rows]
 
 
 async def resolve_findings(
