@@ -10,6 +10,7 @@ from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 from dueledger.ledger.store.items import emit_items
@@ -83,6 +84,15 @@ async def seed_ledger(api: Api) -> None:
         )
     ]
     await emit_items(api.owner, hostile, actor_no=api.person_no)
+    changed = AuditTarget("flows/acme/PaymentDue", ["acme", "umbra"], {"rate_per_second": 12})
+    await record_audit(
+        api.owner,
+        api.person_no,
+        "setFlowLimits",
+        [changed],
+        reason=HOSTILE,
+        request_id="0198c0de-0000-7000-8000-000000000001",
+    )
     await pause_flows(
         api.owner, FlowScope("umbra", None, "north"), reason="INC-77: the archive is down",
         actor_no=api.person_no,

@@ -111,8 +111,8 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
         [row] = window.find("tbody tr.at")
         assert "PaymentDue" in row.text
         window.press(Keys.ENTER)
-        window.wait_for("form.filters")
-        assert "kind=PaymentDue" in window.driver.current_url
+        window.wait_for("dl.limits")
+        assert "/PaymentDue" in window.driver.current_url
         window.press("/", "C-00001 ", Keys.ENTER)
         window.wait_for("tbody td.c-state")
         assert {each.text for each in window.find("tbody th")} == {"C-00001"}

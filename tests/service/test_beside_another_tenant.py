@@ -68,7 +68,13 @@ UNMADE = {"getReport", "getReportPage", "downloadReportFindings", "downloadRepor
 QUERIES = {
     "listItems": [
         *("open=true", "state=Running", "state=Scheduled", "state=Completed", "state=Cancelled"),
-        *("late=true", "in_flight=true", "business_key=P-0", "business_key=crowded", "label=line=1"),
+        *(
+            "late=true",
+            "in_flight=true",
+            "business_key=P-0",
+            "business_key=crowded",
+            "label=line=1",
+        ),
         "open=true&business_key=P-3",
     ],
     "getFlow": ["lane=a"],

@@ -70,8 +70,8 @@ async def list_changes(
             order="newest first",
             columns=_columns(view),
             rows=[_shown(row) for row in rows[: page.limit]],
-            empty="Nothing was changed, with these filters. Emissions, claims and outcomes are in"
-            " the history of their items.",
+            empty="No change matches. Emissions, claims and outcomes are in the history of their"
+            " items.",
             next_cursor=page.cursor_of(rows, "at", "audit_no"),
         ),
     )
@@ -90,18 +90,18 @@ def _columns(view: View) -> Sequence[Column]:
         def address(row: Row) -> str:
             return view.here(cursor=None, **{name: row[name]})
 
-        return Column(name, _LABELS[name], "text" if name == "actor" else "code", address)
+        return Column(name, _LABELS[name], "prose" if name == "target" else "text", address)
 
     return (
         Column("at", "When", "time"),
         only("actor"),
         only("operation"),
         only("target"),
-        Column("detail", "Detail", "code"),
+        Column("detail", "Detail", "prose"),
         Column("reason", "Why", "prose"),
         Column("tenants", "Tenants"),
         Column("login", "Login"),
-        Column("request_id", "Request", "code"),
+        Column("request_id", "Request", "prose"),
     )
 
 
