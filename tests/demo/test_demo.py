@@ -16,8 +16,12 @@ from dueledger.reconciler.report.model import ReconciliationReport, StatementVer
 pytestmark = pytest.mark.long
 
 ROW = 'scope="row"'
-SHOWN = {"/": "Complete before", "/reviews": "Nothing waits for a person."}
-"""What the pages show of a day that is over instead of a row."""
+SHOWN = {
+    "/": "Complete before",
+    "/reviews": "Nothing waits for a person.",
+    "/audit": "Nothing was changed",
+}
+"""What the pages show of a day that is over, in which no person changed a thing."""
 STABLE_NAMES = {
     "expected",
     "completed",
