@@ -51,8 +51,9 @@ STATE_BADGES: Final[Mapping[str, Badge]] = {
 STATUS_BADGES: Final[Mapping[str, Badge]] = {
     word: Badge(icon, word.replace("_", " ").capitalize(), tone)
     for icon, tone, words in (
-        ("clock", "quiet", ("waiting", "proposed", "none", "ended")),
+        ("clock", "quiet", ("waiting", "proposed", "none", "ended", "idle")),
         ("play", "active", ("running", "circuit_half_open", "firing")),
+        ("arrow", "active", ("not_started", "joining")),
         ("check", "good", ("done", "live", "ok", "ready", "approved", "executed")),
         ("check", "good", ("complete", "complete_with_explained", "repaired", "explained")),
         ("slash", "quiet", ("aborted", "accepted", "refused", "carried_forward")),
@@ -61,7 +62,14 @@ STATUS_BADGES: Final[Mapping[str, Badge]] = {
         ("warn", "warn", ("silent", "warn", "warning", "ticket", "held")),
         ("warn", "bad", ("gone", "fail", "open", "circuit_open", "error", "critical")),
         ("warn", "bad", ("not_complete", "page")),
+        ("clock", "warn", ("rate_limit", "concurrency_limit", "window_full", "workers_busy")),
+        ("clock", "warn", ("waits_for_key", "waits_for_retry", "silent_consumer")),
+        ("person", "warn", ("in_review",)),
+        ("warn", "bad", ("read_only", "no_allocator", "allocator_silent", "no_direct_worker")),
+        ("warn", "bad", ("direct_worker_silent", "no_direct_handler", "kafka_down")),
+        ("warn", "bad", ("claims_fail", "topic_unavailable", "no_worker", "worker_silent")),
+        ("warn", "bad", ("no_handler", "partition_stalled")),
     )
     for word in words
 }
-"""Of operations, processes, checks, findings, repairs, reports, circuits and alerts."""
+"""Of operations, processes, checks, findings, repairs, reports, flows and alerts."""

@@ -150,24 +150,27 @@ async def read_status(
     tenant: str | None = None,
     kind: str | None = None,
     lane: str | None = None,
+    flows: Sequence[tuple[str, str, str]] | None = None,
     topic_window_items: int = TOPIC_WINDOW_ITEMS,
     limit: int = 100,
     tenants: Sequence[str] | None = None,
     count_max: int = COUNTED_MAX,
+    sample_max: int = SAMPLE_MAX,
 ) -> list[dict[str, Any]]:
     """Read what each flow with open items owes and what may hinder it, the longest due first.
 
-    With `tenants`, of theirs alone. `due`, `blocked`, `retrying` and `parked` stop at `count_max`
-    or earlier: then `due_capped` and so on are true.
-    `claimed` and `started` are None while too many items are in flight to be counted;
-    `handed_out` and `running` are counted for flows with limits alone. `flows`, `all_due`,
-    `all_parked` and `all_in_flight` are totals beyond `limit`. `oldest_due_at` and `is_past_sla`
-    are of the due items that have waited longest, of which SAMPLE_MAX first attempts and as many
-    retries are read.
+    With `flows`, of these alone, by tenant, kind and lane; with `tenants`, of theirs alone.
+    `due`, `blocked`, `retrying` and `parked` stop at `count_max` or earlier: then `due_capped` and
+    so on are true. `claimed` and `started` are None while too many items are in flight to be
+    counted; `handed_out` and `running` are counted for flows with limits alone. `flows`,
+    `all_due`, `all_parked` and `all_in_flight` are totals beyond `limit`. `oldest_due_at` and
+    `is_past_sla` are of the due items that have waited longest, of which `sample_max` first
+    attempts and as many retries are read.
     """
+    names = (None,) * 3 if flows is None else [[flow[part] for flow in flows] for part in range(3)]
     rows = await connection.fetch(
         statement("read_status"),
-        *(tenant, kind, lane, topic_window_items, SAMPLE_MAX, limit, tenants, count_max),
+        *(tenant, kind, lane, topic_window_items, sample_max, limit, tenants, count_max, *names),
     )
     return [dict(row) for row in rows]
 

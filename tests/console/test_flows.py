@@ -7,7 +7,13 @@ import json
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
-from dueledger.ledger.store.flows import FlowLimits, FlowScope, list_flows, set_flow_limits
+from dueledger.ledger.store.flows import (
+    FlowLimits,
+    FlowScope,
+    list_flows,
+    resume_flows,
+    set_flow_limits,
+)
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
 from tests.service.test_pull import pull, report
@@ -22,15 +28,16 @@ async def test_a_flow_is_paused_and_resumed_with_reasons_that_its_page_keeps(
     await api.emit(key, api.item("F-1", kind="Flowing"), api.item("F-2", kind="Flowing", lane="n"))
     listed = await browser.open("/console/flows?kind=Flowing&format=csv")
     rows = list(csv.DictReader(io.StringIO(listed.text)))
-    assert [(row["lane"], row["status"], row["due"]) for row in rows] == [
-        ("", "ready", "1"),
-        ("n", "ready", "1"),
-    ]
+    shown = ("lane", "status", "due", "oldest_due_at", "is_past_sla")
+    due = ("no_allocator", "1", "2026-01-01T09:00:00Z", "true")
+    assert [tuple(row[name] for name in shown) for row in rows] == [("", *due), ("n", *due)]
+    assert "No allocator</span> <span" in (await browser.open(PAGE)).text, "it is late, too"
     assert (await browser.send("/console/flows/acme/pause", {**PAUSE, "reason": ""})).status == 422
     paused = await browser.send("/console/flows/acme/pause", {**PAUSE, "lane": "n"})
     assert paused.location == f"{PAGE}?lane=n"
     page = await browser.open(paused.location)
     assert "is paused: INC-1" in page.text
+    assert "paused, none is claimed" in page.text
     assert "Paused." in page.text
     assert {row["paused_by"] for row in await list_flows(api.owner, kind="Flowing")} == {
         "key:person"
@@ -41,6 +48,34 @@ async def test_a_flow_is_paused_and_resumed_with_reasons_that_its_page_keeps(
     history = (await browser.open(PAGE)).text.partition("Who changed what")[2]
     for words in ("Paused", "INC-1", "Resumed", "INC-1 ended", "key:person"):
         assert words in history
+
+
+async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_its_flows(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    items = [api.item(f"C-{number}", kind="Covered") for number in range(101)]
+    await api.emit(key, *items, api.item("C-n", kind="Covered", lane="n"))
+    page = (await browser.open("/console/flows/acme/Covered")).text
+    assert "this flow: 101 due in 1 flow<" in page
+    assert "the kind, every lane: 102 due in 2 flows<" in page
+    shown = {"shown": json.dumps({"lane": 101, "kind": 102, "tenant": 150})}
+    wide = {"over": "tenant", "kind": "Covered", "reason": "INC-9", **shown}
+    untyped = await browser.send("/console/flows/acme/pause", wide)
+    assert untyped.status == 422
+    assert "Type their number" in untyped.text
+    try:
+        typed = await browser.send("/console/flows/acme/pause", {**wide, "typed": "150"})
+        assert typed.status == 303, typed.text
+        listed = (await browser.open("/console/flows?tenant=acme&kind=Covered")).text
+        assert "acme (all kinds) is paused: INC-9" in listed
+        assert 'name="reason"' in listed
+        assert "is paused: INC-9" not in (await browser.open("/console/flows")).text
+        await browser.open("/console/flows/acme/Covered")
+        resumed = await browser.send("/console/flows/acme/resume", {"reason": "INC-9 ended"})
+        assert resumed.location == "/console/flows?tenant=acme"
+        assert "INC-9" not in (await browser.open(resumed.location)).text
+    finally:
+        await resume_flows(api.owner, FlowScope("acme"), actor_no=api.person_no)
 
 
 async def test_only_the_lane_that_is_named_is_paused(

@@ -1,9 +1,8 @@
 """Flows: what each owes and what limits it; pauses and limits, and who changed them."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Response
 from pydantic import BaseModel, Json
@@ -11,15 +10,25 @@ from pydantic import BaseModel, Json
 from dueledger.console.forms import Filter, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.flow_pauses import (
+    CONFIRM_ABOVE,
+    COUNTED_MAX,
+    drain_text,
+    flow_page,
+    pause_columns,
+    pause_impacts,
+)
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import code_of, slowed_text
-from dueledger.hindrance_texts import TEXTS
+from dueledger.hindrance_texts import TEXTS, Hindrance
+from dueledger.hindrances import Roles
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import list_target_audit
 from dueledger.ledger.store.flows import (
+    SAMPLE_MAX,
     FlowPlace,
     FlowScope,
     list_flows,
@@ -31,14 +40,12 @@ from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import flows
-from dueledger.service.routes.fields import KindPath, Lane, Name, Reason, TenantPath, Text
-from dueledger.service.routes.flows import FlowLimitsChange, FlowsPauseRequest, FlowsRequest
+from dueledger.service.routes.fields import KindPath, Lane, Reason, TenantPath, Text
+from dueledger.service.routes.flows import FlowLimitsChange
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
 
-COUNTED_MAX: Final = 1_000
-"""Items counted of a flow; more are shown as this number and +."""
 PAUSES_MAX: Final = 50
 CHANGES_MAX: Final = 20
 LIMIT_WORDS: Final = {
@@ -58,28 +65,21 @@ OPERATION_WORDS: Final = {
     "resumeFlows": "Resumed",
     "setFlowLimits": "Limits set",
 }
-_WIDTHS: Final = {"lane": "this flow", "kind": "the kind, every lane", "tenant": "the tenant"}
-"""What a pause may cover."""
-
-
-class FlowPauseForm(BaseModel):
-    """What to pause: the flow, its kind or its tenant; and why."""
-
-    over: Literal["lane", "kind", "tenant"]
-    kind: Name
-    lane: Lane = ""
-    reason: Reason
-
-
-class FlowResumeForm(BaseModel):
-    """Which pause ends, and why. `of_kind` and `of_lane` are its own, absent where it has none."""
-
-    kind: Name
-    lane: Lane = ""
-    of_kind: Name | None = None
-    of_lane: Lane | None = None
-    of_default_lane: bool = False
-    reason: Reason
+_STATUSES: Final = {
+    Hindrance.NOT_CLAIMED: "ready",
+    Hindrance.CIRCUIT_PROBING: "circuit_half_open",
+    Hindrance.RATE: "rate_limit",
+    Hindrance.CONCURRENCY: "concurrency_limit",
+    Hindrance.WINDOW: "window_full",
+    Hindrance.NO_CREDIT: "workers_busy",
+    Hindrance.BEHIND: "waits_for_key",
+    Hindrance.RETRY: "waits_for_retry",
+    Hindrance.PARKED: "in_review",
+}
+"""Statuses that are not named like the hindrance."""
+_CIRCUITS: Final = {"open": Hindrance.CIRCUIT_OPEN, "half_open": Hindrance.CIRCUIT_PROBING}
+_SAMPLE_MAX: Final = 5
+"""Due items of a flow of the list whose due times are read."""
 
 
 class FlowLimitsForm(BaseModel):
@@ -122,7 +122,9 @@ async def list_all(
         count_max=COUNTED_MAX,
     )
     shown = rows[: page.limit]
-    rates = await _rates(call, [(row["tenant"], row["kind"], row["lane"]) for row in shown])
+    names = [(row["tenant"], row["kind"], row["lane"]) for row in shown]
+    rates = await _rates(call, names)
+    statuses = await _statuses(call, shown)
     pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=PAUSES_MAX)
     return view.page(
         "flows.html",
@@ -133,17 +135,22 @@ async def list_all(
         pauses=Listing(
             caption="Pauses in force",
             order="oldest first",
-            columns=_PAUSE_COLUMNS,
+            columns=pause_columns(view),
             rows=pauses,
             empty="Nothing is paused. A flow is paused on its own page.",
         ),
+        tenant_pauses=[
+            each for each in pauses if tenant and (kind is None or each["kind"] in {None, kind})
+        ],
+        flow=None,
+        drain=None,
         listing=Listing(
             caption="Flows",
             order="by tenant, kind and lane",
             columns=_columns(view),
             rows=[
-                {**row, "status": status_of(row), "throughput": rate}
-                for row, rate in zip(shown, rates, strict=True)
+                {**row, **status, "throughput": rate}
+                for row, status, rate in zip(shown, statuses, rates, strict=True)
             ],
             empty="There is no flow yet. The first item of a kind makes one: `dueledger emit`.",
             next_cursor=page.cursor_of(rows, "tenant", "kind", "lane"),
@@ -169,16 +176,16 @@ async def show_flow(
     changes: Listing | None = None
     if view.may(Scope.AUDIT):
         changes = await _changes(call, FlowScope(tenant, kind, lane))
-    hindrance, oldest_due_at = await _hindrance(call, tenant, kind, lane)
+    [status] = await _statuses(call, [flow], SAMPLE_MAX)
+    [throughput] = await _rates(call, [(tenant, kind, lane)])
+    impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
     return view.page(
         "flow.html",
         title=" ".join(filter(None, (tenant, kind, lane))),
         flow=flow,
-        status=status_of(flow),
+        **status,
         slowed=slowed_text(flow),
-        throughput=(await _rates(call, [(tenant, kind, lane)]))[0],
-        hindrance=hindrance,
-        oldest_due_at=oldest_due_at,
+        throughput=throughput,
         pauses=pauses,
         limits=[
             (name, words, flow[name], FLOW_BOUNDS[name], name in CLEARABLE_LIMITS)
@@ -186,41 +193,15 @@ async def show_flow(
         ],
         shown={name: flow[name] for name in LIMIT_WORDS},
         whole=WHOLE_LIMITS,
-        widths=_WIDTHS,
+        impacts=impacts,
+        impacts_shown={each.over: each.due for each in impacts},
+        must_type=any(each.due > CONFIRM_ABOVE for each in impacts),
+        confirm_above=CONFIRM_ABOVE,
+        drain=drain_text(flow, throughput),
         items=partial(_items, view, flow),
         retrying=State.RETRYABLE_FAILURE.label,
         changes=changes,
     )
-
-
-@operate.action("/flows/{tenant}/pause", "pauseFlows")
-async def pause(
-    call: CurrentCall,
-    view: CurrentView,
-    tenant: TenantPath,
-    form: Annotated[FlowPauseForm, Depends(form_of(FlowPauseForm))],
-) -> Response:
-    """Stop claims of the flow, its kind or its tenant."""
-    asked = FlowsPauseRequest(
-        kind=None if form.over == "tenant" else form.kind,
-        lane=form.lane if form.over == "lane" else None,
-        reason=form.reason,
-    )
-    await flows.pause(call, tenant, asked)
-    return _done(view, "Paused.", tenant, form.kind, form.lane)
-
-
-@operate.action("/flows/{tenant}/resume", "resumeFlows")
-async def resume(
-    call: CurrentCall,
-    view: CurrentView,
-    tenant: TenantPath,
-    form: Annotated[FlowResumeForm, Depends(form_of(FlowResumeForm))],
-) -> Response:
-    """End a pause, and all narrower ones in it."""
-    lane = "" if form.of_default_lane else form.of_lane
-    await flows.resume(call, tenant, FlowsRequest(kind=form.of_kind, lane=lane))
-    return _done(view, "Resumed.", tenant, form.kind, form.lane)
 
 
 @operate.action("/flows/{tenant}/{kind}/limits", "setFlowLimits")
@@ -235,36 +216,43 @@ async def set_limits(
     typed = form.model_dump(include=set(LIMIT_WORDS))
     changed = {name: value for name, value in typed.items() if value != form.shown.get(name)}
     await flows.change_limits(call, tenant, kind, FlowLimitsChange(lane=form.lane, **changed))
-    return _done(view, "Changed, from the next claim on.", tenant, kind, form.lane)
+    return flow_page(view, "Changed, from the next claim on.", tenant, kind, form.lane)
 
 
-def status_of(flow: Mapping[str, Any]) -> str:
-    """Return in one word whether items of a flow are claimed."""
-    if flow["paused_at"] is not None:
-        return "paused"
-    match flow["circuit"]:
-        case "open":
-            return "circuit_open"
-        case "half_open":
-            return "circuit_half_open"
-        case _:
-            return "ready"
+async def _statuses(
+    call: ApiCall, flows: Sequence[Mapping[str, Any]], sample_max: int = _SAMPLE_MAX
+) -> list[dict[str, Any]]:
+    """Return of each flow what hinders its items, when the oldest one was due, and if it is late.
 
-
-async def _hindrance(
-    call: ApiCall, tenant: str, kind: str, lane: str
-) -> tuple[str | None, datetime | None]:
-    """Return what hinders the items of a flow, in a sentence, and when the oldest one was due.
-
-    None: it has none that are open, or due.
+    `status` is a word of it, `hindrance` the sentence; None: no item is open.
     """
+    names = [(flow["tenant"], flow["kind"], flow["lane"]) for flow in flows]
     rows = await read_status(
-        call.connection, tenant=tenant, kind=kind, lane=lane, limit=1, count_max=COUNTED_MAX
+        call.connection,
+        flows=names,
+        limit=len(names),
+        count_max=COUNTED_MAX,
+        sample_max=sample_max,
     )
-    if not rows:
-        return None, None
-    code = code_of(rows[0], await read_roles(call.connection))
-    return TEXTS[code].of_flow, rows[0]["oldest_due_at"]
+    found = {(row["tenant"], row["kind"], row["lane"]): row for row in rows}
+    roles = await read_roles(call.connection)
+    return [_status(flow, found.get(name), roles) for flow, name in zip(flows, names, strict=True)]
+
+
+def _status(
+    flow: Mapping[str, Any], found: Mapping[str, Any] | None, roles: Roles
+) -> dict[str, Any]:
+    code = None if found is None else code_of(found, roles)
+    if flow["paused_at"] is not None:
+        code = Hindrance.PAUSED
+    elif code is None:
+        code = _CIRCUITS.get(flow["circuit"])
+    return {
+        "status": "idle" if code is None else _STATUSES.get(code, code.lower()),
+        "hindrance": None if code is None else TEXTS[code].of_flow,
+        "oldest_due_at": None if found is None else found["oldest_due_at"],
+        "is_past_sla": None if found is None else found["is_past_sla"],
+    }
 
 
 async def _rates(call: ApiCall, flows: Sequence[tuple[str, str, str]]) -> list[float | None]:
@@ -303,10 +291,6 @@ def _written(detail: Mapping[str, Any] | None) -> str | None:
     )
 
 
-def _done(view: View, notice: str, tenant: str, kind: str, lane: str) -> Response:
-    return view.done(notice, f"/flows/{tenant}/{kind}", lane=lane or None)
-
-
 def _items(view: View, row: Row, **filters: object) -> str:
     lane = {"lane": row["lane"]} if row["lane"] else {"default_lane": True}
     return view.url("/items", tenant=row["tenant"], kind=row["kind"], **lane, **filters)
@@ -326,7 +310,8 @@ def _columns(view: View) -> list[Column]:
         Column("kind", "Flow", "flow", show),
         Column("status", "Status", "status"),
         Column("due", "Due", "count", due, "due_capped"),
-        Column("available_since", "Waiting since", "time"),
+        Column("oldest_due_at", "Oldest due", "time"),
+        Column("is_past_sla", "Late", "flag"),
         Column("later", "Later", "count", None, "later_capped"),
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
         Column("serial", "In order", "count", None, "serial_capped"),
@@ -338,14 +323,6 @@ def _columns(view: View) -> list[Column]:
     ]
 
 
-_PAUSE_COLUMNS: Final[Sequence[Column]] = (
-    Column("tenant", "Tenant"),
-    Column("kind", "Kind"),
-    Column("lane", "Lane"),
-    Column("paused_at", "Since", "time"),
-    Column("paused_by", "By"),
-    Column("reason", "Reason", "prose"),
-)
 _CHANGE_COLUMNS: Final[Sequence[Column]] = (
     Column("at", "When", "time"),
     Column("actor", "Who"),

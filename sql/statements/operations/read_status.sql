@@ -9,6 +9,9 @@
 -- $6 limit integer
 -- $7 tenants text[]
 -- $8 count_max integer
+-- $9 flow_tenants text[]
+-- $10 flow_kinds text[]
+-- $11 flow_lanes text[]
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, claim_flow_idx, run_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -17,6 +20,7 @@ asked as materialized (
   from ledger.flow f
   where ($1::text is null or f.tenant = $1::text) and ($2::text is null or f.kind = $2::text)
     and ($3::text is null or f.lane = $3::text) and ($7::text[] is null or f.tenant = any ($7::text[]))
+    and ($9::text[] is null or (f.tenant, f.kind, f.lane) in (select u.* from unnest($9::text[], $10::text[], $11::text[]) u))
 ),
 open_flows as materialized (
   select d.*, f.flow_no, count(*) over () as flows, (sum(d.due) over ())::bigint as all_due, (sum(d.parked) over ())::bigint as all_parked,

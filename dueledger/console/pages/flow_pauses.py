@@ -1,0 +1,180 @@
+"""Pauses of flows: what each would cover, who may begin and end it, and those in force."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from fastapi import Depends, Response
+from pydantic import BaseModel, Json
+
+from dueledger.console.cells import count_of
+from dueledger.console.forms import form_of
+from dueledger.console.listing import Column, Row
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.view import CurrentView, View
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.flows import list_pauses, read_status
+from dueledger.service.calls import ApiCall, CurrentCall
+from dueledger.service.routes import flows
+from dueledger.service.routes.fields import Lane, Name, Reason, TenantPath
+from dueledger.service.routes.flows import FlowsPauseRequest, FlowsRequest
+from dueledger.time_spans import brief_span
+
+operate = PageRoutes(Scope.OPERATE, "console")
+
+COUNTED_MAX: Final = 1_000
+"""Items counted of a flow; more are shown as this number and +."""
+_PAUSES_READ: Final = 100
+PauseWidth = Literal["lane", "kind", "tenant"]
+"""What a pause may cover."""
+_WIDTHS: Final[Mapping[PauseWidth, str]] = {
+    "lane": "this flow",
+    "kind": "the kind, every lane",
+    "tenant": "the tenant",
+}
+_NO_FLOWS: Final[Mapping[str, Any]] = {"flows": 0, "all_due": 0, "all_due_capped": False}
+CONFIRM_ABOVE: Final = 100
+"""Due items above which their number is typed, before they are paused."""
+
+
+class PauseImpact(NamedTuple):
+    """What a pause covers: how many items are due in how many flows with open items."""
+
+    over: PauseWidth
+    words: str
+    flows: int
+    due: int
+    capped: bool
+
+
+class FlowPauseForm(BaseModel):
+    """What to pause: the flow, its kind or its tenant; and why.
+
+    `shown` is how many items were shown as due in each, `typed` the number that was typed.
+    """
+
+    over: PauseWidth
+    kind: Name
+    lane: Lane = ""
+    reason: Reason
+    shown: Json[dict[PauseWidth, int]] = {}
+    typed: str | None = None
+
+
+class FlowResumeForm(BaseModel):
+    """Which pause ends, and why. `of_kind` and `of_lane` are its own, absent where it has none.
+
+    `kind` and `lane` are of the flow whose page is shown next; without it, the tenant's flows are.
+    """
+
+    kind: Name | None = None
+    lane: Lane = ""
+    of_kind: Name | None = None
+    of_lane: Lane | None = None
+    of_default_lane: bool = False
+    reason: Reason
+
+
+@operate.action("/flows/{tenant}/pause", "pauseFlows")
+async def pause(
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    form: Annotated[FlowPauseForm, Depends(form_of(FlowPauseForm))],
+) -> Response:
+    """Stop claims of the flow, its kind or its tenant."""
+    shown = form.shown.get(form.over, 0)
+    if shown > CONFIRM_ABOVE and form.typed != str(shown):
+        problem = Problem("/typed", "", "it is not the number of items", f"{shown}")
+        raise InvalidInput("Many items are due. Type their number to pause them.", [problem])
+    asked = FlowsPauseRequest(
+        kind=None if form.over == "tenant" else form.kind,
+        lane=form.lane if form.over == "lane" else None,
+        reason=form.reason,
+    )
+    await flows.pause(call, tenant, asked)
+    return flow_page(view, "Paused.", tenant, form.kind, form.lane)
+
+
+@operate.action("/flows/{tenant}/resume", "resumeFlows")
+async def resume(
+    call: CurrentCall,
+    view: CurrentView,
+    tenant: TenantPath,
+    form: Annotated[FlowResumeForm, Depends(form_of(FlowResumeForm))],
+) -> Response:
+    """End a pause, and all narrower ones in it."""
+    lane = "" if form.of_default_lane else form.of_lane
+    await flows.resume(call, tenant, FlowsRequest(kind=form.of_kind, lane=lane))
+    if form.kind is None:
+        return view.done("Resumed.", "/flows", tenant=tenant)
+    return flow_page(view, "Resumed.", tenant, form.kind, form.lane)
+
+
+async def pause_impacts(call: ApiCall, flow: Mapping[str, Any]) -> list[PauseImpact]:
+    """Return what a pause of a flow, of its kind and of its tenant would cover."""
+    impacts = [
+        PauseImpact("lane", _WIDTHS["lane"], 1, flow["due"], capped=flow["due_capped"]),
+    ]
+    widths: Sequence[tuple[PauseWidth, str | None]] = (("kind", flow["kind"]), ("tenant", None))
+    for over, kind in widths:
+        rows = await read_status(
+            call.connection,
+            tenant=flow["tenant"],
+            kind=kind,
+            limit=1,
+            count_max=COUNTED_MAX,
+            sample_max=1,
+        )
+        first: Mapping[str, Any] = rows[0] if rows else _NO_FLOWS
+        covered = first["flows"], first["all_due"], first["all_due_capped"]
+        impacts.append(PauseImpact(over, _WIDTHS[over], *covered))
+    return impacts
+
+
+async def covering_pauses(
+    call: ApiCall, tenant: str | None, flows: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the pauses in force that cover one of these flows, the oldest first."""
+    found = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=_PAUSES_READ)
+    return [pause for pause in found if any(_covers(pause, flow) for flow in flows)]
+
+
+def _covers(pause: Mapping[str, Any], flow: Mapping[str, Any]) -> bool:
+    names = ("kind", "lane")
+    return pause["tenant"] == flow["tenant"] and all(
+        pause[name] in {None, flow[name]} for name in names
+    )
+
+
+def drain_text(flow: Mapping[str, Any], throughput: float | None) -> str | None:
+    """Return how long the due items of a paused flow take by its rate; None if that is unknown."""
+    rate = flow["rate_per_second"] or throughput
+    if not flow["due"] or not rate:
+        return None
+    least = "at least " if flow["due_capped"] else "about "
+    span = brief_span(timedelta(seconds=flow["due"] / rate))
+    items = count_of(flow["due"], capped=flow["due_capped"])
+    return f"{items} items of this flow are due: {least}{span} at {rate:g} a second."
+
+
+def flow_page(view: View, notice: str, tenant: str, kind: str, lane: str) -> Response:
+    """Return the answer of an action: the page of a flow."""
+    return view.done(notice, f"/flows/{tenant}/{kind}", lane=lane or None)
+
+
+def pause_columns(view: View) -> list[Column]:
+    """Return the columns of a list of pauses; each leads to where it can be ended."""
+
+    def show(row: Row) -> str:
+        return view.url("/flows", tenant=row["tenant"], kind=row["kind"])
+
+    return [
+        Column("tenant", "Tenant", "text", show),
+        Column("kind", "Kind"),
+        Column("lane", "Lane"),
+        Column("paused_at", "Since", "time"),
+        Column("paused_by", "By"),
+        Column("reason", "Reason", "prose"),
+    ]
