@@ -6,6 +6,7 @@ import re
 from html import unescape
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.operations import advance_operation
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
@@ -91,6 +92,19 @@ async def test_a_decision_names_the_default_lane_and_no_other(
     assert "1 item matches" in preview.text
     assert "L-north" not in preview.text
     assert "1 in another lane." in preview.text
+
+
+async def test_a_pause_of_a_flow_is_named_where_its_items_wait_for_a_person(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    items = [api.item(f"H-{lane}", kind="Halted", lane=lane) for lane in ("", "north")]
+    await api.park(*await api.emit(key, *items))
+    for reason, lane in (("INC-11", "north"), ("INC-12", "south")):
+        scope = FlowScope("acme", "Halted", lane)
+        await pause_flows(api.owner, scope, reason=reason, actor_no=api.person_no)
+    for query, is_said in (("kind=Halted", True), ("kind=Numbered", False)):
+        page = (await browser.open(f"/console/reviews?{query}")).text
+        assert ("INC-11" in page, "INC-12" in page) == (is_said, False), query
 
 
 async def test_a_repair_is_approved_by_a_second_person(

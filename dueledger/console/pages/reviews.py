@@ -12,6 +12,7 @@ from dueledger.console.forms import Filter, blank, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of
+from dueledger.console.pages.flow_pauses import covering_pauses
 from dueledger.console.pages.operations import list_operations_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
@@ -89,6 +90,8 @@ async def show_reviews(
         filters={"tenant": tenant or "", "kind": kind or ""},
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
+        pauses=await covering_pauses(call, tenant, rows),
+        pauses_max=SHOWN_MAX,
         parked=sum(row["items"] for row in rows),
         is_capped=any(row["items_capped"] for row in rows),
         repairs=None if repairs is None else list_repairs_of(view, repairs),
