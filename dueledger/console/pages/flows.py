@@ -316,10 +316,9 @@ def _columns(view: View) -> list[Column]:
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
         Column("serial", "In order", "count", None, "serial_capped"),
         Column("in_flight", "In flight", "count"),
-        Column("concurrency_max", "In-flight limit", "count"),
+        Column("concurrency_max", "At most", "count"),
         Column("throughput", "Ended/s", "count"),
         Column("rate_per_second", "Rate limit/s", "count"),
-        Column("window_items", "Window", "count"),
     ]
 
 
