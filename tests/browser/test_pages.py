@@ -58,6 +58,14 @@ return [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth
   .map(each => each.getAttribute('aria-label'))
 """
 
+DROP = """
+const data = new DataTransfer();
+data.items.add(new File([arguments[0]], "letters.crontab"));
+const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
+document.querySelector("#import-text").dispatchEvent(drop);
+"""
+"""Drops a file on the field of an import: a driver can drop none from outside."""
+
 
 @pytest.mark.parametrize("name", [*PAGES, *LINKED])
 async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
@@ -279,9 +287,12 @@ async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
     await window.do(walk)
 
 
-async def test_a_file_that_is_chosen_is_converted(window: Window, tmp_path: Path) -> None:
+async def test_a_file_that_is_chosen_or_dropped_is_converted(
+    window: Window, tmp_path: Path
+) -> None:
     crontab = tmp_path / "nightly.crontab"
     crontab.write_text("15 4 * * * /usr/local/bin/close-books\n", encoding="utf-8")
+    dropped = "30 5 * * * /usr/local/bin/send-letters\n"
 
     def walk() -> None:
         window.open("/console/schedules/import")
@@ -290,6 +301,14 @@ async def test_a_file_that_is_chosen_is_converted(window: Window, tmp_path: Path
         assert "close-books" in window.find("tbody tr")[0].text
         window.shoot("schedule-imported", 1440, "light")
         assert window.violations() == []
+        window.open("/console/schedules/import")
+        assert not window.find('button[formaction$="/define"]')
+        window.driver.execute_script(DROP, dropped)
+        window.wait_for('button[formaction$="/define"]')
+        assert "send-letters" in window.find("tbody tr")[0].text
+        [name] = window.find("input[name=file_name]")
+        assert name.get_attribute("value") == "letters.crontab"
+        assert window.messages() == []
 
     await window.do(walk)
 
