@@ -691,7 +691,7 @@ class MatchedItems(BaseModel):
     items: int
     oldest_at: AwareDatetime
     newest_at: AwareDatetime
-    business_keys: Annotated[list[str], Field(description="the first ones")]
+    business_keys: Annotated[list[str], Field(description="the first 20")]
 
 
 class NamedDay(BaseModel):
@@ -1302,6 +1302,7 @@ class WhyDocument(BaseModel):
     code: str
     sentence: str
     remedy: str | None
+    behind: Annotated[UUID | None, Field(description="the item that has to end before it")]
 
 
 class CalendarChanges(BaseModel):

@@ -194,7 +194,10 @@ def _listing(
             Column("kind", "Flow", "flow", items(begins, ends)),
             Column("due", "Due", "count", past, "is_capped"),
             Column(
-                "completed", "Completed", "count", items(begins, now, state=State.COMPLETED.label)
+                "completed",
+                State.COMPLETED.label,
+                "count",
+                items(begins, now, state=State.COMPLETED.label),
             ),
             Column("completed_late", "Completed late", "count"),
             Column("late", "Open, late", "count", late, "late_capped"),

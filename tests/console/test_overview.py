@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from html import unescape
 from itertools import count
 
@@ -9,8 +10,10 @@ import pytest
 
 from dueledger.console import open_console
 from dueledger.console.activity import LedgerActivity
+from dueledger.console.clock import iso
 from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.clock import read_now
 from tests.console.conftest import Browser, open_browser
 from tests.databases import MakeDatabase
 from tests.service.conftest import Api, open_api
@@ -52,14 +55,19 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
     other = await api.make_key("other", *Scope, tenants=["umbra"])
     await api.emit(other, api.item("S-2", kind="StripDue", tenant="umbra", due_at=due))
     refresh = OverviewRefresh(activity, budget_seconds=30)
-    assert await refresh.refresh(api.owner) == {"items": 0, "flows": 2}
+    coming = iso(await read_now(api.owner) + timedelta(hours=1))
+    many = [api.item(f"S-3{number}", kind="StripMany", due_at=coming) for number in range(9)]
+    await api.emit(key, *many)
+    assert await refresh.refresh(api.owner) == {"items": 0, "flows": 3}
     page = await browser.open("/console/")
-    [(tone, href, title)] = _CELL.findall(page.text)
-    assert tone == "open"
-    assert title.endswith(": 1 due, 1 open")
+    [(tone, href, title), (other_tone, other_href, _)] = _CELL.findall(page.text)
+    assert (tone, other_tone) == ("late", "open")
+    assert title.endswith(": 1 due, 1 open, the oldest past its grace")
     assert "<b>x" not in page.text
-    listed = await browser.open(unescape(href))
-    assert listed.status == 200
+    numbers = r'data-label="Open, late"><a href="([^"]+)">1\+</a>'
+    for address in (href, *re.findall(numbers, page.text)):
+        assert "S-1" in (await browser.open(unescape(address))).text
+    assert "S-30" in (await browser.open(unescape(other_href))).text
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert "<b>x" not in (own := (await stranger.open("/console/")).text)

@@ -257,6 +257,13 @@ async def test_a_caller_is_shown_the_flows_of_its_tenants_and_the_worst_first(
         cells = await list_overview(connection, tenants=tenants, flows_max=3)
         assert [each.lane for each in cells] == lanes, tenants
         assert [astuple(each)[0] for each in cells] == list(range(1, len(lanes) + 1))
+    numbers = dict(await connection.fetch("select lane, flow_no from ledger.flow where lane <> ''"))
+    first = [numbers["many"], numbers["late"]]
+    for flows_max, lanes in ((1, ["many"]), (3, ["many", "late", "later"])):
+        cells = await list_overview(
+            connection, tenants=["acme"], flows_max=flows_max, first_flow_nos=first
+        )
+        assert [each.lane for each in cells] == lanes
 
 
 async def test_the_rate_of_a_flow_is_what_ended_of_it_in_the_last_minutes(ledger: Ledger) -> None:

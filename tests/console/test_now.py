@@ -1,0 +1,108 @@
+"""The first page: each number says what it counts, and leads to it."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from html import unescape
+
+from dueledger.console.cells import count_of
+from dueledger.console.pages.now import LATE_MAX, LATE_READ_MAX
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State
+from dueledger.ledger.store.api_keys import NewApiKey
+from dueledger.ledger.store.flows import FlowScope, pause_flows
+from tests.console.conftest import Browser
+from tests.console.test_overview import api, key
+from tests.ledger.conftest import Ledger
+from tests.service.conftest import Api
+
+__all__ = ["api", "key"]  # the ledger has what one test made alone
+
+_FIGURE = re.compile(
+    r'<span class="label">([^<]+)</span>\s*<(?:a|span) class="number[^"]*"(?: href="([^"]+)")?>'
+    r'([^<]*)</(?:a|span)>\s*<span class="note">([^<]*)</span>'
+)
+
+
+async def figures(browser: Browser) -> dict[str, tuple[str, str, str]]:
+    """Return the address, the number and the note of each figure of the first page."""
+    text = (await browser.open("/console/")).text
+    return {label: (unescape(href), *rest) for label, href, *rest in _FIGURE.findall(text)}
+
+
+async def test_the_number_in_flight_leads_to_what_is_handed_out_and_what_is_running(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    await ledger.emit(3)
+    await ledger.start((await ledger.claim()).fence)
+    await ledger.emit(2)
+    found = await figures(browser)
+    href, number, _ = found["In flight"]
+    assert number == "3"
+    text = (await browser.open(f"{href}&format=csv")).text
+    states = Counter(row["state"] for row in csv.DictReader(io.StringIO(text)))
+    assert states == {State.CLAIMED.label: 2, State.RUNNING.label: 1}
+    for state, items in ((State.RUNNING, 1), (State.SCHEDULED, None)):
+        path = f"/v1/items?in_flight=true&state={state.label}"
+        answer = await api.ask("GET", path, key=key)
+        assert answer.status == (422 if items is None else 200), answer.text
+        assert items is None or len(answer.document["items"]) == items
+
+
+async def test_the_numbers_of_the_first_page_count_what_they_say(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+) -> None:
+    flows = [api.item("N-1", kind=f"Narrow{number}") for number in range(9)]
+    late = [api.item(f"N-{number}", kind="Late") for number in range(LATE_MAX + 20)]
+    await api.emit(key, *flows, *late)
+    assert LATE_READ_MAX // (len(flows) + 1) < LATE_MAX  # of each, were all flows read alike
+    found = await figures(browser)
+    assert found["Late"][1] == f"{count_of(LATE_MAX, capped=True)}"
+    assert found["Due now"][1:] == (f"{len(flows) + len(late)}", "may be claimed")
+    await pause_flows(
+        api.owner, FlowScope("acme", "Late", ""), reason="INC-1", actor_no=api.person_no
+    )
+    before = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+    await api.owner.execute(
+        "insert into ledger.watermark (tenant, kind, complete_before, as_of)"
+        " values ('acme', 'Late', $1, ledger.now())",
+        before,
+    )
+    found = await figures(browser)
+    assert found["Due now"][2] == f"{len(late)} of them paused"
+    assert found["Complete before"][1] == "2026-03-04 05:06:07 UTC"
+
+
+async def test_a_hindrance_leads_to_the_page_that_has_its_remedy(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+) -> None:
+    [parked, _] = await api.emit(
+        key, api.item("H-1", kind="Parked"), api.item("H-2", kind="Paused", lane="n")
+    )
+    await api.park(parked)
+    await pause_flows(
+        api.owner, FlowScope("acme", "Paused", "n"), reason="INC-2", actor_no=api.person_no
+    )
+    page = (await browser.open("/console/")).text
+    groups = re.findall(r'<tr class="group"><th[^>]*>(.*?)</th></tr>', page)
+    assert [re.sub("<[^>]+>", "", group) for group in groups] == [
+        "Paused. All pauses, by whom and why",
+        "They wait for a person. Reviews by reason",
+    ]
+    for group in groups:
+        [href] = re.findall('href="([^"#]+)', group)
+        assert (await browser.open(href)).status == 200
+    [flow] = re.findall(r'<th class="c-flow" scope="row"><a href="(/console/flows/[^"]+n)">', page)
+    assert "INC-2" in (await browser.open(unescape(flow))).text
