@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -9,6 +11,7 @@ from fastapi import Depends, Query, Response
 from pydantic import BaseModel
 
 from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
+from dueledger.console.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.suggestions import suggest_names
@@ -21,7 +24,7 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import list_findings_of_item
 from dueledger.ledger.store.flows import list_pauses
-from dueledger.ledger.store.item_lists import ItemListFilter
+from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter
 from dueledger.ledger.store.items import RequestResult
 from dueledger.ledger.store.operations import OperationVerb
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -77,6 +80,8 @@ _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
 _PAUSES_READ: Final = 500
 _PAUSES_SHOWN: Final = 3
 _FINDINGS_SHOWN: Final = 10
+_NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns it
+"""When an item is available that waits for its key."""
 
 
 class ItemDecisionForm(BaseModel):
@@ -119,7 +124,13 @@ async def list_items(
         due_before=in_zone(due_before, view.clock.zone),
         in_flight=in_flight,
     )
-    found = await find_page(call, page, wanted, late=late, is_open=is_open)
+    # The first page of late items has a histogram of more than it lists.
+    has_bars = late and page.cursor is None and view.format == "html"
+    read_page = replace(page, limit=max(page.limit, LATENESS_READ)) if has_bars else page
+    found = await find_page(call, read_page, wanted, late=late, is_open=is_open)
+    items, next_place = found.items[: page.limit], found.next_place
+    if len(found.items) > page.limit:
+        next_place = DuePlace(items[-1]["due_at"], items[-1]["item_no"])
     if named and len(found.items) == 1 and page.cursor is None and view.format == "html":
         return redirect(view.url(f"/items/{found.items[0]['id']}"))
     query = view.request.query_params
@@ -145,18 +156,24 @@ async def list_items(
         states=_STATES,
         pauses=await _pauses(call, wanted, is_waiting=late or is_open),
         pauses_shown=_PAUSES_SHOWN,
+        lateness=lateness_bars(found.items, view.clock.now)
+        if has_bars and found.items and view.clock.now is not None
+        else None,
+        lateness_items=len(found.items),
+        lateness_is_cut=found.next_place is not None or found.is_cut,
+        worst=WORST,
         listing=Listing(
-            caption="Items",
+            caption="Late items" if late else "Items",
             order="first due first"
             if lists_open_items(wanted, late=late, is_open=is_open)
             else "latest effective date first",
             columns=_columns(view),
-            rows=found.items,
+            rows=items,
             empty=_empty(filters),
             note="Open items may be missing: a flow has more than are read at a time."
             if found.is_cut
             else None,
-            next_cursor=page.cursor_after(found.next_place),
+            next_cursor=page.cursor_after(next_place),
         ),
     )
 
@@ -178,6 +195,7 @@ async def show_item(
         lead=_lead(view, found, why),
         remedy=verbs[0] if verbs and why["code"] in _ENDED_BY_VERB else None,
         flow=_flow(view, found),
+        never=_NEVER,
         steps=steps[: page.limit],
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],

@@ -1,0 +1,118 @@
+"""An item's page: the button that helps, links to what it names, and how late others are."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from html import unescape
+
+from dueledger.console.clock import iso
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
+from dueledger.ledger.store.api_keys import NewApiKey
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.items import emit_items
+from tests.console.conftest import Browser
+from tests.ledger.conftest import Ledger
+from tests.service.conftest import EVENT, SCHEDULE, Api
+
+_PRIMARY = re.compile(
+    r'<(?:a class="button primary" href="([^"]+)"|summary class="button primary")>([^<]+)<'
+)
+
+
+async def test_the_first_button_is_the_one_that_helps(
+    api: Api, browser: Browser, key: NewApiKey, make_drafts: Callable[..., list[ItemDraft]]
+) -> None:
+    waits, due, parked, paused = await api.emit(
+        key,
+        api.item("W-1", kind="Waiting", due_at="2099-01-01T09:00:00Z"),
+        api.item("W-2", kind="Waiting"),
+        api.item("W-3", kind="Waiting"),
+        api.item("W-4", kind="Paused", lane="n"),
+    )
+    await api.park(parked)
+    scope = FlowScope("acme", "Paused", "n")
+    await pause_flows(api.owner, scope, reason="INC-1", actor_no=api.person_no)
+    drafts = [
+        replace(draft, overlap=Overlap.WAIT, overlap_key="k")
+        for draft in make_drafts(2, kind="Behind")
+    ]
+    made = await emit_items(api.owner, drafts, actor_no=api.person_no)
+    first, second = (each.id for each in made)
+    await api.owner.execute(  # the first one holds its key between two attempts
+        "insert into ledger.held_key select p.serial, p.item_no, p.effective_date, p.flow_no,"
+        " ledger.now() from ledger.pending p join ledger.due_item i using (item_no)"
+        " where i.id = $1",
+        first,
+    )
+    await api.owner.execute(
+        "update ledger.pending p set available_at = 'infinity' from ledger.due_item i"
+        " where i.item_no = p.item_no and i.id = $1",
+        second,
+    )
+    for item, button in (
+        (waits, ("", "Start now")),
+        (due, None),  # no page starts an allocator
+        (parked, ("", "Redrive")),
+        (paused, ("/console/flows/acme/Paused?lane=n", "Open the flow")),
+        (second, (f"/console/items/{first}", "Open the item before it")),
+    ):
+        found = _PRIMARY.findall((await browser.open(f"/console/items/{item}")).text)
+        assert found == ([] if button is None else [button])
+        assert not (button and button[0]) or (await browser.open(button[0])).status == 200
+    assert "Once its key is free" in (await browser.open(f"/console/items/{second}")).text
+
+
+async def test_what_an_item_names_is_a_link(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    recorded = await api.ask("POST", "/v1/events", key=key, body=EVENT)
+    assert recorded.status == 200, recorded.text
+    event = await api.owner.fetchval("select max(event_no) from ledger.event")
+    await api.define("acme", "named", SCHEDULE)
+    number = await api.owner.fetchval(
+        "select definition_no from ledger.definition where name = 'named'"
+    )
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    [made] = await emit_items(
+        api.owner,
+        make_drafts(1),
+        actor_no=api.person_no,
+        definition_nos=[number],
+        event_nos=[event],
+    )
+    await ledger.claim()
+    page = (await browser.open(f"/console/items/{made.id}")).text
+    assert "Not sealed" in page
+    for part, words in (("Kind", kind), ("Definition", "named"), ("Event", str(event))):
+        [(href, text)] = re.findall(rf'<dt>{part}</dt><dd><a href="([^"]+)">([^<]+)</a>', page)
+        assert text == words
+        opened = await browser.open(unescape(href))
+        assert opened.status == 200, part
+        assert words in opened.text
+    [claim] = re.findall(r'<a href="([^"]+)">claim \d+</a>', page)
+    assert (await browser.open(unescape(claim))).location == f"/console/items/{made.id}"
+
+
+async def test_a_list_of_late_items_says_how_late_they_are(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    now = await read_now(api.owner)
+    ages = [timedelta(hours=2), timedelta(hours=3), timedelta(days=2)]
+    dues = [{"due_at": iso(now - age)} for age in ages]
+    await api.emit(key, *(api.item(f"L-{n}", kind="Tardy", **due) for n, due in enumerate(dues)))
+    page = (await browser.open("/console/items?late=true&kind=Tardy&limit=2")).text
+    bars = re.findall(r'<dt>([^<]+)</dt><dd><svg[^>]*><rect width="(\d+)%"[^>]*></svg> (\d)', page)
+    assert [bar for bar in bars if bar[2] != "0"] == [("1–6 h", "100", "2"), ("1–3 d", "50", "1")]
+    assert len(re.findall('scope="row"', page)) == 2
+    [following] = re.findall(r'rel="next" href="([^"]+)"', page)
+    later = (await browser.open(unescape(following))).text
+    assert "L-0" in later
+    assert "How late" not in later
+    [worst] = re.findall(r'<a href="([^"]+)">The 20 worst</a>', page)
+    assert (await browser.open(unescape(worst))).text.index("L-2") > 0
