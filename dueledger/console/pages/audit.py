@@ -64,7 +64,7 @@ async def list_changes(
         },
         names=await suggest_names(call),
         is_filtered=any((tenant, actor, operation, target, since, until)),
-        changed=("audit", "There are new changes."),
+        changed=("audit", "Changes were recorded"),
         listing=Listing(
             caption="Changes",
             order="newest first",
