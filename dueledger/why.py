@@ -80,7 +80,9 @@ async def explain(
     sentence, remedy = text_for_tenants(code) if for_tenants else (text.sentence, text.remedy)
     facts = _of_item(item) | facts
     remedy = None if remedy is None else remedy.format_map(facts)
-    return Explanation(code, sentence.format_map(facts), remedy, facts.get("behind"))
+    behind = facts.get("behind")
+    named = behind if isinstance(behind, UUID) else None
+    return Explanation(code, sentence.format_map(facts), remedy, named)
 
 
 async def _find(connection: Connection, item: Mapping[str, Any], roles: Roles) -> _Found:

@@ -4,7 +4,7 @@
 -- $1 tenants text[]
 -- $2 flows_max integer
 -- $3 first_flow_nos integer[]
--- index: overview_flow_worst_idx, overview_flow_pkey, overview_pkey
+-- index: overview_flow_worst_idx, overview_pkey
 -- locks: none
 select w.place::integer as place, w.tenant, w.kind, w.lane, w.grace_seconds,
   extract(epoch from ledger.machine_now() - w.counted_at)::double precision as age_seconds, c.quarter, c.completed, c.completed_late,
@@ -25,10 +25,10 @@ from (
     ) n
     group by n.flow_no
   ) c
-  cross join lateral (select o.* from ledger.overview_flow o where o.flow_no = c.flow_no and o.items > 0 offset 0) o
+  cross join lateral (select o.* from ledger.overview_flow o where o.flow_no = c.flow_no offset 0) o
   cross join lateral (select f.lane, f.kind_no from ledger.flow f where f.flow_no = c.flow_no offset 0) f
   cross join lateral (select k.tenant, k.name, k.grace_seconds from ledger.kind k where k.kind_no = f.kind_no offset 0) k
-  where $1::text[] is null or k.tenant = any ($1::text[])
+  where o.items > 0 and ($1::text[] is null or k.tenant = any ($1::text[]))
   order by place limit $2::integer
 ) w
 cross join lateral (
