@@ -9,7 +9,13 @@ import numpy as np
 
 from dueledger.ledger.states import TERMINAL_EVENTS
 from dueledger.ledger.store import Connection, Record, reconciled_rows
-from dueledger.reconciler.columns.fixed_width import Columns, RowLayout, array_elements, repeated
+from dueledger.reconciler.columns.fixed_width import (
+    Column,
+    Columns,
+    RowLayout,
+    array_elements,
+    repeated,
+)
 from dueledger.reconciler.columns.terms import all_mixed, payload_digest, payload_of_terms
 from dueledger.reconciler.compared_items import NOT_SAID
 from dueledger.reconciler.expect.item_terms import instant_at, postgres_microseconds
@@ -99,17 +105,22 @@ async def _list_runs(connection: Connection, journal: Columns) -> list[Record]:
     return await reconciled_rows.list_run_items(connection, run_nos, first - _BEFORE_RUNS, last)
 
 
+def _bits(text: str) -> Column:
+    return (np.frombuffer(text.encode(), dtype=np.uint8) - ord("0")).astype(np.int64)
+
+
 def held_columns(runs: Sequence[Record]) -> Columns:
     """Return what runs held: a row for each item, none of a run whose items cannot be read."""
     rows: list[tuple[int, int, int, int]] = []
-    items, attempts = [_NONE], [_NONE]
+    items, attempts, ended = [_NONE], [_NONE], [_NONE]
     for run in runs:
         numbers = array_elements(run["item_nos"], "bigint")
         counted = array_elements(run["attempts"], "smallint")
-        if len(numbers) == len(counted) and len(numbers):
+        if len(numbers) == len(counted) == len(run["ended_bits"] or numbers) and len(numbers):
             items.append(numbers)
             attempts.append(counted)
-            closed = run["closed_at"]
+            closed, bits = run["closed_at"], run["ended_bits"]
+            ended.append(np.ones(len(numbers), dtype=np.int64) if bits is None else _bits(bits))
             until = _NEVER if closed is None else postgres_microseconds(closed)
             started = postgres_microseconds(run["started_at"])
             rows.append((run["run_no"], run["worker_no"], started, until))
@@ -120,6 +131,7 @@ def held_columns(runs: Sequence[Record]) -> Columns:
         **{name: np.ascontiguousarray(shared[:, place]) for place, name in enumerate(names)},
         "item_no": np.concatenate(items),
         "attempt": np.concatenate(attempts),
+        "is_ended": np.concatenate(ended),
     }
 
 

@@ -5,12 +5,13 @@
 --
 -- item:    item_no
 -- journal: day, item_no, event, attempt, run (-1: none), actor, ended_at, is_repeated (0: no other row is of the item)
--- held:    run, item_no, attempt, worker, started, closed (of a run that is open, later than all). One row for each item of a run.
+-- held:    run, item_no, attempt, worker, started, closed (of a run that is open, later than all), is_ended (1: in the run, as all of
+--          one that is closed). One row for each item of a run.
 select distinct coalesce(j.item_no, h.item_no) as item_no, case when j.item_no is null then h.run else -1 end as run
 from journal j
 full outer join held h on h.run = j.run and h.item_no = j.item_no
 where case
-  when j.item_no is null then h.closed < 9223372036854775807 and h.item_no in (select i.item_no from item i)
+  when j.item_no is null then h.is_ended = 1 and h.item_no in (select i.item_no from item i)
   else h.run is null or j.ended_at < h.started or j.ended_at > h.closed or j.attempt <> h.attempt
     or (j.event = 5 and j.actor <> h.worker) or j.event not in (3, 5, 6, 7, 8, 9, 11, 12, 13, 14)
   end

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from pydantic import SecretStr
 
-from dueledger.ledger.finding_types import Resolution
+from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.store import Connection, PlanProfile, clock, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -256,6 +256,42 @@ async def test_g11_edits_of_all_kinds_in_a_clean_ledger_are_found_by_item_and_no
             "Premium": {"terms", "evidence", "kafka"},
             BOOKED: set(),
         } | {kind: {"evidence"} for kind in MADE_BY_DEFINITIONS}
+
+
+OPEN_AGAIN_BESIDE: Final = """
+with edited as (
+  select t.item_no, t.effective_date, o.item_no as beside, t.run_no
+  from ledger.transition t
+  join ledger.transition o on o.run_no = t.run_no and o.item_no <> t.item_no
+  where t.event = 6 /* retryable_failure */
+  order by t.item_no, o.item_no limit 1
+),
+reopened as (
+  update ledger.run r
+  set ended = set_bit(r.ended, array_position(c.item_no, e.beside) - r.from_position, 0),
+    closed_at = null
+  from edited e, ledger.claim c
+  where r.run_no = e.run_no and c.fence = r.fence and c.claimed_at = r.claimed_at
+),
+lost as (
+  delete from ledger.transition t using edited e
+  where t.item_no = e.item_no and t.effective_date = e.effective_date and t.run_no = e.run_no
+)
+select i.id::text
+from edited e
+join ledger.due_item i on i.item_no = e.item_no and i.effective_date = e.effective_date
+"""
+
+
+@pytest.mark.full
+async def test_g11_an_attempt_removed_is_found_if_another_item_is_open_again_in_its_run(
+    copies: CleanCopies,
+) -> None:
+    """The run has as many transitions as items that it ended."""
+    async with copies.open() as case:
+        await case.connection.execute("set session_replication_role = replica")
+        lost = await case.connection.fetchval(OPEN_AGAIN_BESIDE)
+        assert (FindingType.OUTCOME_CONFLICT, lost) in await case.found()
 
 
 @pytest.mark.full
