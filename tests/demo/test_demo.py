@@ -19,7 +19,7 @@ ROW = 'scope="row"'
 SHOWN = {
     "/": "Complete before",
     "/reviews": "Nothing waits for a person.",
-    "/audit": "Nothing was changed",
+    "/audit": "No change matches",
 }
 """What the pages show of a day that is over, in which no person changed a thing."""
 STABLE_NAMES = {

@@ -104,10 +104,12 @@ UNBOUND = {
     "find_items_of_tenant": "of the tenant of an item that show_item found for the tenants",
     **dict.fromkeys(
         (
+            "count_leases",
             "list_processes",
             "list_topic_partitions",
             "list_topics",
             "list_applied_migrations",
+            "read_last_pass",
             "read_schema_version",
         ),
         "not run for a caller for some tenants",

@@ -138,13 +138,13 @@ async def covering_pauses(
 ) -> list[dict[str, Any]]:
     """Return the pauses in force that cover one of these flows, the oldest first."""
     found = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=_PAUSES_READ)
-    return [pause for pause in found if any(_covers(pause, flow) for flow in flows)]
+    return [each for each in found if any(_covers(each, flow) for flow in flows)]
 
 
-def _covers(pause: Mapping[str, Any], flow: Mapping[str, Any]) -> bool:
+def _covers(found: Mapping[str, Any], flow: Mapping[str, Any]) -> bool:
     names = ("kind", "lane")
-    return pause["tenant"] == flow["tenant"] and all(
-        pause[name] in {None, flow[name]} for name in names
+    return found["tenant"] == flow["tenant"] and all(
+        found[name] in {None, flow[name]} for name in names
     )
 
 

@@ -1,6 +1,6 @@
 -- Read the last pass of reconciliation.
 -- returns: zero or one
--- roles: auditor, operator
+-- roles: auditor
 -- index: reconciliation_pkey
 -- locks: none
 select r.reconciliation_no, r.started_at, r.finished_at

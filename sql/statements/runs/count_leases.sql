@@ -1,6 +1,6 @@
 -- Count the leases that processes hold, of those that end first, at most so many.
 -- returns: zero or more
--- roles: auditor, operator
+-- roles: auditor
 -- $1 examined_max integer
 -- index: run_lease_idx
 -- locks: none
