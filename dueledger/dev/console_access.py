@@ -14,7 +14,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
 
-_PORT: Final = 8480
+USUAL_PORT: Final = 8480
 _HOST: Final = "127.0.0.1"
 _KEY_LIFE: Final = timedelta(days=7)
 """Of a key that a killed process left."""
@@ -91,7 +91,7 @@ async def end_access(connection: Connection, access: ConsoleAccess) -> None:
 def _free_port() -> int:
     """Return the usual port, or any free one if somebody listens there."""
     try:
-        listener = socket.create_server((_HOST, _PORT))
+        listener = socket.create_server((_HOST, USUAL_PORT))
     except OSError:
         listener = socket.create_server((_HOST, 0))
     with listener:

@@ -2,8 +2,11 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -11,6 +14,7 @@ import pytest
 
 from dueledger.console.navigation import NAVIGATION
 from dueledger.demo.result import DemoResult
+from dueledger.dev.console_access import USUAL_PORT
 from dueledger.reconciler.report.model import ReconciliationReport, StatementVerdict
 
 pytestmark = pytest.mark.long
@@ -45,9 +49,21 @@ def open_console(link: str) -> dict[str, str]:
     """Sign in by a link as a browser does, and return each page of the navigation by its path."""
     address, _, key = link.partition("#")
     console = address.removesuffix("/sign-in")
-    with httpx.Client(headers={"Accept": "text/html"}, follow_redirects=True) as client:
+    with httpx.Client(headers={"Accept": "text/html"}, follow_redirects=True, timeout=60) as client:
         client.post(address, data={"key": key})
         return {entry.path: client.get(console + entry.path).text for entry in NAVIGATION}
+
+
+@contextmanager
+def _usual_port_taken() -> Generator[None]:
+    """Take the console's usual port: another test may start a service there at the same time."""
+    try:
+        taken = socket.create_server(("127.0.0.1", USUAL_PORT))
+    except OSError:
+        yield
+        return
+    with taken:
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -57,20 +73,25 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
     command = [sys.executable, "-m", "dueledger", "demo", "--json", "--serve"]
     small = ["--policies", "600", "--periodics", "150", "--day-seconds", "20"]
     said: list[str] = []
-    with subprocess.Popen(  # noqa: S603 - our own command
-        [*command, *small],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    with (
+        _usual_port_taken(),
+        subprocess.Popen(  # noqa: S603 - our own command
+            [*command, *small],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
         assert process.stdout is not None
         assert process.stderr is not None
         for line in process.stderr:
             said.append(line)
             if "console: http" in line:
-                (folder / "console.json").write_text(json.dumps(open_console(line.split()[-1])))
-                process.send_signal(signal.SIGTERM)
+                try:
+                    (folder / "console.json").write_text(json.dumps(open_console(line.split()[-1])))
+                finally:  # it serves until it is stopped
+                    process.send_signal(signal.SIGTERM)
         document = process.stdout.read()
     ended = subprocess.CompletedProcess(command, process.returncode, document, "".join(said))
     return folder, ended
