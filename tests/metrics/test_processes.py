@@ -141,19 +141,23 @@ async def test_a_process_with_a_thousand_tenants_has_less_than_500_series(
     eventually: Eventually,
     scrape: Scrape,
 ) -> None:
-    drafts = [
-        draft
-        for number in range(1000)
-        for draft in make_drafts(tenant=f"tenant-{number}", kind=f"Counted{number % 10}")
-    ]
-    await emit_items(connection, drafts, actor_no=actor_no)
+    drafts, others = (
+        [
+            draft
+            for number in range(1000)
+            for draft in make_drafts(tenant=f"tenant-{number}", kind=f"{kind}{number % 10}")
+        ]
+        for kind in ("Counted", "Unhandled")
+    )
+    await emit_items(connection, [*drafts, *others], actor_no=actor_no)
     await connection.execute("update ledger.kind set dispatch = 'direct'")
     process = await start_command(database, "direct_worker", "work", "--direct", "mine:handlers")
     url = await metrics_url(process)
 
     async def completed() -> dict[Metric, Series]:
         read = await scrape(url)
-        return read if sum(read.get(Metric.OUTCOMES, {}).values()) == len(drafts) else {}
+        is_whole = Metric.DUE_ITEMS in read  # those of the ledger are read by themselves
+        return read if is_whole and sum(read.get(Metric.OUTCOMES, {}).values()) == len(drafts) else {}
 
     read = await eventually(completed)
     assert {outcome for _, outcome in read[Metric.OUTCOMES]} == {"completed"}
@@ -161,7 +165,7 @@ async def test_a_process_with_a_thousand_tenants_has_less_than_500_series(
     for metric in (Metric.START_LAG_SECONDS, Metric.COMPLETION_LAG_SECONDS):
         assert sum(read[metric].values()) == len(drafts)
     assert len(read[Metric.DUE_ITEMS]) == 9
-    assert sum(read[Metric.DUE_ITEMS].values()) > 900  # as they were when the process started
+    assert sum(read[Metric.DUE_ITEMS].values()) >= len(others)
     page = await asyncio.to_thread(fetch, url)
     series = [line for line in page.splitlines() if not line.startswith("#")]
     assert 200 < len(series) < 500
