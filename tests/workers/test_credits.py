@@ -18,6 +18,7 @@ from dueledger.ledger.store.credits import read_credits
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.workers.connections import WorkerConnections
 from dueledger.workers.kafka_source import KafkaSource
+from dueledger.workers.poll import credit_grants
 from dueledger.workers.poll.credit_grants import CreditGrants, DrainRate
 from dueledger.workers.worker import Worker
 
@@ -248,8 +249,9 @@ async def test_g5_the_credit_of_a_killed_worker_ends(site: Site) -> None:
 
 
 async def test_a_topic_that_was_revoked_is_withdrawn_and_one_that_came_is_granted(
-    pool: Pool, actor_no: int
+    pool: Pool, actor_no: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(credit_grants, "IDLE_CHECK_SECONDS", 3_600.0)  # each tick below is woken
     floors = {"due.A": 3, "due.B": 5}
     credits_ = CreditGrants(
         pool, worker_no=actor_no, window_seconds=60, items_max=1_000, floors=lambda: floors
@@ -260,6 +262,7 @@ async def test_a_topic_that_was_revoked_is_withdrawn_and_one_that_came_is_grante
             found = await read_credits(connection, ["due.A", "due.B", "due.C"])
         return [credit.granted for credit in found]
 
+    credits_.wake()
     await credits_.tick()
     assert await granted() == [3, 5, 0]
     floors = {"due.B": 5, "due.C": 2}

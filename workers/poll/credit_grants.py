@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dueledger.workers.run.handler_pools import HandlerPools
 
 CHECK_SECONDS: Final = 0.1
+IDLE_CHECK_SECONDS: Final = 1.0  # while no items end
 GRANT_SECONDS: Final = 5.0  # after this time a killed worker has no credit
 RENEW_SECONDS: Final = GRANT_SECONDS / 3
 WITHDRAW_SECONDS: Final = 2.0
@@ -94,6 +95,8 @@ class CreditGrants:
         drain = self._drains.get(topic)
         if drain is None:
             drain = self._drains[topic] = DrainRate()
+        if items and not drain.items:
+            self._wake.set()
         drain.add(items)
 
     def wake(self) -> None:
@@ -110,7 +113,8 @@ class CreditGrants:
 
     async def tick(self) -> dict[str, int]:
         """Wait briefly; grant if demand changed enough, or a third of the grant's life is over."""
-        await wait_for_event(self._wake, CHECK_SECONDS)
+        is_idle = not any(drain.items for drain in self._drains.values())
+        await wait_for_event(self._wake, IDLE_CHECK_SECONDS if is_idle else CHECK_SECONDS)
         self._wake.clear()
         now = monotonic()
         self._advance_windows(now)
