@@ -70,6 +70,8 @@ class LedgerComparison:
         self._facts = facts
         self._places: Mapping[int, RowsDigest] = {}
         self._days: KnownDays = {}
+        self.cached: Mapping[DateRange, CachedWindow] = {}
+        """The windows that were taken from the cache, with their results."""
         self.runs = RunCounts()
         """How many transitions name each run, in the windows that were read."""
 
@@ -85,7 +87,7 @@ class LedgerComparison:
         `readers` read the items of the next windows while one is compared; a pass that rests has
         only the first read. `days` was read before any of their rows.
         """
-        places = await read_places(connection)  # before any item
+        places = await read_places(connection, self._expectation.version_key)  # before any item
         self._comparer.begin(places)
         self._places, self._days = places.digests(), days.rows
         result, expectation, cache = self._result, self._expectation, self._cache
@@ -98,7 +100,7 @@ class LedgerComparison:
                 self._facts,
                 as_of=result.as_of,
             )
-        results = dict(cached)
+        self.cached, results = cached, dict(cached)
         planned = self._plan(scope, days, cached)
         keep = {each.window for each in planned if each.is_kept}
         windows = read_ahead(

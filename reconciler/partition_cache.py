@@ -111,7 +111,8 @@ class PartitionCache:
 
     Only a pass that ended writes to it. `full_pass_seconds` is how old the last pass that read
     everything may be, in machine time. `rows` has what was expected, and `days` the digests of the
-    dates of all windows, also of those that cannot be kept.
+    dates of all windows, also of those that cannot be kept. `places_fit` is whether all that waited
+    or was parked was so as its item says.
     """
 
     full_pass_seconds: float = 3_600.0
@@ -124,6 +125,7 @@ class PartitionCache:
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
     expedited: set[int] = field(default_factory=set[int])
+    places_fit: bool = False
 
     def take_key(self, now: VersionSource, started_at: datetime) -> VersionKey:
         """Return the key for versions of rows. With a new one, nothing is known any more.
@@ -175,6 +177,7 @@ class PartitionCache:
         expectation: Expectation,
         *,
         full_pass_at: datetime,
+        places_fit: bool,
     ) -> None:
         """Keep the results of a pass that ended; the last one to read everything began then."""
         self.results = {window: each for window, each in results.items() if each.is_settled}
@@ -182,6 +185,7 @@ class PartitionCache:
         self.chained, self.triggered = expectation.chained, expectation.triggered
         self.expedited = expectation.expedited
         self.full_pass_at = full_pass_at
+        self.places_fit = places_fit
         self.rows.keep(expectation.plain.units)
 
     def _is_usable(self, started_at: datetime) -> bool:

@@ -52,6 +52,7 @@ from dueledger.reconciler.read_ahead import parts_beside, reading_beside
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.sources_file import ReconcilerSources
 from dueledger.reconciler.window_comparer import WindowComparer
+from dueledger.reconciler.windows import DateRange
 
 _LISTS_AHEAD: Final = 8
 
@@ -174,7 +175,9 @@ class ReconciliationPass:
                     )
                 await self._check_runs(connection, flows, result, comparing.runs)
                 await self._check_inbox(connection, result, is_checked=altered is not None)
-                await self._check_whole_ledger(connection, expectation, flows, result)
+                places_fit = await self._check_whole_ledger(
+                    connection, expectation, flows, result, comparing.cached
+                )
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
                 await end_pass(
@@ -197,7 +200,10 @@ class ReconciliationPass:
                     if result.cached_windows:
                         result.everything_read_at = self._cache.full_pass_at
                     self._cache.replace(
-                        *compared, expectation, full_pass_at=result.everything_read_at
+                        *compared,
+                        expectation,
+                        full_pass_at=result.everything_read_at,
+                        places_fit=places_fit,
                     )
         return result
 
@@ -263,12 +269,21 @@ class ReconciliationPass:
         expectation: Expectation,
         flows: LedgerFlows,
         result: PassResult,
-    ) -> None:
-        """Find what is wrong with runs, claims, keys, the accounting, sources and definitions."""
+        cached: Iterable[DateRange],
+    ) -> bool:
+        """Find what is wrong with runs, claims, keys, the accounting, sources and definitions.
+
+        Return whether all places fit their items. In `cached` windows they do if they all did.
+        """
         await find_unfit_chains(connection, expectation.versions, self._recorder)
-        unbalanced_kinds = self._window_findings.unbalanced | await find_beside_items(
-            connection, flows, self._recorder, self._limits.stuck_seconds
+        unfit_kinds = await find_beside_items(
+            connection,
+            flows,
+            self._recorder,
+            self._limits.stuck_seconds,
+            fit_windows=cached if self._cache is not None and self._cache.places_fit else (),
         )
+        unbalanced_kinds = self._window_findings.unbalanced | unfit_kinds
         self._recorder.add(
             await find_event_findings(
                 connection, expectation, self._sources.ignored_events, self._recorder
@@ -313,6 +328,7 @@ class ReconciliationPass:
         )
         result.witness_credit_seconds = opinions.credit_seconds
         self._recorder.add(opinions.findings)
+        return not unfit_kinds
 
     async def _read_accounting(
         self, connection: Connection, flows: LedgerFlows, result: PassResult

@@ -7,6 +7,8 @@ from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from asyncpg import Range
+
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
@@ -90,13 +92,14 @@ async def list_run_items(
 
 
 async def copy_places(
-    connection: Connection, after_item_no: int, limit: int, put: PutCopied
+    connection: Connection, after_item_no: int, limit: int, key: VersionKey, put: PutCopied
 ) -> None:
     """Copy where items are that have not ended, by ascending number, in binary form.
 
     Those of about `limit` numbers after one: of the last all places are given.
     """
-    await _copy(connection, statement("copy_places"), after_item_no, limit, put=put)
+    query = statement("copy_places")
+    await _copy(connection, query, after_item_no, limit, *key.arguments, put=put)
 
 
 async def copy_inbox_events(
@@ -358,24 +361,29 @@ async def list_unowned_endings(
     return await connection.fetch(statement("list_unowned_endings"), from_date, to_date, row_max)
 
 
-async def list_unfit_places(connection: Connection) -> AsyncGenerator[list[Record]]:
+async def list_unfit_places(
+    connection: Connection, known_dates: Sequence[tuple[date, date]] = ()
+) -> AsyncGenerator[list[Record]]:
     """List places of items that no item has, or that are not as their item has them, by page.
 
-    Each was read twice, both times in one snapshot, and was so both times.
+    Each was read twice, both times in one snapshot, and was so both times. Where items of
+    `known_dates`, half-open ranges of effective dates, wait or are parked is left out.
     """
-    async for rows in _unfit_pages(connection, statement("list_unfit_places"), PLACES_PAGE):
+    known = [Range(*dates) for dates in known_dates]
+    query = statement("list_unfit_places")
+    async for rows in _unfit_pages(connection, query, PLACES_PAGE, known):
         yield rows
 
 
 async def _unfit_pages(
-    connection: Connection, query: str, page_size: int
+    connection: Connection, query: str, page_size: int, *more: object
 ) -> AsyncGenerator[list[Record]]:
     """Yield what a statement finds twice of an item, a page of its rows at a time."""
     reached: int | None = _BEFORE_ALL
     while reached is not None:
-        page = await connection.fetch(query, reached, page_size, None)
+        page = await connection.fetch(query, reached, page_size, None, *more)
         if seen := [row["item_no"] for row in page if row["item_no"] is not None]:
-            rows = await connection.fetch(query, reached, page_size, seen)
+            rows = await connection.fetch(query, reached, page_size, seen, *more)
             yield [row for row in rows if row["item_no"] is not None]
         reached = page[0]["reached"]
 

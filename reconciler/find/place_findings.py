@@ -1,6 +1,6 @@
 """Findings about rows beside items: what has one, which has a key, what a person decided of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from dueledger.ledger.finding_types import WHOLE_LEDGER, FindingType
@@ -10,6 +10,7 @@ from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import Finding, FindingSubject, stuck_claim, stuck_run
 from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.ledger_flows import LedgerFlows
+from dueledger.reconciler.windows import DateRange
 
 _UNANSWERED: Final = (FindingType.STUCK, FindingType.PUBLISHED_NO_OUTCOME)
 _KEY_FAULTS: Final = {
@@ -22,11 +23,17 @@ _KEY_FAULTS: Final = {
 
 
 async def find_beside_items(
-    connection: Connection, flows: LedgerFlows, recorder: FindingRecorder, stuck_seconds: float
+    connection: Connection,
+    flows: LedgerFlows,
+    recorder: FindingRecorder,
+    stuck_seconds: float,
+    *,
+    fit_windows: Iterable[DateRange],
 ) -> set[KindKey]:
     """Find what is wrong with runs, claims, decisions, keys and places.
 
-    Return the kinds of which an item has no place that fits it.
+    In `fit_windows` all that waits or is parked is known to fit its item. Return the kinds of which
+    an item has no place that fits it.
     """
     row_max = recorder.row_max
     runs = await reconciled_rows.list_stuck_runs(connection, stuck_seconds, row_max)
@@ -54,7 +61,9 @@ async def find_beside_items(
     async for keys in reconciled_rows.list_unfit_keys(connection):
         recorder.add(map(unfit_key, keys))
     unbalanced: set[KindKey] = set()
-    async for places in reconciled_rows.list_unfit_places(connection):
+    async for places in reconciled_rows.list_unfit_places(
+        connection, [(window.from_date, window.to_date) for window in fit_windows]
+    ):
         numbers = {row[name] for row in places for name in ("flow_no", "place_flow_no")} - {None}
         rules = await flows.meet(connection, numbers)
         recorder.add(unfit_place(row, rules) for row in places)

@@ -157,7 +157,9 @@ async def test_a_process_with_a_thousand_tenants_has_less_than_500_series(
     async def completed() -> dict[Metric, Series]:
         read = await scrape(url)
         is_whole = Metric.DUE_ITEMS in read  # those of the ledger are read by themselves
-        return read if is_whole and sum(read.get(Metric.OUTCOMES, {}).values()) == len(drafts) else {}
+        return (
+            read if is_whole and sum(read.get(Metric.OUTCOMES, {}).values()) == len(drafts) else {}
+        )
 
     read = await eventually(completed)
     assert {outcome for _, outcome in read[Metric.OUTCOMES]} == {"completed"}

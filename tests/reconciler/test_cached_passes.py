@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool, clock, findings
@@ -147,6 +148,14 @@ class World:
             self.chance.choice(MONTHS),
         )
 
+    async def move(self) -> None:
+        """Let items of a month wait longer, or shorter, than they have to."""
+        await self.connection.execute(
+            "update ledger.pending set available_at = available_at + $2 where effective_date = $1",
+            self.chance.choice(MONTHS),
+            self.chance.choice([-2, 2]) * timedelta(days=1),
+        )
+
     async def activate(self) -> None:
         self.made += 1
         day = self.chance.choice(MONTHS)
@@ -195,6 +204,7 @@ STEPS_OF_A_WORLD = (
     World.lose,
     World.erase,
     World.postpone,
+    World.move,
     World.activate,
     World.cancel_policies,
     World.book,
@@ -305,3 +315,34 @@ async def test_g11_passes_with_a_cache_report_what_a_full_pass_reports(
         assert left == await finding_states(frozen), step.__name__
         cached += part.cached_items
     assert cached > 0
+
+
+@pytest.mark.damages
+async def test_g11_a_place_that_no_longer_fits_is_found_among_cached_windows_until_it_fits(
+    frozen: Connection,
+    make_reconciler: Callable[..., Reconciler],
+    make_drafts: Callable[..., list[ItemDraft]],
+    actor_no: int,
+) -> None:
+    for month in MONTHS:
+        drafts = make_drafts(2, due_at=NOON + timedelta(days=9), effective_date=month)
+        await emit_items(frozen, drafts, actor_no=actor_no)
+    loop = make_reconciler()
+
+    async def found() -> tuple[int, int]:
+        result = await loop.run_pass(cache=loop.cache)
+        return result.cached_windows, result.found[FindingType.WRONG_DATE]
+
+    assert await found() == (0, 0)
+    windows, wrong = await found()
+    assert (windows > 1, wrong) == (True, 0)
+    move = (
+        "update ledger.pending set available_at = available_at + $1 * interval '2 days'"
+        " where item_no = (select min(item_no) from ledger.pending)"
+    )
+    await frozen.execute(move, 1)
+    assert await found() == (windows - 1, 1)
+    assert await found() == (windows, 1)
+    await frozen.execute(move, -1)
+    assert await found() == (windows - 1, 0)
+    assert await found() == (windows, 0)

@@ -1,6 +1,6 @@
 """What is read by ranges, each in a snapshot of its own, is what one statement would read."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import date, timedelta
 
 import pytest
@@ -12,7 +12,7 @@ from dueledger.ledger.store import Connection, Pool, Record, reconciled_rows
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.items import read_accounting as read_at_once
 from dueledger.ledger.store.partitions import make_event_months
-from dueledger.ledger.store.reconciled_rows import VersionKey
+from dueledger.ledger.store.reconciled_rows import NO_VERSIONS, VersionKey
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read import accounting, day_digests, open_places
 from dueledger.reconciler.read.accounting import read_accounting
@@ -108,23 +108,25 @@ async def test_g11_places_are_the_same_read_by_some_numbers_at_a_time(
 ) -> None:
     await frozen.execute("set session_replication_role = replica")
     await frozen.execute(IN_TWO_PLACES)
-    whole = await read_places(frozen)
+    whole = await read_places(frozen, NO_VERSIONS)
     assert len(whole.item_no) == len(set(whole.item_no.tolist())) + ITEMS_IN_A_CLAIM + 10
     assert len(whole.handed_out) == ITEMS_IN_A_CLAIM
 
     for numbers in (1, 3):
         monkeypatch.setattr(open_places, "PLACES_A_READ", numbers)
-        parts = await read_places(frozen)
+        parts = await read_places(frozen, NO_VERSIONS)
         assert parts.digests() == whole.digests()
         assert sorted(parts.item_no.tolist()) == sorted(whole.item_no.tolist())
         assert parts.handed_out == whole.handed_out
 
 
-async def list_unfit(connection: Connection) -> list[tuple[str, int]]:
+async def list_unfit(
+    connection: Connection, known_dates: Sequence[tuple[date, date]] = ()
+) -> list[tuple[str, int]]:
     return sorted(
         [
             (row["state"], row["item_no"])
-            async for rows in reconciled_rows.list_unfit_places(connection)
+            async for rows in reconciled_rows.list_unfit_places(connection, known_dates)
             for row in rows
         ]
     )
@@ -142,6 +144,17 @@ async def test_g11_unfit_places_are_the_same_read_by_some_numbers_at_a_time(
 
     monkeypatch.setattr(reconciled_rows, "PLACES_PAGE", 3)
     assert await list_unfit(frozen) == whole
+    days = [(day, day + timedelta(days=1)) for day in (APRIL, MAY)]
+    april, may = [await list_unfit(frozen, [known]) for known in days]
+    assert sorted(april + may) == whole
+    assert len(april) == len(may) == 5
+    assert await list_unfit(frozen, days) == []
+    await frozen.execute("delete from ledger.due_item")
+    handed_out = [
+        (state, item_no) for state, item_no in await list_unfit(frozen) if state == "handed_out"
+    ]
+    assert len(handed_out) == ITEMS_IN_A_CLAIM
+    assert await list_unfit(frozen, [(date.min, date.max)]) == handed_out
 
 
 @pytest.mark.usefixtures("open_items")

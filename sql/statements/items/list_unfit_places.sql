@@ -1,9 +1,10 @@
--- List places (waiting, parked, handed out) of no item, unlike their item, or where it waits for less or longer than it has to, of some item numbers at a time.
+-- List places (waiting, parked, handed out) of no item, unlike their item, or where it waits for less or longer than it has to, of some item numbers at a time, and not of known dates unless it is handed out.
 -- returns: one or more, each with the number to continue after, null after the last; without a state if none is unfit
 -- roles: auditor, reconciler
 -- $1 after_item_no bigint
 -- $2 limit integer
 -- $3 item_nos bigint[]
+-- $4 known_dates datemultirange
 -- index: due_item_pkey, pending_pkey, review_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -57,6 +58,7 @@ compared as (
   left join lateral (
     select i.item_no, i.id, i.flow_no, i.business_key, i.due_at, i.serial, i.overlap from ledger.due_item i where i.effective_date = p.effective_date and i.item_no = p.item_no offset 0
   ) i on true
+  where p.state = 'handed_out' or not p.effective_date <@ $4::datemultirange
 )
 select r.reached, c.*
 from (select case when count(*) >= $2::integer then max(p.item_no) end as reached from place p) r
