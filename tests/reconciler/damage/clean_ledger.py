@@ -163,9 +163,13 @@ class CleanLedger:
         for document in LATER:
             await self.accept(document)
         await self.set_time(NOW - timedelta(minutes=1))
+        await self.materialise(timedelta(days=1))
+        await self._receive_events()
         letters = drafts_of(self.letters, LETTERS)
         await self.emit(letters[:LETTERS_BY_KAFKA])
-        await asyncio.gather(self._work_by_kafka(), self._fill())
+        await self._publish_letters()  # now, as it makes the topics of all kinds that are due
+        await asyncio.gather(self._print_letters(), self._emit_all())
+        await put_grace(self.connection, 30 * 86_400)
         await self.emit(letters[LETTERS_BY_KAFKA:])
         await self.set_time(NOW)
         await self._leave_in_flight()
@@ -176,13 +180,6 @@ class CleanLedger:
         await self.connection.execute(TARGETS)
         await self.connection.execute(STARTED_BEFORE)
         await self.connection.execute("analyze")
-
-    async def _fill(self) -> None:
-        """Make the items that are not worked by way of Kafka."""
-        await self.materialise(timedelta(days=1))
-        await self._receive_events()
-        await self._emit_all()
-        await put_grace(self.connection, 30 * 86_400)
 
     async def set_time(self, instant: datetime) -> None:
         """Set business time for this session and those that come after it."""
@@ -291,8 +288,8 @@ class CleanLedger:
                 actor_no=self.actors[ActorKind.SERVICE],
             )
 
-    async def _work_by_kafka(self) -> None:
-        """Let the allocator publish what is due of the letters, and a worker print them."""
+    async def _publish_letters(self) -> None:
+        """Let the allocator publish what is due of the letters."""
         topics = [work_topic(self.letters)]
         worker_no = self.actors[ActorKind.WORKER]
         async with connected(self.dsn) as connection:
@@ -304,6 +301,9 @@ class CleanLedger:
         async with open_allocator(settings, stop=Stop()) as allocator:
             while (await allocator.tick()).get("claimed"):
                 pass
+
+    async def _print_letters(self) -> None:
+        """Let a worker print the letters that were published."""
         await run_worker(
             self.worker_settings(), booking_handlers(self.letters, self.dsn), Stop(), once=True
         )
