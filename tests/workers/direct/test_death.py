@@ -191,6 +191,39 @@ async def test_suspects_of_handlers_without_a_name_have_one_slot_beside_ordinary
     assert max(beside.count("suspect") for beside in together) == 1
 
 
+async def test_g5_a_suspect_is_not_started_before_the_outcome_of_the_last_one_is_in_the_ledger(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    """Else the reaper would blame both, if the second one ends the worker."""
+    await estate.emit(make_drafts(2))
+    await estate.connection.execute(
+        "update ledger.pending set batch_max = 1, state = 4, starts = 1"
+    )
+    handlers, begun = Handlers(), list[str]()
+
+    @handlers.on(estate.kind)
+    async def work(item: DueItem) -> Verdict:
+        begun.append(item.business_key)
+        return Completed()
+
+    worker = await estate.employ(handlers)
+
+    async def settlement_waits() -> bool:
+        await worker.claim()
+        return any(run.unsent_count for run in worker.runs.values())
+
+    await estate.eventually(settlement_waits)
+    for _ in range(3):
+        await worker.claim()
+    assert (len(begun), await estate.open_runs()) == (1, 1)
+
+    await worker.settle()
+    await estate.eventually(settlement_waits)
+    assert sorted(begun) == ["key-000000", "key-000001"]
+    await worker.settle()
+    assert await estate.completed() == 2
+
+
 async def test_a_step_of_a_workers_end_that_fails_skips_no_other(
     estate: Estate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
