@@ -157,6 +157,10 @@ class KafkaSource(WorkSource):
         self._starter.wake()
         await self._credits.withdraw()
 
+    async def release_unstarted(self) -> None:
+        """Release runs whose start's response was lost. Slices not started stay in Kafka."""
+        await self._starter.release_lost()
+
     async def commit(self) -> None:
         """Commit the offsets below the lowest that is not settled."""
         await self._commit_now()

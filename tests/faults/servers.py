@@ -27,6 +27,18 @@ def with_address(dsn: str, *, port: int | None = None, database: str | None = No
     return urlunsplit(parts._replace(netloc=netloc, path=path))
 
 
+@asynccontextmanager
+async def proxied(dsn: str) -> AsyncGenerator[tuple[Proxy, str]]:
+    """Give a proxy before a Postgres of another stack, and its DSN through it."""
+    proxy = Proxy(PostgresTap)
+    proxy.upstream_port = urlsplit(dsn).port or 0
+    await proxy.start()
+    try:
+        yield proxy, with_address(dsn, port=proxy.port)
+    finally:
+        await proxy.stop()
+
+
 @dataclass
 class Servers:
     """A stack of the fault tests' own, with a proxy before each server."""

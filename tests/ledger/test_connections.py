@@ -4,11 +4,9 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -22,9 +20,7 @@ from dueledger.ledger.store import (
     open_pool,
 )
 from tests.databases import MakeDatabase
-from tests.faults.protocol_messages import PostgresTap
-from tests.faults.proxy import Proxy
-from tests.faults.servers import with_address
+from tests.faults.servers import proxied
 
 LAST_MESSAGE = b"E\0\0\0\x1aSFATAL\0C57P01\0Mended\0\0"
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -119,18 +115,6 @@ async def test_whatever_error_ends_a_block_it_is_a_lost_connection_if_that_is_cl
         await lose()
     async with pool.acquire() as connection:
         assert await connection.fetchval("select 1") == 1
-
-
-@asynccontextmanager
-async def proxied(database: str) -> AsyncGenerator[tuple[Proxy, str]]:
-    """Give a proxy before Postgres, and the database's DSN through it."""
-    proxy = Proxy(PostgresTap)
-    proxy.upstream_port = urlsplit(database).port or 0
-    await proxy.start()
-    try:
-        yield proxy, with_address(database, port=proxy.port)
-    finally:
-        await proxy.stop()
 
 
 async def use(pool: Pool) -> None:

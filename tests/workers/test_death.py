@@ -6,9 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
+from tests.faults.servers import proxied
 
 from .conftest import Site
 
@@ -117,6 +120,43 @@ async def test_g4_zombie_write_is_stale(site: Site, make_drafts: MakeDrafts) -> 
     assert await site.details() == details
     assert all("by" not in detail for detail in details.values())
     assert await site.completed() == 8
+
+
+@pytest.mark.parametrize("drains", [False, True], ids=["goes-on", "drains"])
+async def test_g5_items_started_in_a_lost_response_are_released_at_once(
+    site: Site, make_drafts: MakeDrafts, *, drains: bool
+) -> None:
+    seen: list[str] = []
+    handlers = Handlers()
+
+    @handlers.on(site.kind)
+    async def work(item: DueItem) -> Verdict:
+        seen.append(item.business_key)
+        return Completed()
+
+    async def released() -> bool:
+        return len(await site.pending()) == 3
+
+    async def all_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 3
+
+    await site.emit(make_drafts(3))
+    await site.allocate()
+    async with proxied(site.settings.dsn.get_secret_value()) as (proxy, near):
+        cut = proxy.hold("start_plain_runs", answered=True)
+        stop = await site.work(handlers, dsn=SecretStr(near))
+        await cut.reached
+        if drains:
+            stop.request()
+        cut.decide(passes=False)
+        await site.eventually(released)
+        assert await site.open_runs() == 0
+        if not drains:
+            await site.eventually(all_completed)
+    assert len(seen) == (0 if drains else 3)
+    attempts = await site.connection.fetch("select distinct attempt from ledger.transition")
+    assert [row["attempt"] for row in attempts] == [1]
 
 
 async def test_g6_zombie_effect_is_rolled_back(site: Site, make_drafts: MakeDrafts) -> None:

@@ -8,7 +8,7 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
-from dueledger.ledger.errors import ConnectionLost, UnseenPartition
+from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ShareResult
@@ -19,12 +19,10 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.sleep import PollDuration, Sleep
 from dueledger.ledger.store.claims import list_due_flows, release_claims
-from dueledger.ledger.store.direct_claims import list_open_runs
-from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.workers.direct.claims import DirectClaims
 from dueledger.workers.direct.pool_shares import PoolCapacity, next_pool_shares
-from dueledger.workers.verdict_outcomes import released
+from dueledger.workers.lost_runs import LostRuns
 from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.metrics import Sample
     from dueledger.ledger.store.claims import DueFlow
-    from dueledger.ledger.store.direct_claims import OpenRunRow
     from dueledger.ledger.store.processes import WokenFlow
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
     from dueledger.workers.direct.flow_selection import FlowSelection
@@ -55,7 +52,6 @@ EARLY_SECONDS: Final = 0.0005  # a poll this much too early would find nothing
 NOTHING_FOUND: Final = ShareResult(0)
 REFUSED: Final = ShareResult(0, next_seconds=0.1)
 ONLY_SUSPECTS: Final = REFUSED  # its first rows; others follow when their pool has taken these
-RESPONSE_LOST: Final = released("the response with this run was lost")
 
 _T = TypeVar("_T")
 
@@ -113,8 +109,7 @@ class DirectSource(WorkSource):
         self._poll_at = self._list_at = float("-inf")
         self._list_duration = PollDuration()
         self._idle_lists = 0
-        self._run_no_max = 0
-        self._has_lost_response = False
+        self._lost_runs = LostRuns(self._pool, self._worker_no)
         self._is_closed = False
 
     def input_services(self) -> list[Service]:
@@ -159,8 +154,7 @@ class DirectSource(WorkSource):
 
     async def release_unstarted(self) -> None:
         """Release the claims that were not started; the process may end after this."""
-        if self._has_lost_response:
-            await self._release_lost_runs()
+        await self._lost_runs.release()
         if self._suspect_claims:
             claim_ids = [suspect_claim.claim_id for suspect_claim in self._suspect_claims]
             async with self._pool.acquire() as connection:
@@ -172,8 +166,7 @@ class DirectSource(WorkSource):
         await self._wait_for_next_poll()
         if self._is_closed:
             return {}
-        if self._has_lost_response:
-            await self._release_lost_runs()
+        await self._lost_runs.release()
         suspects = await self._take_suspects()
         taken = await self._take()
         if self._can_take_suspects():
@@ -429,8 +422,7 @@ class DirectSource(WorkSource):
             raise  # the caller claims these shares once more
         except BaseException as error:
             self._list_at = float("-inf")  # list the claimed flows again
-            if isinstance(error, ConnectionLost | asyncio.CancelledError):
-                self._has_lost_response = True
+            self._lost_runs.start_failed(error)
             raise
 
     def _open(self, claimed_runs: Sequence[ClaimedRun], asked_at: float) -> int:
@@ -444,30 +436,10 @@ class DirectSource(WorkSource):
             run = claimed_run.open(asked_at)
             if claimed_run.flow_no is not None:
                 self._flow_of_run[run.run_no] = claimed_run.flow_no
-            self._run_no_max = max(self._run_no_max, run.run_no)
+            self._lost_runs.received(run.run_no)
             pool.reserve(len(claimed_run.items))
             withdrawn = len(claimed_run.start.withdrawn)
             self._worker.counts.started += len(claimed_run.items) - withdrawn
             self._worker.counts.withdrawn += withdrawn
             self._worker.on_run_opened(run, pool)
         return sum(len(claimed_run.items) for claimed_run in claimed_runs)
-
-    async def _release_lost_runs(self) -> None:
-        """Release the runs that the ledger started for this worker in a response that was lost.
-
-        Their numbers are above all those that it received, because it makes one claim at a time.
-        """
-        async with self._pool.acquire() as connection:
-            open_runs = await list_open_runs(connection, self._worker_no)
-            lost = [run for run in open_runs if run.id.run_no > self._run_no_max]
-            if lost:
-                await settle_runs(connection, [_releasing(run) for run in lost], self._worker_no)
-                log.warning(LogEvent.RUN_RELEASED, runs=[run.id.run_no for run in lost])
-        self._has_lost_response = False
-
-
-def _releasing(run: OpenRunRow) -> Settlement:
-    outcomes: list[Outcome | None] = [None] * run.size
-    for index in run.open_indexes:
-        outcomes[index] = RESPONSE_LOST
-    return Settlement(run.id, outcomes)

@@ -10,6 +10,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store.runs import StartRefusal, StartResult, start_runs
+from dueledger.workers.lost_runs import LostRuns
 from dueledger.workers.open_run import OpenRun
 from dueledger.workers.start.closed_claims import drop_closed_claims
 
@@ -64,6 +65,7 @@ class RunStarter:
         self._next_partition = 0
         self._has_queued = False
         self._is_closed = False
+        self._lost_runs = LostRuns(pool, worker_no)
 
     def wake(self) -> None:
         """Run the next tick at once: slices were queued, or a pool has capacity."""
@@ -73,6 +75,10 @@ class RunStarter:
         """Start no more slices: the worker drains."""
         self._is_closed = True
 
+    async def release_lost(self) -> None:
+        """Release what was started in a lost response; the process may end after this."""
+        await self._lost_runs.release()
+
     async def tick(self) -> dict[str, int]:
         """Start slices in one statement; wait briefly if there is nothing to start."""
         if not self._wake.is_set():
@@ -81,6 +87,7 @@ class RunStarter:
             # The calls of a full pool end one by one: wait until several have ended.
             await asyncio.sleep(self._batch_wait_seconds)
         self._wake.clear()
+        await self._lost_runs.release()
         await drop_closed_claims(self._pool, self._queues, self._counts)
         chosen_slices = self._choose()
         self._has_queued = any(queue.has_queued for queue in self._queues.values())
@@ -101,8 +108,9 @@ class RunStarter:
                     run_items_max=[chosen.handler_pool.run_items_max for chosen in by_fence],
                     isolations=[chosen.handler_pool.isolation for chosen in by_fence],
                 )
-        except BaseException:
-            # If it was committed all the same, the next start is refused, and the lease decides.
+        except BaseException as error:
+            # If it was committed all the same, the next start is refused.
+            self._lost_runs.start_failed(error)
             for chosen in reversed(chosen_slices):
                 chosen.handler_pool.release(len(chosen.claim_slice.items))
                 chosen.queue.requeue(chosen.claim_slice)
@@ -160,6 +168,7 @@ class RunStarter:
             runs = _runs(start_results, chosen, asked_at)
             chosen.queue.replace_with_runs(chosen.claim_slice, runs)
             for run in runs:
+                self._lost_runs.received(run.run_no)
                 run.park_unreadable()
                 self._listener.on_run_opened(run, chosen.handler_pool)
         for chosen, start_results in reversed(results):

@@ -1,6 +1,6 @@
 -- List the open runs of a worker, the latest first, with a bit set for each item that has ended.
 -- returns: zero or more
--- roles: allocator
+-- roles: worker
 -- $1 worker_no bigint
 -- index: run_lease_idx
 -- locks: none

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from time import monotonic
-from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -14,9 +13,8 @@ from pydantic import SecretStr
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store.processes import end_deadlines, end_leases, watch_locks
-from tests.faults.protocol_messages import PostgresTap
 from tests.faults.proxy import Proxy
-from tests.faults.servers import with_address
+from tests.faults.servers import proxied
 from tests.workers.direct.conftest import DirectWorker, Estate
 
 MakeDrafts = Callable[..., list[ItemDraft]]
@@ -215,12 +213,9 @@ async def test_g4_a_stopped_worker_that_was_cut_off_stops_its_handlers_when_it_c
 
 async def work_behind_a_proxy(estate: Estate, handlers: Handlers) -> Proxy:
     """Start a worker that reaches Postgres by a proxy, which ends after it."""
-    proxy = Proxy(PostgresTap)
-    proxy.upstream_port = urlsplit(estate.dsn).port or 0
-    await proxy.start()
-    estate.running.push_async_callback(proxy.stop)
     dsn = estate.settings.dsn.get_secret_value()
-    await estate.work(handlers, dsn=SecretStr(with_address(dsn, port=proxy.port)))
+    proxy, near = await estate.running.enter_async_context(proxied(dsn))
+    await estate.work(handlers, dsn=SecretStr(near))
     return proxy
 
 
