@@ -10,7 +10,7 @@ from typing import Final, Self, final
 
 from dueledger.allocator.claim_loop import PUBLISHING_MAX, ClaimLoop
 from dueledger.ledger.flows.shares import FlowShare
-from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store import Connection, Pool, mapped_loss
 
 CONCURRENT_CLAIMS_MAX: Final = 2
 SPACING_SECONDS: Final = 0.006
@@ -87,7 +87,8 @@ class ConcurrentClaims:
             self._claim_loop.return_unserved(shares)
             raise
         try:
-            await self._claim_loop.claim(connection, shares, counts)
+            with mapped_loss(connection):
+                await self._claim_loop.claim(connection, shares, counts)
         finally:
             self._free.append(connection)
 

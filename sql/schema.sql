@@ -5926,6 +5926,7 @@ GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_reconc
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_upkeep;
 GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_worker;
 
+GRANT SELECT(token) ON TABLE ledger.claim TO ledger_allocator;
 GRANT SELECT(token) ON TABLE ledger.claim TO ledger_outcome_intake;
 GRANT SELECT(token) ON TABLE ledger.claim TO ledger_pull_worker;
 GRANT SELECT(token) ON TABLE ledger.claim TO ledger_worker;

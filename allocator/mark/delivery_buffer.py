@@ -12,6 +12,7 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store import Pool
 from dueledger.ledger.store.claims import mark_published, release_claims
+from dueledger.ledger.store.few_claims import find_unanswered_claims
 
 BATCH_WAIT_SECONDS: Final = 0.1
 """Marks of this long are written together: one commit for several small claims."""
@@ -21,7 +22,7 @@ URGENT_WAIT_SECONDS: Final = 0.02
 
 @final
 class DeliveryBuffer:
-    """Acknowledged claims to mark and unsent claims to release.
+    """Acknowledged claims to mark, and claims to release that were not sent.
 
     A lost connection loses none of them. Writing one twice is harmless: a marked claim is not
     marked again, and a closed claim is not released.
@@ -38,6 +39,7 @@ class DeliveryBuffer:
         self._offsets: dict[ClaimId, int] = {}
         self._items: dict[ClaimId, int] = {}
         self._unsent: set[ClaimId] = set()
+        self._unanswered: set[str] = set()
         self._is_urgent, self._is_awaited = asyncio.Event(), asyncio.Event()
         self._gathers = True
         self._writing: asyncio.Task[None] | None = None
@@ -61,6 +63,14 @@ class DeliveryBuffer:
         if self._unsent:
             self._is_urgent.set()
 
+    def add_unanswered(self, secret: str) -> None:
+        """Add the secret of a small claim that may have been made: its answer was lost.
+
+        Claims that it made were certainly not sent.
+        """
+        self._unanswered.add(secret)
+        self._is_urgent.set()
+
     def write_in_background(self, counts: Counter[str]) -> None:
         """Write the buffer in the background, after a short wait for more."""
         if self._writing is None or self._writing.done():
@@ -81,6 +91,8 @@ class DeliveryBuffer:
 
     async def write(self, counts: Counter[str]) -> None:
         """Write the buffer. Raises on a lost connection, and keeps what was not written."""
+        if self._unanswered:
+            await self._find_unanswered()
         if self._offsets:
             await self._write_marks(counts)
         if self._unsent:
@@ -93,7 +105,7 @@ class DeliveryBuffer:
         self._is_urgent.clear()
         self._is_awaited.clear()
         try:
-            while self._offsets or self._unsent:
+            while self._offsets or self._unsent or self._unanswered:
                 await self.write(counts)
         except Unavailable as error:
             # The next pass writes them first. If this process dies, the claims' deadlines decide.
@@ -114,6 +126,13 @@ class DeliveryBuffer:
         if late:
             # Their records are in the topic under a closed fence: a start of them is refused.
             self._log.warning(LogEvent.CLAIM_EXPIRED, fences=late)
+
+    async def _find_unanswered(self) -> None:
+        """Find out which claims were made by statements whose answer was lost."""
+        secrets = sorted(self._unanswered)
+        async with self._pool.acquire() as connection:
+            self._unsent.update(await find_unanswered_claims(connection, secrets))
+        self._unanswered.difference_update(secrets)
 
     async def _write_releases(self, counts: Counter[str]) -> None:
         unsent, self._unsent = self._unsent, set()

@@ -25,6 +25,7 @@ from dueledger.ledger.store.lost_connections import (
     STATEMENT_REFUSED,
     answered_in_time,
     is_lost,
+    mapped_loss,
 )
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "has_role",
     "is_lost",
     "mapped_errors",
+    "mapped_loss",
     "open_connection",
     "open_pool",
 ]

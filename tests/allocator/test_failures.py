@@ -5,6 +5,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +13,9 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.structs import RecordMetadata
+from pydantic import SecretStr
 
-from dueledger.allocator import Allocator, AllocatorSettings
+from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.process import run_allocator
 from dueledger.allocator.publish import OutgoingBatch
@@ -31,6 +33,7 @@ from dueledger.ledger.store.claims import (
     release_claims,
 )
 from dueledger.ledger.store.items import read_accounting
+from tests.faults.servers import proxied
 from tests.forks import ForkServer
 
 Start = Callable[..., Awaitable[Allocator]]
@@ -204,6 +207,32 @@ async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
     assert (counts["published"], counts["released"]) == (4, 2)
     [account] = await read_accounting(connection)
     assert (account.pending, account.handed_out) == (2, 4)
+
+
+async def test_g5_items_of_a_small_claim_whose_answer_is_lost_are_claimed_again_at_once(
+    settings: AllocatorSettings, emit: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    await emit([*make_drafts(6), *make_drafts(2, tenant="globex")])
+    async with AsyncExitStack() as opened:
+        dsn = settings.dsn.get_secret_value()
+        proxy, near = await opened.enter_async_context(proxied(dsn))
+        behind = settings.model_copy(update={"dsn": SecretStr(near)})
+        allocator = await opened.enter_async_context(open_allocator(behind, stop=Stop()))
+        cut = proxy.hold("claim_few_items", answered=True)
+        claiming = asyncio.create_task(allocator.tick())
+        await cut.reached
+        cut.decide(passes=False)
+        with pytest.raises(ConnectionLost):
+            await claiming
+        lost = await connection.fetch("select fence from ledger.claim where closed_at is null")
+        assert lost
+
+        counts = await allocator.tick()
+
+    assert (counts["released"], counts["claimed"], counts["published"]) == (8, 8, 8)
+    rows = await connection.fetch("select fence, attempt from ledger.claim where closed_at is null")
+    assert min(row["fence"] for row in rows) > max(row["fence"] for row in lost)
+    assert {attempt for row in rows for attempt in row["attempt"]} == {1}
 
 
 async def test_a_stop_finishes_what_was_claimed_and_claims_no_more(

@@ -2,9 +2,11 @@
 
 # pyright: reportPrivateUsage=false
 
+import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final, cast
 
 import pytest
@@ -16,14 +18,17 @@ from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilde
 from dueledger.allocator.claim.item_claimer import FEW_ITEMS_MAX, ItemClaimer
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.partitioner import partition_of
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection, Pool
-from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.claims import DueFlow, list_due_flows
 from dueledger.ledger.store.clock import read_now, set_clock, set_machine_clock
+from dueledger.ledger.store.few_claims import claim_few_items, find_unanswered_claims
 from dueledger.ledger.store.statements import name_of
 
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -35,6 +40,7 @@ RETRIES: Final = (
     "update ledger.pending set state = 4, attempt = 2, starts = 3 where item_no % 2 = 0"
 )
 SUSPECTS: Final = "update ledger.pending set batch_max = 1 + item_no % 2"
+LARGE: Final = f'"{"x" * 250_000}"'
 TIMES: Final = "update ledger.kind set run_seconds = 20, dispatch_seconds = 7 where tenant = 'acme'"
 LATER: Final = (
     "update ledger.pending set available_at = ledger.now() + interval '30s' where item_no % 3 = 0"
@@ -45,13 +51,14 @@ PAUSED: Final = "update ledger.flow set paused_at = now(), paused_by = 1 where t
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Due items of each of two flows; `before` is done before the flows are listed, or after."""
+    """Due items of each of the flows; `before` is done before these are listed, or after."""
 
     items: int = 4
+    tenants: Sequence[str] = ("acme", "globex")
     before: Sequence[str] = ()
     after: Sequence[str] = ()
     is_few: bool = True
-    payload: str = '{"premium":"123.45"}'
+    terms: Mapping[str, str] = field(default_factory=dict[str, str])
     claimed: int | None = None
 
 
@@ -60,7 +67,11 @@ CASES: Final = {
     "plain": Case(),
     "a-few": Case(FEW_ITEMS_MAX // 2),
     "more": Case(FEW_ITEMS_MAX // 2 + 1, is_few=False),
-    "large": Case(payload=f'"{"x" * 250_000}"', is_few=False),
+    "large": Case(terms={"payload": LARGE}, is_few=False),
+    "one-is-large": Case(1, tenants=("acme",), terms={"payload": LARGE}),
+    "long-keys": Case(terms={"prefix": "家" * 400}, is_few=False),
+    "long-keys-of-partitions": Case(terms={"partition_key": "家" * 400}, is_few=False),
+    "short-keys-of-partitions": Case(terms={"prefix": "家" * 400, "partition_key": "x"}),
     "retries": Case(before=(RETRIES,)),
     "suspects": Case(before=(SUSPECTS,), is_few=False),
     "times-of-the-kind": Case(before=(TIMES,)),
@@ -79,8 +90,8 @@ async def test_a_claim_of_a_few_items_writes_what_a_large_one_does(
     monkeypatch: pytest.MonkeyPatch,
     case: Case,
 ) -> None:
-    for tenant in ("acme", "globex"):
-        await emit_unwanted(make_drafts(case.items, tenant=tenant, payload=case.payload))
+    for tenant in case.tenants:
+        await emit_unwanted(make_drafts(case.items, tenant=tenant, **case.terms))
     for query in case.before:
         await connection.execute(query)
     now = await read_now(connection)
@@ -114,6 +125,128 @@ async def test_a_claim_of_a_few_items_writes_what_a_large_one_does(
         assert few[2].total() == case.claimed
 
 
+@pytest.mark.parametrize("change", ["topic = 'due.Other'", "settled_by = 'topic'"])
+async def test_flows_whose_items_go_elsewhere_by_now_are_skipped_until_they_are_listed_again(
+    emit_unwanted: Emit, make_drafts: Drafts, connection: Connection, change: str
+) -> None:
+    await emit_unwanted([*make_drafts(2), *make_drafts(1, tenant="globex")])
+    flows = await list_due_flows(connection, 10)
+    await connection.execute(f"update ledger.kind set {change} where tenant = 'acme'")  # noqa: S608
+
+    batches, taken = await _claim(_claimer(), connection, flows)
+
+    assert [len(batch.claim.item_nos) for batch in batches] == [1]
+    assert [flow.tenant for flow in flows if taken[flow.flow_no]] == ["globex"]
+    assert len(await _pending(connection)) == 2
+
+
+async def test_a_few_items_are_those_that_may_start_first_within_the_share_of_their_flow(
+    emit_unwanted: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    """A fifth of the share is for retries, and what first attempts leave; rows of others stay."""
+    await emit_unwanted(make_drafts(12))
+    await connection.execute(
+        "update ledger.pending p set available_at = ledger.now() - make_interval(secs => o.secs),"
+        " state = case when o.place <= 4 then 4 else 1 end"
+        " from (select item_no, 100 + row_number() over (order by item_no % 5, item_no) as secs,"
+        " row_number() over (order by item_no) as place from ledger.pending) o"
+        " where o.item_no = p.item_no"
+    )
+    rows = await connection.fetch(
+        "select item_no, state from ledger.pending order by available_at, item_no"
+    )
+    (flow,) = await list_due_flows(connection, 10)
+    firsts = [row["item_no"] for row in rows if row["state"] == State.SCHEDULED]
+    retries = [row["item_no"] for row in rows if row["state"] == State.RETRYABLE_FAILURE]
+    await _claim(_claimer(), connection, [flow], quota=5)
+    left = set(await _pending(connection))
+    assert left == {*firsts[4:], *retries[1:]}
+    await _claim(_claimer(), connection, [flow], quota=10)
+    assert await _pending(connection) == []
+
+
+async def test_g4_two_small_claims_beside_each_other_take_no_item_twice(
+    emit_unwanted: Emit, make_drafts: Drafts, pool: Pool, connection: Connection
+) -> None:
+    await emit_unwanted(make_drafts(12))
+    await connection.execute("update ledger.pending set state = 4 where item_no % 3 = 0")
+    flows = await list_due_flows(connection, 10)
+    async with pool.acquire() as other, other.transaction():
+        _, of_other = await _claim(_claimer(), other, flows, quota=5)
+
+        _, taken = await _claim(_claimer(), connection, flows)
+
+    assert (of_other.total(), taken.total()) == (5, 7)
+    rows = await connection.fetch("select unnest(item_no) as item_no from ledger.claim")
+    assert len({row["item_no"] for row in rows}) == len(rows) == 12
+
+
+async def test_a_small_claim_takes_plain_due_rows_from_the_floor_on_and_says_when_more_are_due(
+    emit_unwanted: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    """Others are below the floor, in the future, of serial items, or of another flow."""
+    rows = [
+        (state, seconds, serial)
+        for seconds, serial in ((-3600, None), (-10800, None), (30, None), (-3600, 42), (5, 42))
+        for state in (State.SCHEDULED, State.RETRYABLE_FAILURE)
+    ]
+    others = [(State.RETRYABLE_FAILURE, seconds, None) for seconds in (-60, 5)]
+    await emit_unwanted(make_drafts(len(rows)))
+    await emit_unwanted(make_drafts(len(others), tenant="globex"))
+    await connection.executemany(
+        "update ledger.pending set state = $2, available_at = ledger.now() + make_interval("
+        "secs => $3), serial = $4::bigint, overlap = 1 + 0 * $4::bigint,"
+        " serial_due_at = ledger.now() + 0 * $4::bigint * interval '1s'"
+        " where item_no = $1",
+        [
+            (item_no, *row)
+            for item_no, row in zip(await _pending(connection), rows + others, strict=True)
+        ],
+    )
+    before = await _pending(connection)
+    flow = next(flow for flow in await list_due_flows(connection, 10) if flow.tenant == "acme")
+    floor_at = await connection.fetchval("select ledger.now() - interval '2h'")
+    flow = replace(flow, floor_at=floor_at, floor_block=0, retry_floor_at=floor_at)
+    known = [await _claim_due(connection, flow) for _ in range(2)]
+    assert await _pending(connection) == before[2:]
+    assert known == [{}, {flow.flow_no: pytest.approx(30, abs=5)}]
+
+    await connection.execute(
+        "update ledger.pending set available_at = available_at + interval '60s'"
+        " where available_at > ledger.now()"
+    )
+    assert await _claim_due(connection, flow) == {flow.flow_no: inf}
+
+
+async def test_a_claim_whose_answer_was_lost_is_found_by_its_secret_alone(
+    emit_unwanted: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    secrets = ["one", "another", "a third"]
+    claimed: dict[str, list[ClaimId]] = {}
+    for secret in secrets:
+        await emit_unwanted(make_drafts(8, prefix=secret))
+        flows = await list_due_flows(connection, 10)
+        rows = await claim_few_items(
+            connection,
+            flows,
+            [8],
+            [flow.floor for flow in flows],
+            {flow.topic: PARTITIONS for flow in flows},
+            allocator_no=7,
+            items_max=8,
+            bytes_max=BYTES_MAX,
+            key_bytes_max=BYTES_MAX,
+            secret=secret,
+        )
+        assert rows is not None
+        ids = {ClaimId(row.fence or 0, rows.claimed_at, row.token) for row in rows}
+        claimed[secret] = [*ids]
+        assert len({claim_id.token for claim_id in ids}) == len(ids) > 1
+    found = await find_unanswered_claims(connection, secrets[::2])
+    assert {*found} == {*claimed["a third"], *claimed["one"]}
+    assert await find_unanswered_claims(connection, ["", "on", "claim"]) == []
+
+
 async def test_postgres_computes_the_partition_of_a_key_as_kafkas_clients_do(
     connection: Connection,
 ) -> None:
@@ -131,6 +264,38 @@ async def test_postgres_computes_the_partition_of_a_key_as_kafkas_clients_do(
     assert {(row["k"], row["n"]): row["at"] for row in found} == {
         (key, count): partition_of(key.encode(), count) for key in keys for count in (1, 3, 4, 1000)
     }
+
+
+async def _claim(
+    claimer: ItemClaimer, connection: Connection, flows: Sequence[DueFlow], *, quota: int = 200
+) -> tuple[list[ClaimBatch], Counter[int]]:
+    taken: Counter[int] = Counter()
+    shares = [FlowShare(flow, quota, flow.floor) for flow in flows]
+    partitions = {flow.topic: PARTITIONS for flow in flows}
+    names: Counter[str] = Counter()
+    with connection.query_logger(lambda query: names.update([name_of(query.query)])):
+        batches = await claimer.claim(connection, shares, partitions, taken, {})
+        await asyncio.sleep(0)  # loggers are called in the next turn of the loop
+    assert set(names) == {"claim_few_items"}
+    return batches, taken
+
+
+async def _claim_due(connection: Connection, flow: DueFlow) -> dict[int, float]:
+    """Claim from one flow; return in how many seconds its next row is due, where it is said."""
+    rows = await claim_few_items(
+        connection,
+        [flow],
+        [16],
+        [flow.floor],
+        {flow.topic: PARTITIONS},
+        allocator_no=7,
+        items_max=16,
+        bytes_max=BYTES_MAX,
+        key_bytes_max=BYTES_MAX,
+        secret="secret",  # noqa: S106 - of nothing
+    )
+    assert rows is not None
+    return dict(rows.due_seconds)
 
 
 def _claimer() -> ItemClaimer:

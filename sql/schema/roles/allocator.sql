@@ -7,7 +7,7 @@ grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.
   ledger.process_status, ledger.run, ledger.silent_topic, ledger.withdrawal to ledger_allocator;
 grant select (allocator_no, attempt, available_since, batch_max, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, lag_flow_no, lease_seconds, published_at, queue_seconds, run_seconds, size, started, starts,
-  topic, topic_actor_no) on ledger.claim to ledger_allocator;
+  token, topic, topic_actor_no) on ledger.claim to ledger_allocator;
 grant insert on ledger.claim, ledger.held_key, ledger.pending, ledger.process, ledger.run, ledger.transition,
   ledger.withdrawal to ledger_allocator;
 grant update (base_offset, closed_at, deadline, published_at, started) on ledger.claim to ledger_allocator;

@@ -1,5 +1,5 @@
 -- Claim a few due items and record the claims, as claim_items and record_claims do in a transaction (Scheduled, RetryableFailure to Claimed): of flows that are not limited, and not settled by topic; no suspects.
--- returns: one or more: items with their claims, by fence and position; of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of items, as attempt how many are due, of which none are claimed if they are more than `items_max`, and as due_at the time of the claims
+-- returns: one or more: items with their claims, by fence and position; of flows without due retries the number and as due_at when the next item is due, if within a minute; last, as item_no the number of items and as due_at the time of the claims; there as attempt how many are due if none of them is claimed: they are more than `items_max`, or suspects, or several with more than `bytes_max`, their keys have more than `key_bytes_max`, or one has no item
 -- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -11,6 +11,8 @@
 -- $8 allocator_no bigint
 -- $9 items_max bigint
 -- $10 bytes_max bigint
+-- $11 key_bytes_max bigint
+-- $12 secret text
 -- index: pending_available_idx, pending_retry_idx
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
@@ -49,41 +51,57 @@ retries as materialized (
   from firsts f
   where f.has_retries
 ),
--- More than a few are left to claim_items, which is no error.
 due as materialized (
-  select array(select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r) as tids
+  select case when cardinality(u.tids) <= $9::bigint then u.tids end as tids, cardinality(u.tids) as items
+  from (select array(select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r) as tids offset 0) u
 ),
-removed as (
-  delete from ledger.pending p
-  where p.ctid = any ((select case when cardinality(d.tids) <= $9::bigint then d.tids else '{}' end from due d)::tid[])
-  returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
-),
+-- The items are found before their rows are removed: what is left to claim_items is no error.
 grouped as materialized (
   select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
   from (
-    select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
-    from removed r
-    group by r.effective_date, r.attempt, r.starts, r.batch_max
+    select p.effective_date, p.attempt, p.starts, p.batch_max, array_agg(p.item_no) as item_nos
+    from ledger.pending p
+    where p.ctid = any ((select d.tids from due d)::tid[])
+    group by p.effective_date, p.attempt, p.starts, p.batch_max
   ) g
 ),
 found as materialized (
-  select i.*, a.topic, ledger.kafka_partition(coalesce(i.partition_key, i.business_key), a.partitions) as partition,
+  select i.*, a.topic, a.partitions, coalesce(i.partition_key, i.business_key) as key,
     a.dispatch_seconds, a.queue_seconds, a.run_seconds, a.lease_seconds
   from grouped g
   cross join lateral ledger.find_items(g.groups) i
   join asked a on a.flow_no = i.flow_no
 ),
+chosen as materialized (
+  select d.tids
+  from due d
+  cross join (
+    select count(*) as items, count(f.batch_max) as suspects, sum(octet_length(f.payload::text)) as bytes,
+      sum(octet_length(f.key)) as key_bytes
+    from found f
+  ) n
+  where n.items = d.items and n.suspects = 0 and (n.items <= 1 or n.bytes <= $10::bigint)
+    and coalesce(n.key_bytes, 0) <= $11::bigint
+),
+removed as (
+  delete from ledger.pending p where p.ctid = any ((select c.tids from chosen c)::tid[])
+),
 -- The fence is drawn after the rows were locked, so that an item's fences only grow.
 batch as materialized (
-  select nextval('ledger.fence') as fence, translate(left(g.uuid, 14) || right(g.uuid, 4), '-', '') as token, g.*
+  -- Who has the secret finds the claims, if this answer is lost; a token does not reveal another.
+  select n.*, left(encode(sha256(convert_to($12::text || n.fence, 'UTF8')), 'hex'), 16) as token
   from (
-    select f.topic, f.partition, f.dispatch_seconds, f.queue_seconds, f.run_seconds, f.lease_seconds,
-      count(*)::integer as size, array_agg(f.item_no) as item_no, array_agg(f.effective_date) as effective_date,
-      array_agg((f.attempt + 1)::smallint) as attempt, array_agg((f.starts + 1)::smallint) as starts,
-      array_agg(distinct f.flow_no) as flow_nos, gen_random_uuid()::text as uuid  -- of the 64 bits all are random
-    from found f
-    group by f.topic, f.partition, f.dispatch_seconds, f.queue_seconds, f.run_seconds, f.lease_seconds
-  ) g
+    select nextval('ledger.fence') as fence, g.*
+    from (
+      select f.topic, ledger.kafka_partition(f.key, f.partitions) as partition, f.dispatch_seconds, f.queue_seconds,
+        f.run_seconds, f.lease_seconds, count(*)::integer as size, array_agg(f.item_no) as item_no,
+        array_agg(f.effective_date) as effective_date, array_agg((f.attempt + 1)::smallint) as attempt,
+        array_agg((f.starts + 1)::smallint) as starts, array_agg(distinct f.flow_no) as flow_nos
+      from found f
+      where exists (select from chosen)
+      group by 1, 2, f.dispatch_seconds, f.queue_seconds, f.run_seconds, f.lease_seconds
+    ) g
+  ) n
 ),
 recorded as (
   insert into ledger.claim (
@@ -117,12 +135,6 @@ cross join lateral (
 ) n
 where not f.has_retries
 union all
-select n.items, null, null, null, null, null, null, ledger.now(), null, null, cardinality(d.tids), null, null, null, null, null
+select d.items, null, null, null, null, null, null, ledger.now(), null, null,
+  case when not exists (select from chosen) then d.items end, null, null, null, null, null
 from due d
-cross join (
-  select count(*) as items, count(f.batch_max) as suspects, coalesce(sum(octet_length(f.payload::text)), 0) as bytes from found f
-) n
--- Nothing is claimed here of more items, of several that may be too large for one record batch, or of suspects.
-where ledger.none_lost(
-  (select count(*) from removed),
-  case when n.suspects = 0 and (n.items <= 1 or n.bytes <= $10::bigint) then n.items end)
