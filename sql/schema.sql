@@ -2932,6 +2932,18 @@ end $$;
 
 COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
 
+CREATE FUNCTION ledger.refuse_completion(run_no bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  raise exception using
+    errcode = 'DL006',
+    message = format('run %s has ended, or is not this worker''s', run_no);
+end $$;
+
+COMMENT ON FUNCTION ledger.refuse_completion(run_no bigint) IS 'Raise DL006 where the item of a handler''s transaction cannot complete, so that the transaction does not commit.';
+
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'

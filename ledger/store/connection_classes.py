@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, final
 import asyncpg
 
 if TYPE_CHECKING:
+    from asyncpg.prepared_stmt import PreparedStatement
+
     _AnyConnection = asyncpg.Connection[asyncpg.Record]
 else:
     _AnyConnection = asyncpg.Connection  # has no type parameters at run time
 
 _FIRST_CUSTOM_OID: Final = 10_000
 """Types below it have the same number in every database."""
-_ENDS: Final = ("COMMIT;", "ROLLBACK;")
+_COMMIT: Final = "COMMIT;"
+_ENDS: Final = (_COMMIT, "ROLLBACK;")
 """What asyncpg sends to end a transaction."""
 
 
@@ -49,6 +52,18 @@ class HandlerConnection(TypeCachingConnection):
     """
 
     _is_reset = False
+    _before_commit = ""
+    _named: "PreparedStatement[asyncpg.Record] | None" = None
+
+    async def execute_with_commit(self, name: str, query: str, arguments: str) -> None:
+        """Execute a statement in the message of the next COMMIT, before it.
+
+        If the statement fails, nothing is committed. A connection has one such statement; `name` is
+        its name in the session.
+        """
+        if self._named is None:
+            self._named = await self.prepare(query, name=name)
+        self._before_commit = f"execute {name}({arguments});"
 
     async def execute(
         self,
@@ -60,8 +75,10 @@ class HandlerConnection(TypeCachingConnection):
         self._is_reset = False
         if args or query not in _ENDS:
             return await super().execute(query, *args, timeout=timeout)
+        before = self._before_commit if query == _COMMIT else ""
+        self._before_commit = ""
         # One message: what follows the COMMIT is a transaction of its own, skipped if that fails.
-        status = await super().execute(query + super().get_reset_query(), timeout=timeout)
+        status = await super().execute(before + query + super().get_reset_query(), timeout=timeout)
         self._is_reset = True
         return status
 

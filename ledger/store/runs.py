@@ -277,9 +277,8 @@ async def _settle_completed(
     """Record items as completed; return the numbers of the runs that were accepted."""
     match settlements:
         case [Settlement(run, [Outcome(_, detail)])]:
-            rows = await fetch_counted(
-                connection, "settle_completed_run", *run, detail, worker_no, actor_no
-            )
+            arguments = (*run, detail, worker_no, actor_no, False)
+            rows = await fetch_counted(connection, "settle_completed_run", *arguments)
             return {row["run_no"] for row in rows}
         case _:
             (row,) = await fetch_counted(

@@ -85,6 +85,7 @@
 \ir ../schema/functions/outcome_event.sql
 \ir ../schema/functions/record_outcomes.sql
 \ir ../schema/functions/count_outcomes.sql
+\ir ../schema/functions/refuse_completion.sql
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql
 \ir ../schema/functions/finding_reopens.sql

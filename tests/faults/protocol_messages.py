@@ -49,6 +49,9 @@ class PostgresTap:
                     self._inside |= heard
                 case b"Q" if body.startswith(b"BEGIN"):
                     self._inside.clear()
+                case b"Q" if body.startswith(b"execute "):  # and the COMMIT in one message
+                    name = body.removeprefix(b"execute ").partition(b"(")[0]
+                    heard |= {COMMIT, self._prepared[name], f"{COMMIT} {self._prepared[name]}"}
                 case b"Q" if body.startswith(b"COMMIT"):
                     heard |= {COMMIT, *(f"{COMMIT} {name}" for name in self._inside)}
                 case _:

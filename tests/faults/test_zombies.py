@@ -96,17 +96,19 @@ async def test_g5_g6_a_transaction_whose_worker_sleeps_on_its_locks_is_ended_by_
     site: Site,
 ) -> None:
     kind = await site.add_kind("transaction")
+    async with site.connected() as connection:  # the other worker's handlers wait for its locks
+        await connection.execute("create unique index on public.effect_within (item)")
     await site.start_allocator()
     zombie = await site.start_worker(DUELEDGER_HANDLER_SECONDS="2")
-    settled = site.servers.postgres.hold("settle_completed_run", answered=True)
+    settling = site.servers.postgres.hold("settle_completed_run", answered=False)
     await site.emit(site.drafts(kind, 10))
-    await asyncio.wait_for(settled.reached, EVENTUALLY_SECONDS)
+    await asyncio.wait_for(settling.reached, EVENTUALLY_SECONDS)
     await zombie.freeze()
     await site.start_worker(DUELEDGER_WORKER_GROUP_ID=f"{site.group}-heir")
 
     await site.finished()
 
-    settled.decide(passes=True)
+    settling.decide(passes=True)
     zombie.thaw()
     await site.all_logged(zombie, LogEvent.LEASE_LAPSED, LogEvent.LEASE_LOST)
     assert await site.end_all() == {}

@@ -65,7 +65,7 @@ def _settlement(n: Named) -> tuple[Any, ...]:
 def _completion(n: Named) -> tuple[Any, ...]:
     assert n.run is not None
     run_id = n.run["run_no"], n.run["started_at"], n.run["claimed_at"]
-    return (*run_id, '{"reference":"A-1"}', n.ledger.worker_no, n.ledger.worker_no)
+    return (*run_id, '{"reference":"A-1"}', n.ledger.worker_no, n.ledger.worker_no, False)
 
 
 CLAIM_WRITES: Final[dict[str, Arguments]] = {

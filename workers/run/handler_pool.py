@@ -16,11 +16,12 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.tracing import call_span, is_tracing
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.runs import Outcome
+from dueledger.ledger.store.settled_commits import commit_completed
 from dueledger.workers.handlers import Handler, HandlerForm
 from dueledger.workers.item import trace_of_items
 from dueledger.workers.open_run import CallState
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
-from dueledger.workers.run.own_transaction import Losses, connection_lost_outcome, settle_inside
+from dueledger.workers.run.own_transaction import Losses, connection_lost_outcome
 from dueledger.workers.run.thread_call import CallResult, call_in_thread
 from dueledger.workers.verdict_outcomes import (
     ItemOutcome,
@@ -425,20 +426,13 @@ class HandlerPool:
             try:
                 verdict = await self._call(run, [(index, item)], item, connection)
                 outcome = outcome_of_verdict(verdict, item, self.handler.options)
-                completed = isinstance(outcome, Outcome) and (
-                    outcome.event is TransitionEvent.COMPLETED
-                )
-                if completed:
-                    await settle_inside(
-                        connection, run, index, cast("Outcome", outcome), worker_no=self._worker_no
-                    )
             except BaseException:
                 await transaction.rollback()
                 raise
-            if not completed:
+            if not isinstance(outcome, Outcome) or outcome.event is not TransitionEvent.COMPLETED:
                 await transaction.rollback()
                 return outcome
-            await transaction.commit()
+            await commit_completed(connection, transaction, run.id, outcome.detail, self._worker_no)
         run.mark_ended_in_ledger(index)
         self._listener.on_item_settled(run, TransitionEvent.COMPLETED)
         return None

@@ -1,4 +1,4 @@
-"""Transactions of handlers in which their items complete: the connections and the settling."""
+"""Transactions of handlers: their connections, and how often these are lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.runs import Outcome, Settlement, SettleRefusal, settle_runs
 from dueledger.workers.handlers import HandlerForm
 from dueledger.workers.verdict_outcomes import released
 
@@ -16,11 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from uuid import UUID
 
-    from dueledger.ledger.store import Connection, Pool
+    from dueledger.ledger.store import Pool
+    from dueledger.ledger.store.runs import Outcome
     from dueledger.workers.handlers import Handlers
-    from dueledger.workers.open_run import OpenRun
 
-CONTENDED_TRIES_MAX: Final = 50
 TRANSACTIONS_MAX: Final = 32
 IDLE_TRANSACTION_SECONDS: Final = 5.0
 LOSSES_MAX: Final = 10
@@ -28,10 +26,6 @@ LOSSES_TOTAL_MAX: Final = 100
 LOSSES_KEPT_MAX: Final = 10_000
 AGAIN_SECONDS: Final = 0.25
 AGAIN_SECONDS_MAX: Final = 0.5
-
-
-class CompletionRefused(Exception):  # its name is what the journal shows
-    """The ledger refused a completion, so the handler's writes were rolled back."""
 
 
 @dataclass(slots=True)
@@ -107,23 +101,3 @@ async def open_transactions(
         lent_to_handlers=True,
     ) as pool:
         yield pool
-
-
-async def settle_inside(
-    connection: Connection, run: OpenRun, index: int, outcome: Outcome, *, worker_no: int
-) -> None:
-    """Settle one item of a run in the open transaction. Raises CompletionRefused."""
-    outcomes: list[Outcome | None] = [None] * len(run.items)
-    outcomes[index] = outcome
-    settlement = Settlement(run.id, outcomes)
-    reason = SettleRefusal.CONTENDED
-    for _ in range(CONTENDED_TRIES_MAX):
-        refused = await settle_runs(connection, [settlement], worker_no)
-        if not refused:
-            return
-        reason = refused[0].reason
-        if reason is not SettleRefusal.CONTENDED:
-            break
-    raise CompletionRefused(
-        f"the ledger refused the completion ({reason}); the writes were rolled back"
-    )

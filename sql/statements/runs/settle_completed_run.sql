@@ -7,6 +7,7 @@
 -- $4 detail text
 -- $5 worker_no bigint
 -- $6 actor_no bigint
+-- $7 or_fail boolean
 -- index: run_pkey, claim_pkey
 -- locks: run row (for update)
 with locked_default as (select from ledger.due_item_default),
@@ -30,3 +31,5 @@ select a.run_no,
   case when a.flow_no is not null then
     ledger.count_outcomes(array[a.flow_no], array[a.run_no], array[1::bigint], array[0::bigint]) end as is_counted
 from accepted a
+union all
+select null, ledger.refuse_completion($1::bigint) where $7::boolean and not exists (select from accepted)
