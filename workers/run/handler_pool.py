@@ -254,15 +254,17 @@ class HandlerPool:
                 run.end_many((index, self._outcome(result, item)) for index, item in part)
 
     def _batches(self, work: Sequence[ItemAtIndex]) -> list[Sequence[ItemAtIndex]]:
-        by_size: dict[int, list[ItemAtIndex]] = {}
-        for index, item in work:
-            size = max(1, self._batch_max // SHRINK_FACTOR ** min(item.retries, 5))
-            by_size.setdefault(size, []).append((index, item))
-        return [
-            sized[start : start + size]
-            for size, sized in by_size.items()
-            for start in range(0, len(sized), size)
-        ]
+        by_retries: dict[int, list[ItemAtIndex]] = {}
+        for each in work:
+            retries = each[1].retries
+            if (alike := by_retries.get(retries)) is None:
+                alike = by_retries[retries] = []
+            alike.append(each)
+        batches: list[Sequence[ItemAtIndex]] = []
+        for retries, alike in by_retries.items():
+            size = max(1, self._batch_max // SHRINK_FACTOR ** min(retries, 5))
+            batches += [alike[start : start + size] for start in range(0, len(alike), size)]
+        return batches
 
     def _outcomes(
         self, value: object, part: Sequence[ItemAtIndex]
