@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from dueledger.allocator.admission_group import AdmissionGroup
-from dueledger.ledger.flows.queue import LIGHT_ITEMS_MAX, FlowQueue
+from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.flows.queued_flow import LIGHT_ITEMS_MAX
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, split_by_demand
 
 COUNTED_FLOWS_MAX: Final = 32

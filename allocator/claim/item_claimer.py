@@ -16,7 +16,8 @@ from dueledger.ledger.flows.admission import (
     limited_flows,
     spend_allowances,
 )
-from dueledger.ledger.flows.queue import SERIAL_ITEMS_MAX, FlowQueue
+from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.flows.queued_flow import SERIAL_ITEMS_MAX
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point

@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
 from dueledger.allocator.choose.topic_shares import next_topic_shares
-from dueledger.ledger.flows.queue import (
+from dueledger.ledger.flows.queue import FLOOR_RAISE_ITEMS, KNOWN_SECONDS, FlowQueue
+from dueledger.ledger.flows.queued_flow import (
     BUCKET_SECONDS_MAX,
     EMPTY_RETRY_SECONDS_MAX,
-    FLOOR_RAISE_ITEMS,
-    KNOWN_SECONDS,
     LIGHT_ITEMS_MAX,
     LIMIT_RETRY_SECONDS_MAX,
-    FlowQueue,
 )
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, split_by_demand
 from dueledger.ledger.store.claims import FLOOR_MIN, OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
