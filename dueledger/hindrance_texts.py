@@ -124,7 +124,7 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "They wait for a person: `dueledger reviews`.",
     ),
     Hindrance.PAUSED: HindranceText(
-        "Its flow is paused since {at} by {by}: {reason}.",
+        "Its flow is paused since {at} by {by}, {end}: {reason}.",
         "`dueledger resume {scope}` ends the pause.",
         "Paused. `dueledger flow pauses` shows by whom and why.",
     ),

@@ -182,7 +182,10 @@ def _of_pause(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Facts:
     scope += f" --lane {quote(lane)}" if lane is not None else ""
     reason = item["pause_reason"] or "no reason was given"
     by = blockers["paused_by"] or "a person"
-    return {"at": at(blockers["paused_at"]), "by": by, "reason": reason, "scope": scope}
+    until = blockers["paused_until"]
+    end = "until somebody resumes it" if until is None else f"until {at(until)}"
+    since = at(blockers["paused_at"])
+    return {"at": since, "by": by, "end": end, "reason": reason, "scope": scope}
 
 
 def _of_key(blockers: Mapping[str, Any], roles: Roles) -> _Found:

@@ -26,7 +26,7 @@ from dueledger.ledger.store.console_sessions import forget_sessions
 from dueledger.ledger.store.credits import prune_credits
 from dueledger.ledger.store.events import forget_event_keys
 from dueledger.ledger.store.flow_limits import flag_streaks, prune_outcomes, update_circuits
-from dueledger.ledger.store.flows import reapply_pauses
+from dueledger.ledger.store.flows import end_pauses, reapply_pauses
 from dueledger.ledger.store.held_keys import free_ended_keys, release_keys
 from dueledger.ledger.store.operations import advance_operation, find_open_operation
 from dueledger.ledger.store.partitions import make_partitions, split_default_partition
@@ -61,6 +61,8 @@ KEY_BATCHES_MAX: Final = 20
 """Batches of keys in one pass while each wakes items: 17 microseconds a key."""
 EMPTY_KEY_BATCHES_MAX: Final = 4
 """Batches that wake nothing: 6 microseconds a key, and a million may wait for keys in use."""
+PAUSES_MAX: Final = 500
+"""Pauses ended in one pass by their own end."""
 OPERATION_SLICES_MAX: Final = 5
 """Slices of operations in one pass: each moves 1,000 items at most."""
 
@@ -136,7 +138,7 @@ class Upkeep:
 
         Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed; what was
         deleted: event_keys, answers, audit, rejected, reports with their rows, reconciliations with
-        what they read; and what changed: circuits, streaks, pauses.
+        what they read; and what changed: circuits, streaks, flows paused or resumed (pauses).
         Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()
@@ -258,6 +260,10 @@ class Upkeep:
         counts["withdrawn"] += await apply_withdrawals(connection, self._limit)
 
     async def _reapply_pauses(self, connection: Connection, counts: Counter[str]) -> None:
+        """End the pauses whose end has come, then pause exactly what those in force cover."""
+        for pause in await end_pauses(connection, PAUSES_MAX):
+            scope = {name: pause[name] for name in ("tenant", "kind", "lane")}
+            self._log.info(LogEvent.PAUSE_ENDED, **scope, until=pause["paused_until"].isoformat())
         counts["pauses"] += await reapply_pauses(connection)
 
     async def _advance_operations(self, connection: Connection, counts: Counter[str]) -> None:

@@ -1084,7 +1084,7 @@ begin
   from missing m
   left join ledger.pause p on p.tenant = m.tenant and p.resumed_at is null
     and coalesce(p.kind = m.kind, true) and coalesce(p.lane = m.lane, true)
-  order by m.kind_no, m.lane, p.paused_at
+  order by m.kind_no, m.lane, p.paused_at, p.pause_no
   on conflict do nothing;
 
   return query
@@ -4393,7 +4393,8 @@ CREATE TABLE ledger.pause (
     actor_no bigint NOT NULL,
     reason text NOT NULL,
     resumed_at timestamp with time zone,
-    resumed_by bigint
+    resumed_by bigint,
+    paused_until timestamp with time zone
 );
 
 COMMENT ON TABLE ledger.pause IS 'Pauses by tenant, kind and lane. A flow made while one is in force is paused from the start.';
@@ -4403,6 +4404,10 @@ COMMENT ON COLUMN ledger.pause.kind IS 'Null: all kinds of the tenant.';
 COMMENT ON COLUMN ledger.pause.lane IS 'Null: all lanes of the kind.';
 
 COMMENT ON COLUMN ledger.pause.resumed_at IS 'When the pause ended; null while it is in force.';
+
+COMMENT ON COLUMN ledger.pause.resumed_by IS 'Null, too, of a pause that ended by its own end.';
+
+COMMENT ON COLUMN ledger.pause.paused_until IS 'Its own end, at which upkeep ends it; null: a person ends it.';
 
 ALTER TABLE ledger.pause ALTER COLUMN pause_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.pause_pause_no_seq
@@ -6311,8 +6316,11 @@ GRANT SELECT ON TABLE ledger.pause TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.pause TO ledger_upkeep;
 
 GRANT UPDATE(resumed_at) ON TABLE ledger.pause TO ledger_operator;
+GRANT UPDATE(resumed_at) ON TABLE ledger.pause TO ledger_upkeep;
 
 GRANT UPDATE(resumed_by) ON TABLE ledger.pause TO ledger_operator;
+
+GRANT UPDATE(paused_until) ON TABLE ledger.pause TO ledger_operator;
 
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;

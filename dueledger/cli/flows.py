@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from dueledger.cli.options import (
     ReasonOption,
     ScopeTenant,
     TenantOption,
+    read_due_instant,
 )
 from dueledger.cli.output import (
     mark_capped,
@@ -59,17 +61,30 @@ def pause(
     reason: ReasonOption,
     kind: ScopeKind = None,
     lane: LaneOption = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            help="When it ends by itself; default: somebody resumes it. Again: moves the end.",
+            metavar="TIME",
+        ),
+    ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Stop claims of a tenant, kind or lane. Items already claimed go on."""
-    paused = run(_pause(tenant, kind, lane, reason, dsn))
+    end = None if until is None else read_due_instant(until, "--until")
+    paused = run(_pause(tenant, kind, lane, reason, until=end, dsn=dsn))
     if json_:
         print_document(asdict(paused))
         return
     print_rows(paused.flows, ("tenant", "kind", "lane"), empty="No further flow was paused.")
     for pause in paused.pauses:
-        say(f"A pause is in force for {_scope(pause)}: flows created in it are paused, too.")
+        until_text = "" if end is None else f" until {pause['paused_until']}"
+        say(
+            f"A pause is in force for {_scope(pause)}{until_text}: flows created in it are paused, "
+            "too."
+        )
     if not paused.pauses:
         say("There was a pause already, with its own reason; `dueledger flow pauses` lists it.")
     say("`dueledger resume` ends it.")
@@ -147,7 +162,7 @@ def pauses(tenant: TenantOption = None, json_: JsonOption = False, dsn: DsnOptio
     if json_:
         print_lines(rows)
     else:
-        columns = ("tenant", "kind", "lane", "paused_at", "paused_by", "reason")
+        columns = ("tenant", "kind", "lane", "paused_at", "paused_until", "paused_by", "reason")
         print_rows(rows, columns, empty="Nothing is paused.")
 
 
@@ -238,17 +253,24 @@ def _scope(pause: Mapping[str, Any]) -> str:
 
 
 async def _pause(
-    tenant: str, kind: str | None, lane: str | None, reason: str, dsn: str | None
+    tenant: str,
+    kind: str | None,
+    lane: str | None,
+    reason: str,
+    *,
+    until: datetime | None,
+    dsn: str | None,
 ) -> "PauseResult":
     from dueledger.ledger.store.flows import FlowScope, pause_flows
 
     scope = FlowScope(tenant, kind, lane)
     async with persons_change(dsn) as change:
         paused = await pause_flows(
-            change.connection, scope, reason=reason, actor_no=change.actor_no
+            change.connection, scope, reason=reason, actor_no=change.actor_no, until=until
         )
         if paused.pauses or paused.flows:
-            await change.audit("pauseFlows", scope.path, [tenant], reason)
+            detail = {} if until is None else {"until": until.isoformat()}
+            await change.audit("pauseFlows", scope.path, [tenant], reason, **detail)
     return paused
 
 

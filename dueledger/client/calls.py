@@ -193,10 +193,13 @@ def preview_definition(
     return ServiceCall("POST", path, models.DefinitionChangeDocument, query, _body(document))
 
 
-def pause_definition(tenant: str, name: str, reason: str) -> ServiceCall[models.PauseChange]:
-    """Stop handing out items of the definition's kind."""
+def pause_definition(
+    tenant: str, name: str, reason: str, *, until: datetime | None = None
+) -> ServiceCall[models.PauseChange]:
+    """Stop handing out items of the definition's kind, until somebody resumes it or `until`."""
     path = f"{_definition(tenant, name)}/pause"
-    return ServiceCall("POST", path, models.PauseChange, body=_body({"reason": reason}))
+    asked = {"reason": reason} if until is None else {"reason": reason, "until": until}
+    return ServiceCall("POST", path, models.PauseChange, body=_body(asked))
 
 
 def resume_definition(tenant: str, name: str) -> ServiceCall[models.PauseChange]:

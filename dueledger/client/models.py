@@ -465,7 +465,7 @@ Lane1 = TypeAliasType(
 
 class FlowsPauseRequest(BaseModel):
     """
-    Flows to pause, and why.
+    Flows to pause, why, and until when.
     """
 
     model_config = ConfigDict(
@@ -474,6 +474,10 @@ class FlowsPauseRequest(BaseModel):
     kind: Kind | None = None
     lane: Annotated[Lane1 | None, Field(description="empty: the default lane")] = None
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+    until: Annotated[
+        AwareDatetime | None,
+        Field(description="when the pause ends by itself; null: somebody resumes it"),
+    ] = None
 
 
 class FlowsRequest(BaseModel):
@@ -850,7 +854,7 @@ class OutcomeVerdicts(BaseModel):
 
 class PauseDocument(BaseModel):
     """
-    A pause in force: by whom and why. Null means all.
+    A pause in force: by whom, why and until when. Null means all; no end: a person ends it.
     """
 
     tenant: str
@@ -858,6 +862,7 @@ class PauseDocument(BaseModel):
     lane: str | None
     paused_at: AwareDatetime
     paused_by: str
+    paused_until: AwareDatetime | None
     reason: str
 
 
@@ -874,13 +879,17 @@ class PausePage(BaseModel):
 
 class PauseRequest(BaseModel):
     """
-    Why the work of a definition pauses.
+    Why the work of a definition pauses, and until when.
     """
 
     model_config = ConfigDict(
         extra="forbid",
     )
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+    until: Annotated[
+        AwareDatetime | None,
+        Field(description="when the pause ends by itself; null: somebody resumes it"),
+    ] = None
 
 
 class PausedScope(BaseModel):
@@ -892,6 +901,7 @@ class PausedScope(BaseModel):
     kind: str | None
     lane: str | None
     reason: str | None = None
+    paused_until: AwareDatetime | None = None
 
 
 class PersonsReason(BaseModel):

@@ -8,13 +8,13 @@ from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
 
 from dueledger.console.sessions import cookie_session_id, csrf_token_of, require_same_site
 from dueledger.ledger.errors import InvalidBody, NotPermitted
 from dueledger.service.bodies import ReadBody
 from dueledger.service.calls import CallHost
-from dueledger.service.routes.fields import Text
+from dueledger.service.routes.fields import Text, within_years, written
 
 FIELDS_MAX: Final = 2_000
 TOKEN_FIELD: Final = "csrf"  # noqa: S105 - the name of the field
@@ -34,7 +34,9 @@ def blank(value: object) -> object:
 
 Filter = Annotated[str | None, Text, BeforeValidator(blank)]
 """A parameter that filters a list."""
-Moment = Annotated[datetime | None, BeforeValidator(blank)]
+_Written = Annotated[datetime, BeforeValidator(written), AfterValidator(within_years)]
+Moment = Annotated[_Written | None, BeforeValidator(blank)]
+"""A time of a field: without a zone, as browsers send it, it is in the reader's (`in_zone`)."""
 FormFields = Sequence[tuple[str, str]]
 Form = TypeVar("Form", bound=BaseModel)
 

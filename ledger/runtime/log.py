@@ -77,6 +77,7 @@ class LogEvent(StrEnum):
     OPERATION_FINISHED = "operation.finished"
     PARTITION_RESUMED = "partition.resumed"
     PARTITION_STALLED = "partition.stalled"
+    PAUSE_ENDED = "pause.ended"
     PROCESS_ABORTED = "process.aborted"
     PROCESS_LOST = "process.lost"
     PROCESS_STARTED = "process.started"

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from dueledger.ledger.errors import InvalidItem, Problem
+from dueledger.ledger.errors import InvalidInput, InvalidItem, Problem
 from dueledger.ledger.flow_bounds import FLOW_BOUNDS
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.error_mapping import mapped_errors
@@ -88,9 +88,10 @@ class ResumedFlow:
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    """What a pause changed: the new pause, if it is new, and the flows paused by it.
+    """What a pause changed: the pause, if it is new or has another end, and the flows paused by it.
 
-    A pause has tenant, kind, lane and reason; a flow tenant, kind and lane. Null means all.
+    A pause has tenant, kind, lane, reason and paused_until; a flow tenant, kind and lane. Null
+    means all, and of paused_until that a person ends it.
     """
 
     pauses: list[dict[str, Any]]
@@ -199,16 +200,25 @@ async def list_pauses(
 
 
 async def pause_flows(
-    connection: Connection, scope: FlowScope, *, reason: str, actor_no: int
+    connection: Connection,
+    scope: FlowScope,
+    *,
+    reason: str,
+    actor_no: int,
+    until: datetime | None = None,
 ) -> PauseResult:
     """Pause the scope's flows, present and future. Flows already paused do not change.
 
-    Items handed out go on. Repeating it changes nothing.
+    Upkeep ends it at `until` on the ledger's clock; None: a person does. Items handed out go on.
+    Repeating it changes nothing; with another `until` it moves the end, and keeps the first reason.
+    Raises InvalidInput for an end that is past.
     """
-    [row] = await connection.fetch(
-        statement("pause_flows"), scope.tenant, scope.kind, scope.lane, reason, actor_no
-    )
-    return PauseResult(**row)
+    scope_names = (scope.tenant, scope.kind, scope.lane)
+    [row] = await connection.fetch(statement("pause_flows"), *scope_names, reason, actor_no, until)
+    if row["is_over"]:
+        problem = Problem("/until", f"{until}", "it is past by the ledger's clock", "a later time")
+        raise InvalidInput("The pause would end before it begins.", [problem])
+    return PauseResult(row["pauses"], row["flows"])
 
 
 async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: int) -> ResumeResult:
@@ -217,6 +227,14 @@ async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: in
         statement("resume_flows"), scope.tenant, scope.kind, scope.lane, actor_no
     )
     return ResumeResult(row["pauses"], [ResumedFlow(**flow) for flow in row["flows"]])
+
+
+async def end_pauses(connection: Connection, limit: int) -> list[dict[str, Any]]:
+    """End the pauses whose own end has come; return their tenant, kind, lane and paused_until.
+
+    Their flows stay paused until `reapply_pauses`.
+    """
+    return [dict(row) for row in await connection.fetch(statement("end_pauses"), limit)]
 
 
 async def reapply_pauses(connection: Connection) -> int:

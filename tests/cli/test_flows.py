@@ -32,7 +32,13 @@ def test_a_flow_is_paused_explained_and_resumed(dueledger_on: Command) -> None:
     paused = dueledger_on("pause", *FLOW, "--reason", "month end", "--json")
     assert [flow["kind"] for flow in paused.document["flows"]] == ["ReminderDue"]
     assert paused.document["pauses"] == [
-        {"tenant": "acme", "kind": "ReminderDue", "lane": None, "reason": "month end"}
+        {
+            "tenant": "acme",
+            "kind": "ReminderDue",
+            "lane": None,
+            "reason": "month end",
+            "paused_until": None,
+        }
     ]
     why = dueledger_on("why", "INV-1", "--json").document
     assert (why["code"], "month end" in why["sentence"]) == ("PAUSED", True)
@@ -50,6 +56,10 @@ def test_a_pause_of_a_missing_flow_is_reported_when_it_is_set_and_when_it_ends(
     assert "A pause is in force for nobody × K × the default lane" in dueledger_on(*pause).err
     again = dueledger_on(*pause)
     assert "There was a pause already" in again.err
+    until = dueledger_on(*pause, "--until", "2190-01-01T10:00:00+01:00")
+    assert "default lane until 2190-01-01T09:00:00+00:00: flows" in until.err
+    assert "2190-01-01" in dueledger_on("flow", "pauses").out
+    assert dueledger_on(*pause, "--until", "2026-01-01").code == 2
     ended = dueledger_on("resume", "nobody")
     assert "nobody × K × the default lane ended: not yet" in ended.err
     assert "There was no pause" in dueledger_on("resume", "nobody").err

@@ -50,6 +50,38 @@ async def test_a_flow_is_paused_and_resumed_with_reasons_that_its_page_keeps(
         assert words in history
 
 
+async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    async def flow() -> tuple[bool, float | None]:
+        [row] = await list_flows(api.owner, kind="Ending")
+        return row["paused_at"] is not None, row["rate_per_second"]
+
+    await api.emit(key, api.item("E-1", kind="Ending"))
+    path = "/console/flows/acme/Ending"
+    await browser.open(path)
+    pause = {"over": "lane", "kind": "Ending", "reason": "INC-8"}
+    over = await browser.send("/console/flows/acme/pause", {**pause, "until": "2026-01-01T09:00"})
+    assert (over.status, "past by the ledger" in over.text) == (422, True)
+    assert await flow() == (False, None)
+    for hour in ("09", "10"):
+        moved = {**pause, "until": f"2190-01-01T{hour}:00"}
+        assert (await browser.send("/console/flows/acme/pause", moved)).status == 303
+        end = f'until <time datetime="2190-01-01T{hour}:00:00Z"'
+        for shown in (path, "/console/flows?tenant=acme", "/console/items?kind=Ending"):
+            assert end in (await browser.open(shown)).text, shown
+    resume = {"kind": "Ending", "of_kind": "Ending", "of_default_lane": "true", "reason": "slowly"}
+    wrong = await browser.send("/console/flows/acme/resume", {**resume, "rate_per_second": "0"})
+    assert (wrong.status, "an item a year" in wrong.text) == (422, True)
+    assert await flow() == (True, None)
+    resume["rate_per_second"] = "2.5"
+    assert (await browser.send("/console/flows/acme/resume", resume)).status == 303
+    assert await flow() == (False, 2.5)
+    history = (await browser.open(path)).text.partition("Who changed what")[2]
+    for words in ("Items per second: 2.5", "until: 2190-01-01T10:00:00+00:00", "slowly"):
+        assert words in history
+
+
 async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_its_flows(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:

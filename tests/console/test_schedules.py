@@ -86,13 +86,15 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     nightly = await define(api, "triggered", kind="TriggeredDue")
     await browser.open(nightly)
     assert (await browser.send(f"{nightly}/pause", {})).status == 422
-    assert (await browser.send(f"{nightly}/pause", {"reason": "INC-5"})).location == nightly
+    pause = {"reason": "INC-5", "until": "2190-01-01T09:00"}
+    assert (await browser.send(f"{nightly}/pause", pause)).location == nightly
     paused = await browser.open(nightly)
     assert "INC-5" in paused.text
     assert "Resume" in paused.text
     assert (await browser.send(f"{nightly}/resume", {})).status == 422
     resume = {"reason": "INC-5 ended"}
     assert (await browser.send(f"{nightly}/resume", resume)).location == nightly
+    assert 'until <time datetime="2190-01-01T09:00:00Z"' in paused.text
     resumed = (await browser.open(nightly)).text
     assert "Resumed the kind of acme triggered.</" in resumed
     assert "INC-5" not in resumed

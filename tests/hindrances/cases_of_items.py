@@ -95,9 +95,10 @@ async def paused_tenant(site: Installation) -> Hindered:
 
 async def paused_kind(site: Installation) -> Hindered:
     [item] = await site.emit_direct()
-    await site.run("pause", "acme", site.kind, "--reason", "a deployment")
+    until = ("--until", "2190-01-01T09:00")
+    await site.run("pause", "acme", site.kind, "--reason", "a deployment", *until)
     await site.start_direct()
-    return Hindered(item)
+    return Hindered(item, says=("until 2190-01-01 09:00:00 UTC: a deployment",))
 
 
 async def paused_lane(site: Installation) -> Hindered:

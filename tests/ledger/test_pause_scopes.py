@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
+from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import (
     FlowScope,
+    end_pauses,
     list_pauses,
     pause_flows,
     reapply_pauses,
@@ -83,11 +85,13 @@ class Model:
         assert all(result.created for result in results)
         self.flows += [flow for flow in flows if flow not in self.flows]
 
-    async def pause(self, scope: FlowScope) -> None:
+    async def pause(self, scope: FlowScope, until: datetime | None = None) -> None:
         await self._pass_a_minute()
         reason, actor_no = str(scope), self.ledger.other_worker_no
         running = {flow for flow in self.flows if self.terms(flow)[0] is None}
-        result = await pause_flows(self.ledger.connection, scope, reason=reason, actor_no=actor_no)
+        result = await pause_flows(
+            self.ledger.connection, scope, reason=reason, actor_no=actor_no, until=until
+        )
         assert len(result.pauses) == (scope not in self.pauses)
         self.pauses.setdefault(scope, (self.now, actor_no, reason))
         assert {FlowScope(**flow) for flow in result.flows} == {
@@ -185,6 +189,59 @@ async def test_a_new_flow_is_paused_by_the_earliest_pause_that_covers_it(model: 
             await model.pause(FlowScope(flow.tenant, None, "eu"))
         if number % 3 == 1:
             await model.resume(FlowScope("acme", "First"))
+
+
+async def test_a_pause_ends_by_its_own_end_and_others_that_cover_its_flows_go_on(
+    model: Model,
+) -> None:
+    connection = model.ledger.connection
+    lane, kind, tenant = FlowScope("acme", "First", "eu"), FlowScope("acme", "First"), SCOPES[0]
+    end = NOON + 30 * MINUTE
+    await model.emit(*FLOWS)
+    for scope, until in ((lane, None), (kind, end), (FlowScope("other", "First"), end)):
+        await model.pause(scope, until)
+    await model.pause(tenant, end + MINUTE)
+    for now, ended in (
+        (end - timedelta(microseconds=1), []),
+        (end, [kind, FlowScope("other", "First")]),
+        (end + 2 * MINUTE, [tenant]),
+    ):
+        await set_clock(connection, now, 0)
+        found = [each for _ in range(3) for each in await end_pauses(connection, 1)]
+        assert [FlowScope(each["tenant"], each["kind"], each["lane"]) for each in found] == ended
+        for scope in ended:
+            del model.pauses[scope]
+        await reapply_pauses(connection)
+        await model.check()
+    assert list(model.pauses) == [lane]
+    rows = await connection.fetch(
+        "select resumed_at, resumed_by from ledger.pause where resumed_at is not null order by 1"
+    )
+    assert [tuple(row) for row in rows] == [(end, None), (end, None), (end + 2 * MINUTE, None)]
+
+
+async def test_the_end_of_a_pause_moves_and_is_never_past(model: Model) -> None:
+    async def pause(until: datetime | None, scope: FlowScope) -> list[dict[str, Any]]:
+        actor_no = model.ledger.worker_no
+        paused = await pause_flows(
+            model.ledger.connection, scope, reason="again", actor_no=actor_no, until=until
+        )
+        return paused.pauses
+
+    scope, later = FlowScope("acme", "First"), NOON + 30 * MINUTE
+    await model.emit(*FLOWS)
+    await model.pause(scope)
+    for until in (NOON, model.now):
+        with pytest.raises(InvalidInput, match="it is past by the ledger's clock"):
+            await pause(until, scope)
+    with pytest.raises(InvalidInput):
+        await pause(model.now, SCOPES[9])
+    for until, count in ((later, 1), (later, 0), (later + MINUTE, 1), (None, 1), (None, 0)):
+        moved = await pause(until, scope)
+        assert [each["reason"] for each in moved] == [str(scope)] * count
+        [pause_in_force] = await list_pauses(model.ledger.connection)
+        assert pause_in_force["paused_until"] == until
+        await model.check()
 
 
 @pytest.mark.parametrize("scope", SCOPES[:9], ids=str)

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -10,6 +12,7 @@ from dueledger.ledger.store.flows import (
     FlowScope,
     PauseResult,
     ResumeResult,
+    end_pauses,
     list_pauses,
     pause_flows,
     reapply_pauses,
@@ -87,6 +90,39 @@ async def test_of_two_who_pause_or_resume_a_scope_at_once_the_first_does(
     late = await second
     assert (len(done.pauses), len(done.flows)) == (1, 1)
     assert (late.pauses, late.flows) == ([], [])
+    await rival.close()
+
+
+async def test_a_pause_that_ends_while_its_end_is_moved_begins_anew(
+    ledger: Ledger, database: str, eventually: Eventually
+) -> None:
+    await ledger.emit()
+    scope, later = FlowScope("acme", ledger.kind), datetime(2190, 1, 1, tzinfo=UTC)
+    await pause_flows(ledger.connection, scope, reason="audit", actor_no=ledger.worker_no)
+    await ledger.connection.execute("update ledger.pause set paused_until = now()")
+    rival = await connect(database, application_name="rival")
+    move = partial(
+        pause_flows, rival, scope, reason="audit", actor_no=ledger.worker_no, until=later
+    )
+    ending = ledger.connection.transaction()
+    await ending.start()
+    assert len(await end_pauses(ledger.connection, 10)) == 1
+    moving = asyncio.create_task(move())
+    await _blocked(ledger, rival, eventually)
+    await ending.commit()
+
+    assert len((await moving).pauses) == 1
+    [in_force] = await list_pauses(ledger.connection)
+    assert in_force["paused_until"] == later
+    assert await ledger.connection.fetchval("select count(*) from ledger.pause") == 2
+
+    moving_again = rival.transaction()
+    await moving_again.start()
+    await ledger.connection.execute("update ledger.pause set paused_until = now()")
+    await move()
+    assert await end_pauses(ledger.connection, 10) == [], "it is locked, and goes on"
+    await moving_again.commit()
+    assert await end_pauses(ledger.connection, 10) == []
     await rival.close()
 
 

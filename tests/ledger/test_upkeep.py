@@ -10,7 +10,13 @@ from structlog.testing import capture_logs
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.settings import Retention
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
+from dueledger.ledger.store.flows import (
+    FlowLimits,
+    FlowScope,
+    pause_flows,
+    reapply_pauses,
+    set_flow_limits,
+)
 from dueledger.ledger.store.reconciled_rows import last_row_count
 from dueledger.ledger.upkeep import Upkeep
 from tests.logins import with_login
@@ -50,6 +56,29 @@ async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, datab
         with capture_logs() as logged:
             await upkeep.tick()
         assert logged == []
+
+
+async def test_upkeep_ends_a_pause_at_its_end_and_resumes_its_flows(
+    ledger: Ledger, database: str
+) -> None:
+    await ledger.emit()
+    await ledger.emit(lane="eu")
+    scope = FlowScope("acme", ledger.kind)
+    await pause_flows(ledger.connection, scope, reason="audit", actor_no=ledger.worker_no)
+    async with open_pool(with_login(database, "allocator"), application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test")
+        for minutes, resumed in ((60, 0), (0, 2)):
+            await ledger.connection.execute(
+                "update ledger.pause set paused_at = now() - interval '1 day',"
+                " paused_until = now() + make_interval(mins => $1)",
+                minutes,
+            )
+            await reapply_pauses(ledger.connection)
+            with capture_logs() as logged:
+                assert (await upkeep.tick())["pauses"] == resumed
+            ended = [line["kind"] for line in logged if line["event"] == LogEvent.PAUSE_ENDED]
+            assert ended == [ledger.kind] * bool(resumed)
+    assert await ledger.connection.fetchval("select every(paused_at is null) from ledger.flow")
 
 
 async def test_upkeep_moves_items_of_a_new_month_and_tries_less_often_while_it_cannot(

@@ -254,6 +254,12 @@ async def test_g11_a_pause_and_an_expedited_item_are_decisions_of_persons(
     for ago, count in ((timedelta(seconds=30), 0), (timedelta(minutes=2), 1), (-HOUR, 1)):
         await frozen.execute(end, NOON - HOUR, NOON - ago)
         assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == count
+    # Nobody ends one that is over by its own end; it is not over before.
+    over = "update ledger.pause set resumed_at = $1, resumed_by = null, paused_until = $2"
+    ended = NOON - timedelta(seconds=30)
+    for until, count in ((ended, 0), (ended + HOUR, 1), (NOON - HOUR, 1), (None, 1)):
+        await frozen.execute(over, ended, until)
+        assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == count, until
     await frozen.execute("delete from ledger.pause")
     assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}
 

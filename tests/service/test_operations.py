@@ -205,14 +205,26 @@ async def test_flows_are_paused_and_resumed_with_a_reason(
     wide = {"kind": "Paused", "reason": "INC-4"}
     paused = await api.ask("POST", "/v1/tenants/acme/pause", key=operator, body=wide)
     assert [each["lane"] for each in paused.document["flows"]] == ["", "eu"]
-    narrow = wide | {"lane": "eu", "reason": "INC-5"}
-    await api.ask("POST", "/v1/tenants/acme/pause", key=operator, body=narrow)
+    narrow = wide | {"lane": "eu", "reason": "INC-5", "until": "2190-01-01T10:00:00+01:00"}
+    for _ in range(2):
+        await api.ask("POST", "/v1/tenants/acme/pause", key=operator, body=narrow)
+    over = narrow | {"until": "2026-01-01T00:00:00Z"}
+    refused = await api.ask("POST", "/v1/tenants/acme/pause", key=operator, body=over)
+    assert [each.pointer for each in problem(refused, 422, "INVALID_INPUT").errors] == ["/until"]
+    audited = await api.owner.fetch(
+        "select detail ->> 'until' as until from ledger.audit where target = 'flows/acme/Paused/eu'"
+    )
+    assert [row["until"] for row in audited] == ["2190-01-01T10:00:00+01:00"]
     first = (await api.ask("GET", "/v1/pauses?limit=1", key=operator)).document
     rest = await api.ask("GET", f"/v1/pauses?limit=1&cursor={first['next_cursor']}", key=operator)
     shown = [
-        (e["lane"], e["reason"], e["paused_by"]) for e in (*first["items"], *rest.document["items"])
+        (e["lane"], e["reason"], e["paused_by"], e["paused_until"])
+        for e in (*first["items"], *rest.document["items"])
     ]
-    assert shown == [(None, "INC-4", "key:ops"), ("eu", "INC-5", "key:ops")]
+    assert shown == [
+        (None, "INC-4", "key:ops", None),
+        ("eu", "INC-5", "key:ops", "2190-01-01T09:00:00Z"),
+    ]
     flows = await api.ask("GET", "/v1/flows?kind=Paused", key=operator)
     assert {each["pause_reason"] for each in flows.document["items"]} == {"INC-4"}
     resumed = await api.ask(

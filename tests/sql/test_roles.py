@@ -238,7 +238,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "flow": {"update": {*CLAIMS, "operator", "upkeep"}},
     "flow_outcome": {"insert": ENDS, "delete": {"upkeep"}},
     "kind": {"insert": {"operator"}, "update": {"operator"}},
-    "pause": {"insert": {"operator"}, "update": {"operator"}},
+    "pause": {"insert": {"operator"}, "update": {"operator", "upkeep"}},
     # Schedules.
     "following": {"insert": {"materialiser"}, "update": {"materialiser"}},
     "materialised": {"insert": {"operator"}, "update": {"materialiser", "operator"}},

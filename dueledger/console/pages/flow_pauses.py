@@ -8,7 +8,7 @@ from fastapi import Depends, Response
 from pydantic import BaseModel, Json
 
 from dueledger.console.cells import count_of
-from dueledger.console.forms import form_of
+from dueledger.console.forms import Moment, form_of, in_zone
 from dueledger.console.listing import Column, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
@@ -18,7 +18,7 @@ from dueledger.ledger.store.flows import list_pauses, read_status
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import flows
 from dueledger.service.routes.fields import Lane, Name, Reason, TenantPath
-from dueledger.service.routes.flows import FlowsPauseRequest, FlowsRequest
+from dueledger.service.routes.flows import FlowLimitsChange, FlowsPauseRequest, FlowsRequest
 from dueledger.time_spans import brief_span
 
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -49,7 +49,7 @@ class PauseImpact(NamedTuple):
 
 
 class FlowPauseForm(BaseModel):
-    """What to pause: the flow, its kind or its tenant; and why.
+    """What to pause: the flow, its kind or its tenant; why, and until when.
 
     `shown` is how many items were shown as due in each, `typed` the number that was typed.
     """
@@ -57,6 +57,7 @@ class FlowPauseForm(BaseModel):
     over: PauseWidth
     kind: Name
     lane: Lane = ""
+    until: Moment = None
     reason: Reason
     shown: Json[dict[PauseWidth, int]] = {}
     typed: str | None = None
@@ -66,6 +67,7 @@ class FlowResumeForm(BaseModel):
     """Which pause ends, and why. `of_kind` and `of_lane` are its own, absent where it has none.
 
     `kind` and `lane` are of the flow whose page is shown next; without it, the tenant's flows are.
+    Its items are claimed at `rate_per_second` at most from then on; None: as its limits are.
     """
 
     kind: Name | None = None
@@ -73,6 +75,7 @@ class FlowResumeForm(BaseModel):
     of_kind: Name | None = None
     of_lane: Lane | None = None
     of_default_lane: bool = False
+    rate_per_second: float | None = None
     reason: Reason
 
 
@@ -92,6 +95,7 @@ async def pause(
         kind=None if form.over == "tenant" else form.kind,
         lane=form.lane if form.over == "lane" else None,
         reason=form.reason,
+        until=in_zone(form.until, view.clock.zone),
     )
     await flows.pause(call, tenant, asked)
     return flow_page(view, "Paused.", tenant, form.kind, form.lane)
@@ -104,8 +108,11 @@ async def resume(
     tenant: TenantPath,
     form: Annotated[FlowResumeForm, Depends(form_of(FlowResumeForm))],
 ) -> Response:
-    """End a pause, and all narrower ones in it."""
+    """End a pause, and all narrower ones in it, after the flow got its rate limit."""
     lane = "" if form.of_default_lane else form.of_lane
+    if form.kind is not None and form.rate_per_second is not None:
+        limit = FlowLimitsChange(lane=form.lane, rate_per_second=form.rate_per_second)
+        await flows.change_limits(call, tenant, form.kind, limit)
     await flows.resume(call, tenant, FlowsRequest(kind=form.of_kind, lane=lane))
     if form.kind is None:
         return view.done("Resumed.", "/flows", tenant=tenant)
@@ -175,6 +182,7 @@ def pause_columns(view: View) -> list[Column]:
         Column("kind", "Kind"),
         Column("lane", "Lane"),
         Column("paused_at", "Since", "time"),
+        Column("paused_until", "Until", "time"),
         Column("paused_by", "By"),
         Column("reason", "Reason", "prose"),
     ]

@@ -11,7 +11,7 @@ import orjson
 from fastapi import Depends, Response
 from pydantic import BaseModel
 
-from dueledger.console.forms import Filter, form_of
+from dueledger.console.forms import Filter, Moment, form_of, in_zone
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.schedule_times import Coming, read_definition, times_of
@@ -56,6 +56,13 @@ _VALUE_CHARS_MAX: Final = 200
 class ReasonForm(BaseModel):
     """Why somebody triggers a schedule, or ends a pause."""
 
+    reason: Reason
+
+
+class DefinitionPauseForm(BaseModel):
+    """Why the work of a definition pauses, and until when."""
+
+    until: Moment = None
     reason: Reason
 
 
@@ -155,10 +162,11 @@ async def pause(
     view: CurrentView,
     tenant: TenantPath,
     name: NamePath,
-    form: Annotated[PauseRequest, Depends(form_of(PauseRequest))],
+    form: Annotated[DefinitionPauseForm, Depends(form_of(DefinitionPauseForm))],
 ) -> Response:
     """Stop handing out items of the definition's kind."""
-    await pause_definition(call, tenant, name, form)
+    until = in_zone(form.until, view.clock.zone)
+    await pause_definition(call, tenant, name, PauseRequest(reason=form.reason, until=until))
     return view.done(f"Paused the kind of {tenant} {name}.", schedule_path(tenant, name))
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dueledger.ledger.store.definitions import VersionState
 from dueledger.service.bodies import RequestBody
 from dueledger.service.pages import Page
-from dueledger.service.routes.fields import PRINTABLE, Reason, StateName
+from dueledger.service.routes.fields import PRINTABLE, Instant, Reason, StateName
 
 EXAMPLE: dict[str, Any] = {
     "kind": "StatementDue",
@@ -127,13 +127,22 @@ class ExecutionPage(Page[ExecutionDocument]):
 
 
 class PauseRequest(RequestBody):
-    """Why the work of a definition pauses."""
+    """Why the work of a definition pauses, and until when."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"reason": "INC-1234: the archive is down"}]},
     )
 
     reason: Reason
+    until: Annotated[
+        Instant | None,
+        Field(description="when the pause ends by itself; null: somebody resumes it"),
+    ] = None
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """Return what the audit has of the end: nothing without one."""
+        return {} if self.until is None else {"until": self.until.isoformat()}
 
 
 class PausedScope(BaseModel):
@@ -143,6 +152,7 @@ class PausedScope(BaseModel):
     kind: str | None
     lane: str | None
     reason: str | None = None
+    paused_until: datetime | None = None
 
 
 class PauseChange(BaseModel):

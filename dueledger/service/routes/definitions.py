@@ -230,9 +230,13 @@ async def pause_definition(
     """Stop handing out items of the definition's kind, those of other definitions of it, too."""
     scope = await flow_scope_of(call.connection, tenant, name)
     paused = await pause_flows(
-        call.connection, scope, reason=asked.reason, actor_no=call.caller.actor_no
+        call.connection,
+        scope,
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+        until=asked.until,
     )
-    call.note_change(is_changed=bool(paused.pauses or paused.flows))
+    call.note_change(is_changed=bool(paused.pauses or paused.flows), **asked.detail)
     return answer({"pauses": paused.pauses, "flows": paused.flows})
 
 

@@ -1,14 +1,16 @@
 """Fields that several routes have."""
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Final
 
 from fastapi import Path, Query
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, Strict
 
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.states import State
 
+_OFFSET_MAX: Final = timedelta(days=1)
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d(?![^T ])", re.ASCII)
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
@@ -28,26 +30,30 @@ Text = Query(max_length=512, pattern=PRINTABLE)
 
 
 def written(value: object) -> object:
-    """Return a date or time that is written as one.
+    """Return a date or time that is written as one, or is one.
 
     Raises ValueError for a number, also as a text: it would be read as seconds since 1970.
     """
+    if isinstance(value, date):
+        return value
     if not isinstance(value, str) or not _DATED.match(value):
         message = "it must be a text in the form of ISO 8601"
         raise ValueError(message)
     return value
 
 
-_EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_END: Final = datetime(2200, 1, 1, tzinfo=UTC)
+def within_years(given: datetime) -> datetime:
+    """Return a time within the years that items may have; one without a zone, in each zone.
 
-
-def _within_bounds(instant: datetime) -> datetime:
-    if not _EARLIEST <= instant < _END:
+    Raises ValueError for another one.
+    """
+    margin = timedelta(0) if given.tzinfo else _OFFSET_MAX
+    instant = given if given.tzinfo else given.replace(tzinfo=UTC)
+    if not DUE_MIN + margin <= instant < DUE_END - margin:
         message = "it must lie within the years 1970 to 2199"
         raise ValueError(message)
-    return instant
+    return given
 
 
-Instant = Annotated[AwareDatetime, BeforeValidator(written), AfterValidator(_within_bounds)]
+Instant = Annotated[AwareDatetime, BeforeValidator(written), AfterValidator(within_years)]
 """A time with an offset, within the years that items may have."""

@@ -29,7 +29,7 @@ from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.definition_documents import PauseChange
+from dueledger.service.routes.definition_documents import PauseChange, PauseRequest
 from dueledger.service.routes.fields import KindPath, Lane, Name, Number, Reason, TenantPath, Text
 from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import HEADER_CHARS_MAX, check_match, etag_of
@@ -144,13 +144,14 @@ class ChangedFlows(BaseModel):
 
 
 class PauseDocument(BaseModel):
-    """A pause in force: by whom and why. Null means all."""
+    """A pause in force: by whom, why and until when. Null means all; no end: a person ends it."""
 
     tenant: str
     kind: str | None
     lane: str | None
     paused_at: datetime
     paused_by: str
+    paused_until: datetime | None
     reason: str
 
 
@@ -171,16 +172,14 @@ class FlowsRequest(_FlowsOfTenant):
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
-class FlowsPauseRequest(_FlowsOfTenant):
-    """Flows to pause, and why."""
+class FlowsPauseRequest(PauseRequest, _FlowsOfTenant):
+    """Flows to pause, why, and until when."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"kind": "PolicyRenewalDue", "reason": "INC-1234: the archive is down"}]
         },
     )
-
-    reason: Reason
 
 
 @read.add("GET", "/v1/flows", "listFlows", FlowPage)
@@ -265,12 +264,20 @@ async def list_in_force(
 
 @operate.add("POST", "/v1/tenants/{tenant}/pause", "pauseFlows", PauseChange)
 async def pause(call: CurrentCall, tenant: TenantPath, asked: FlowsPauseRequest) -> Response:
-    """Stop claims of a tenant, a kind or a lane. Items already claimed go on."""
+    """Stop claims of a tenant, a kind or a lane. Items already claimed go on.
+
+    Repeating it with another `until` moves the end.
+    """
     scope = FlowScope(tenant, asked.kind, asked.lane)
     paused = await pause_flows(
-        call.connection, scope, reason=asked.reason, actor_no=call.caller.actor_no
+        call.connection,
+        scope,
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+        until=asked.until,
     )
-    call.note_change(target=scope.path, is_changed=bool(paused.pauses or paused.flows))
+    is_changed = bool(paused.pauses or paused.flows)
+    call.note_change(target=scope.path, is_changed=is_changed, **asked.detail)
     return answer({"pauses": paused.pauses, "flows": paused.flows})
 
 

@@ -26,7 +26,7 @@ begin
   from missing m
   left join ledger.pause p on p.tenant = m.tenant and p.resumed_at is null
     and coalesce(p.kind = m.kind, true) and coalesce(p.lane = m.lane, true)
-  order by m.kind_no, m.lane, p.paused_at
+  order by m.kind_no, m.lane, p.paused_at, p.pause_no
   on conflict do nothing;
 
   return query

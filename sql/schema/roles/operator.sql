@@ -26,7 +26,7 @@ grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compressio
   run_seconds, settled_by, start_max, streak_max, topic, total_seconds) on ledger.kind to ledger_operator;
 grant update (ends_at) on ledger.materialised to ledger_operator;
 grant update (abort_reason, aborted_by, ended_at) on ledger.operation to ledger_operator;
-grant update (resumed_at, resumed_by) on ledger.pause to ledger_operator;
+grant update (paused_until, resumed_at, resumed_by) on ledger.pause to ledger_operator;
 grant update (available_at) on ledger.pending to ledger_operator;
 grant update (reason) on ledger.review to ledger_operator;  -- to lock rows
 grant update (flow_no) on ledger.run to ledger_operator;

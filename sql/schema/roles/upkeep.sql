@@ -22,6 +22,7 @@ grant update (circuit, circuit_at, circuit_run_no, pause_reason, paused_at, paus
 grant update (advanced_at, done, ended_at, reached_item_no, requested) on ledger.operation to ledger_upkeep;
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_upkeep;
 grant update (checked_at) on ledger.partition_span to ledger_upkeep;
+grant update (resumed_at) on ledger.pause to ledger_upkeep;
 grant update (available_at) on ledger.pending to ledger_upkeep;
 grant update (unlocked_at) on ledger.process to ledger_upkeep;
 grant update (reason) on ledger.review to ledger_upkeep;  -- to lock rows

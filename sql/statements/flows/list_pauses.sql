@@ -8,7 +8,7 @@
 -- $5 after_pause_no bigint
 -- index: none
 -- locks: none
-select p.pause_no, p.tenant, p.kind, p.lane, p.paused_at, a.name as paused_by, p.reason
+select p.pause_no, p.tenant, p.kind, p.lane, p.paused_at, a.name as paused_by, p.paused_until, p.reason
 from ledger.pause p join ledger.actor a on a.actor_no = p.actor_no
 where p.resumed_at is null and ($1::text is null or p.tenant = $1::text)
   and ($2::text[] is null or p.tenant = any ($2::text[]))

@@ -1,4 +1,4 @@
--- Pause exactly the flows that a pause in force covers: a flow may be made, or a pause end, in a concurrent transaction.
+-- Pause exactly the flows that a pause in force covers, on the terms of the first: a flow may be made, or a pause end, in a concurrent transaction.
 -- returns: zero or more, one a flow that changed
 -- roles: upkeep
 -- index: none
@@ -10,14 +10,15 @@ with wrong as materialized (
     select p.paused_at, p.actor_no, p.reason from ledger.pause p
     where p.tenant = f.tenant and p.resumed_at is null
       and coalesce(p.kind = f.kind, true) and coalesce(p.lane = f.lane, true)
-    order by p.paused_at limit 1
+    order by p.paused_at, p.pause_no limit 1
   ) p on true
-  where (f.paused_at is null) <> (p.paused_at is null)
+  where (f.paused_at, f.paused_by, f.pause_reason) is distinct from (p.paused_at, p.actor_no, p.reason)
   order by f.flow_no
   for update of f skip locked
 )
 update ledger.flow f
 set paused_at = w.paused_at, paused_by = w.actor_no, pause_reason = w.reason
 from wrong w
-where f.flow_no = w.flow_no and (f.paused_at is null) <> (w.paused_at is null)
+where f.flow_no = w.flow_no
+  and (f.paused_at, f.paused_by, f.pause_reason) is distinct from (w.paused_at, w.actor_no, w.reason)
 returning f.flow_no, f.paused_at is not null as paused

@@ -40,7 +40,7 @@ judged as materialized (
     where p.tenant = x.tenant and p.resumed_at is null
       and coalesce(p.kind = x.kind, true) and coalesce(p.lane = x.lane, true)
       and not exists (select from ended e where e.pause_no = p.pause_no)
-    order by p.paused_at limit 1
+    order by p.paused_at, p.pause_no limit 1
   ) w on true
 ),
 resumed as (

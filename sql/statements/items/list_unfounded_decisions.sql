@@ -33,7 +33,10 @@ decision as (
   select 'pause', p.pause_no, null, null, null, null, null, p.tenant, p.kind,
     case
       when p.actor_no not in (select actor_no from person) or p.resumed_by not in (select actor_no from person) then 'nobody'
-      when p.paused_at > ledger.now() or p.resumed_at < p.paused_at or (p.resumed_at is null) <> (p.resumed_by is null) then 'time'
+      when p.paused_at > ledger.now() or p.resumed_at < p.paused_at or p.paused_until <= p.paused_at
+        or (p.resumed_at is null and p.resumed_by is not null)
+        -- One that nobody ended is over by its own end, not before it.
+        or (p.resumed_at is not null and p.resumed_by is null and (p.resumed_at >= p.paused_until) is not true) then 'time'
       -- Upkeep pauses a flow that was made beside the transaction that paused.
       when p.resumed_at is null and p.paused_at < ledger.now() - interval '1 minute' and exists (
         select from ledger.flow f

@@ -10,7 +10,7 @@ with locked_default as (select from ledger.due_item_default)
 select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) as tokens, f.concurrency_max,
   case when k.settled_by = 'topic' then coalesce(f.window_items, $2::integer) else f.window_items end as window_items,
   f.circuit, f.circuit_at, f.circuit_rest_seconds, k.settled_by, k.dispatch, k.tenant, k.name as kind, k.topic,
-  f.paused_at, widest.by as paused_by, widest.tenant as paused_tenant, widest.kind as paused_kind, widest.lane as paused_lane,
+  f.paused_at, widest.paused_until, widest.by as paused_by, widest.tenant as paused_tenant, widest.kind as paused_kind, widest.lane as paused_lane,
   handed.items as handed_out, running.items as running, credit.granted, credit.grants, outstanding.items as outstanding,
   outstanding.last_at as outstanding_at, handler.name as handler_name, handler.host as handler_host, handler.seen_at as handler_seen_at,
   p.available_at = 'infinity' as blocked, (k.ordering <> 'key' or p.overlap > 1) as is_overlap, p.batch_max is not null as is_suspect,
@@ -66,7 +66,9 @@ left join lateral (
   where h.serial = p.serial and h.item_no <> p.item_no
 ) holder on true
 left join lateral (
-  select a.name as by, w.tenant, w.kind, w.lane
+  -- It goes on until the last of them ends.
+  select a.name as by, w.tenant, w.kind, w.lane,
+    nullif(max(coalesce(w.paused_until, 'infinity')) over (), 'infinity') as paused_until
   from ledger.pause w join ledger.actor a on a.actor_no = w.actor_no
   where f.paused_at is not null and w.resumed_at is null and w.tenant = k.tenant
     and coalesce(w.kind = k.name, true) and coalesce(w.lane = f.lane, true)

@@ -229,6 +229,10 @@ IN_SOME_ROWS: Final[dict[str, tuple[Callable[[Row, Any], bool], str]]] = {
         "the earlier of both ends counts, and between them nothing occurs",
     ),
     "pause.paused_at": (_is_earlier("paused_at"), "since when, for people: the flows are compared"),
+    "pause.paused_until": (
+        lambda row, value: value is None or _at(value) > _at(row["paused_at"]),
+        "an end to come: until then the flows are compared, and afterwards they are not paused",
+    ),
     "pending.attempt": (
         lambda row, value: value < row["attempt"],
         "fewer than it had, which it may: a person redrives it from none, and it is tried again",
