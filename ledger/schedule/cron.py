@@ -4,7 +4,7 @@ croniter, on naive local times, is the oracle of its tests.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -146,7 +146,7 @@ class Cron(LocalRule):
             return 0.0
         fields = self.fields
         of_day = len(fields.seconds) * len(fields.minutes) * len(fields.hours)
-        first, last = start.date(), (end - _INSTANT).date()
+        first, last = start.astimezone(UTC).date(), (end - _INSTANT).astimezone(UTC).date()
         days = sum(len(found) for _, _, found in self._plan.days(first, last))
         shown = (last - first).days + 1
         return of_day * days * ((end - start) / _DAY) / shown

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import Depends, Response
 from pydantic import AfterValidator, BaseModel, Field
 
-from dueledger.console.forms import form_of
+from dueledger.console.forms import Moment, form_of, in_zone
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedules import rule_text, schedule_path, texts_of
 from dueledger.console.schedule_times import Coming, times_of
@@ -52,7 +52,7 @@ class EditorForm(BaseModel):
     """A definition as text, from when on it is to be in force, and which version it replaces."""
 
     text: Annotated[str, Field(max_length=TEXT_CHARS_MAX), AfterValidator(lines_of)] = ""
-    effective_from: datetime | None = None
+    effective_from: Moment = None
     base_version: Annotated[int, Field(ge=1)] | None = None
     accept: Reason | None = None
 
@@ -120,7 +120,8 @@ async def put_schedule(
 ) -> Response:
     """Put the definition of the text in force, if nobody changed it since it was read."""
     definition = _only(call, form.text)
-    planned = await plan_definitions(call, [definition], _start(view, form))
+    start = in_zone(form.effective_from, view.clock.zone)
+    planned = await plan_definitions(call, [definition], start)
     [change] = planned.changes
     defined = change.defined
     base = form.base_version or 0
@@ -175,8 +176,9 @@ async def _preview(call: ApiCall, view: View, form: EditorForm) -> Preview:
     """Compute what a text would change, in a transaction that is rolled back where it fails."""
     try:
         definition = _only(call, form.text)
+        start = in_zone(form.effective_from, view.clock.zone)
         async with call.connection.transaction():
-            planned = await plan_definitions(call, [definition], _start(view, form))
+            planned = await plan_definitions(call, [definition], start)
             return await _describe(call, view, planned)
     except DueledgerError as error:
         return Preview(problem=error.message.partition("\n")[0], errors=problems_of(error))
@@ -236,11 +238,3 @@ def require_tenants(call: ApiCall, definitions: list[Definition]) -> None:
     for each in definitions:
         if not call.may_reach(each.tenant):
             raise NotFound(f"The key knows no tenant {each.tenant}.", tenant=each.tenant)
-
-
-def _start(view: View, form: EditorForm) -> datetime | None:
-    """Return from when on it is in force; a time without a zone is in the reader's."""
-    given = form.effective_from
-    if given is not None and given.tzinfo is None:
-        return given.replace(tzinfo=view.clock.zone)
-    return given
