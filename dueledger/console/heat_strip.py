@@ -206,7 +206,6 @@ def _listing(
             Column("coming", "Next 24 h", "count", items(now, ends, open=True), "coming_capped"),
         ),
         rows=rows,
-        downloads=False,
     )
 
 

@@ -107,6 +107,14 @@ async def list_overview(
     return [OverviewCell(*row) for row in rows]
 
 
+async def list_flow_overview(
+    connection: Connection, tenant: str, kind: str, lane: str
+) -> list[OverviewCell]:
+    """Return the quarter hours of one flow, by time."""
+    rows = await connection.fetch(statement("list_flow_overview"), tenant, kind, lane)
+    return [OverviewCell(*row) for row in rows]
+
+
 async def read_overview_place(connection: Connection) -> OverviewPlace | None:
     """Return how far the overview is; None before its first refresh."""
     row = await connection.fetchrow(statement("read_overview_place"))

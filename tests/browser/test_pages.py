@@ -67,6 +67,15 @@ document.querySelector("#import-text").dispatchEvent(drop);
 """Drops a file on the field of an import: a driver can drop none from outside."""
 
 
+WRAPPED = """
+return [...document.querySelectorAll(".figure .number")]
+  .filter(each => each.offsetHeight > 1.5 * parseFloat(getComputedStyle(each).lineHeight)
+    || each.scrollWidth > each.closest(".figure").clientWidth)
+  .map(each => each.textContent)
+"""
+"""Figures that take more than one line, or more than their place."""
+
+
 @pytest.mark.parametrize("name", [*PAGES, *LINKED])
 async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
     window: Window, name: str
@@ -81,6 +90,7 @@ async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
                 )
                 assert not scrolls, f"{name} scrolls sideways at {width}"
                 assert window.driver.execute_script(SCROLLING) == [], (name, width)
+                assert window.driver.execute_script(WRAPPED) == [], (name, width)
                 window.shoot(name, width, theme)
                 if (width, theme) in FOLDED and window.find("main details"):
                     window.driver.execute_script(OPEN_FOLDS)
@@ -88,6 +98,7 @@ async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
                 assert window.violations() == []
         window.open(path, width=BETWEEN)
         assert window.driver.execute_script(SCROLLING) == [], (name, BETWEEN)
+        assert window.driver.execute_script(WRAPPED) == [], (name, BETWEEN)
         assert [each for each in window.messages() if " 422 " not in each] == []
 
     await window.do(walk)

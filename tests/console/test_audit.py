@@ -48,3 +48,14 @@ async def test_each_change_is_listed_with_who_what_and_why_newest_first(
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert await rows_of(stranger, target) == []
+
+
+async def test_an_empty_audit_says_what_to_do_first(api: Api) -> None:
+    key = await api.make_key("empty-audit", Scope.AUDIT, tenants=["empty"])
+    async with open_browser(api) as browser:
+        await browser.sign_in(key)
+        for query, words in (
+            ("", "Define a schedule, pause a flow"),
+            ("?actor=x", "Remove a filter"),
+        ):
+            assert words in (await browser.open(f"/console/audit{query}")).text

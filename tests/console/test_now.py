@@ -64,10 +64,12 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
 ) -> None:
     flows = [api.item("N-1", kind=f"Narrow{number}") for number in range(9)]
     late = [api.item(f"N-{number}", kind="Late") for number in range(LATE_MAX + 20)]
-    await api.emit(key, *flows, *late)
+    oldest = api.item("N-1", kind="Oldest", due_at="2025-01-01T09:00:00Z")
+    await api.emit(key, oldest, *flows[1:], *late)
     assert LATE_READ_MAX // (len(flows) + 1) < LATE_MAX  # of each, were all flows read alike
     found = await figures(browser)
-    assert found["Late"][1] == f"{count_of(LATE_MAX, capped=True)}"
+    counted_to = f"past their grace; counted up to {LATE_MAX}"
+    assert found["Late"][1:] == (count_of(LATE_MAX, capped=True), counted_to)
     assert found["Due now"][1:] == (f"{len(flows) + len(late)}", "may be claimed")
     await pause_flows(
         api.owner, FlowScope("acme", "Late", ""), reason="INC-1", actor_no=api.person_no
@@ -80,7 +82,9 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
     )
     found = await figures(browser)
     assert found["Due now"][2] == f"{len(late)} of them paused"
-    assert found["Complete before"][1] == "2026-03-04 05:06:07 UTC"
+    _, number, note = found["Complete before"]
+    assert re.fullmatch(r"[\d,]+ d( \d+ h)? ago", number)
+    assert note == "2026-03-04 05:06 · acme Late: up to date"
 
 
 async def test_a_hindrance_leads_to_the_page_that_has_its_remedy(

@@ -1,5 +1,7 @@
 """The heat strip: refreshed by one process at a time within its budget, each cell a link."""
 
+import csv
+import io
 import re
 from collections.abc import AsyncGenerator
 from datetime import timedelta
@@ -68,6 +70,11 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
     for address in (href, *re.findall(numbers, page.text)):
         assert "S-1" in (await browser.open(unescape(address))).text
     assert "S-30" in (await browser.open(unescape(other_href))).text
+    flow = await browser.open("/console/flows/acme/StripMany")
+    assert [each[:2] for each in _CELL.findall(flow.text)] == [(other_tone, other_href)]
+    for path, kinds in (("/", ["StripDue", "StripMany"]), ("/flows/acme/StripMany", ["StripMany"])):
+        sums = await browser.open(f"/console{path}?format=csv&table=strip_listing")
+        assert [row["kind"] for row in csv.DictReader(io.StringIO(sums.text))] == kinds
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert "<b>x" not in (own := (await stranger.open("/console/")).text)

@@ -315,6 +315,7 @@ async def test_each_table_has_a_download_that_is_answered(
                 assert given.headers["Content-Disposition"].startswith("attachment"), link
                 named |= {*parse_qs(urlsplit(link).query).get("table", [path])}
     assert named >= {"alerts", "topics", "checks", "settings", "pauses", "changes", "counts"}
+    assert named >= {"hours", "/schedules/calendar"}
     assert named >= {"/items", "/flows", "/audit", "/reconciliation", "/system"}
     unknown = await browser.open("/console/flows?format=csv&table=filters")
     assert unknown.status == 404

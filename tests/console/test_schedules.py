@@ -1,6 +1,10 @@
 """Schedules: what each owes next, changed and imported only as it was previewed."""
 
+import csv
+import io
+import re
 from datetime import timedelta
+from html import unescape
 from tempfile import gettempdir
 
 import pytest
@@ -90,11 +94,11 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     assert (await browser.send(f"{nightly}/pause", pause)).location == nightly
     paused = await browser.open(nightly)
     assert "INC-5" in paused.text
+    assert 'until <time datetime="2190-01-01T09:00:00Z"' in paused.text
     assert "Resume" in paused.text
     assert (await browser.send(f"{nightly}/resume", {})).status == 422
     resume = {"reason": "INC-5 ended"}
     assert (await browser.send(f"{nightly}/resume", resume)).location == nightly
-    assert 'until <time datetime="2190-01-01T09:00:00Z"' in paused.text
     resumed = (await browser.open(nightly)).text
     assert "Resumed the kind of acme triggered.</" in resumed
     assert "INC-5" not in resumed
@@ -194,6 +198,10 @@ async def test_the_calendar_counts_by_hour_and_finds_quiet_windows(
     _, *days, _ = days_of(page.text)
     assert [day.count(">1</a></td>") for day in days] == [24] * 6
     assert "Quiet for 50 minutes or longer" in page.text
+    hours = await browser.open("/console/schedules/calendar?kind=HourlyDue&format=csv&table=hours")
+    due = [row["due"] for row in csv.DictReader(io.StringIO(hours.text))]
+    assert due[1:-1] == ["1"] * (len(due) - 2)
+    assert 7 * 24 <= len(due) <= 7 * 24 + 1
     none = await browser.open("/console/schedules/calendar?kind=HourlyDue&quiet=90")
     assert "No window is quiet for 90 minutes" in none.text
     empty = await browser.open("/console/schedules/calendar?kind=Nothing")
@@ -233,6 +241,12 @@ async def test_a_file_is_imported_as_it_was_shown(
     assert f"Put {jobs} in force" in shown.text
     for word in words:
         assert word in shown.text
+    for link in map(unescape, re.findall('formaction="([^"]+format=[^"]+)"', shown.text)):
+        given = await browser.send(link, fields)
+        assert given.headers["Content-Disposition"].startswith("attachment"), link
+    jobs_sent = await browser.send("/console/schedules/import?format=csv&table=jobs", fields)
+    [row] = csv.DictReader(io.StringIO(jobs_sent.text))
+    assert words[0] in row["definition"]
     assert await api.owner.fetchval(count) == before
     done = await browser.send("/console/schedules/import/define", fields)
     assert (done.status, done.location) == (303, "/console/schedules")

@@ -19,6 +19,13 @@ from dueledger.service.pages import CurrentPage
 
 audit = PageRoutes(Scope.AUDIT, "console")
 
+_ELSEWHERE: Final = "Emissions, claims and outcomes are in the history of their items."
+_NOTHING_MATCHES: Final = f"No change matches. Remove a filter. {_ELSEWHERE}"
+_NOTHING_YET: Final = (
+    "Nobody has changed anything yet. Define a schedule, pause a flow or make a key: each change is"
+    f" listed here with who, when and why. {_ELSEWHERE}"
+)
+
 
 @audit.page("/audit")
 async def list_changes(
@@ -50,6 +57,7 @@ async def list_changes(
         after=page.place(AuditPlace, datetime, int),
     )
     query = view.request.query_params
+    is_filtered = any((tenant, actor, operation, target, since, until))
     return view.page(
         "list.html",
         title="Audit",
@@ -63,15 +71,14 @@ async def list_changes(
             "until": ("Before", minutes(query.get("until", "")), "datetime-local"),
         },
         names=await suggest_names(call),
-        is_filtered=any((tenant, actor, operation, target, since, until)),
+        is_filtered=is_filtered,
         changed=("audit", "Changes were recorded"),
         listing=Listing(
             caption="Changes",
             order="newest first",
             columns=_columns(view),
             rows=[_shown(row) for row in rows[: page.limit]],
-            empty="No change matches. Emissions, claims and outcomes are in the history of their"
-            " items.",
+            empty=_NOTHING_MATCHES if is_filtered else _NOTHING_YET,
             next_cursor=page.cursor_of(rows, "at", "audit_no"),
         ),
     )

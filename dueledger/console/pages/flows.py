@@ -8,6 +8,7 @@ from fastapi import Depends, Response
 from pydantic import BaseModel, Json
 
 from dueledger.console.forms import Filter, form_of
+from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.flow_pauses import (
@@ -35,7 +36,11 @@ from dueledger.ledger.store.flows import (
     list_pauses,
     read_status,
 )
-from dueledger.ledger.store.overview import list_flow_rates
+from dueledger.ledger.store.overview import (
+    list_flow_overview,
+    list_flow_rates,
+    read_overview_place,
+)
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
@@ -179,6 +184,7 @@ async def show_flow(
     [status] = await _statuses(call, [flow], SAMPLE_MAX)
     [throughput] = await _rates(call, [(tenant, kind, lane)])
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
+    strip = await _strip(call, view, flow, is_late=bool(status["is_past_sla"]))
     return view.page(
         "flow.html",
         title=" ".join(filter(None, (tenant, kind, lane))),
@@ -198,6 +204,8 @@ async def show_flow(
         must_type=any(each.due > CONFIRM_ABOVE for each in impacts),
         confirm_above=CONFIRM_ABOVE,
         drain=drain_text(flow, throughput),
+        strip=strip,
+        strip_listing=None if strip is None else strip.listing,
         items=partial(_items, view, flow),
         retrying=State.RETRYABLE_FAILURE.label,
         changes=changes,
@@ -259,6 +267,18 @@ async def _rates(call: ApiCall, flows: Sequence[tuple[str, str, str]]) -> list[f
     """Return how many items of each flow ended a second, in the last minutes."""
     found = await list_flow_rates(call.connection, flows)
     return [None if rate is None else float(f"{rate:.3g}") for rate in found]
+
+
+async def _strip(
+    call: ApiCall, view: View, flow: Mapping[str, Any], *, is_late: bool
+) -> HeatStrip | None:
+    """Return the last and the next 24 hours of a flow; None before they are counted first."""
+    place = await read_overview_place(call.connection)
+    if place is None or view.clock.now is None:
+        return None
+    name = flow["tenant"], flow["kind"], flow["lane"]
+    cells = await list_flow_overview(call.connection, *name)
+    return make_strip(view, cells, place, view.clock.now, {name} if is_late else ())
 
 
 async def _changes(call: ApiCall, scope: FlowScope) -> Listing:

@@ -75,6 +75,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     groups = [(flow_sentence(view, each.code), _rows(each.flows)) for each in status.groups]
     late_flows = _late_flows(flows)
     late = await _late_items(call, late_flows)
+    strip = await _strip(call, view, late_flows)
     findings = await _findings(call, view)
     return view.page(
         "now.html",
@@ -92,7 +93,8 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         groups=groups,
         alerts=await firing_alerts(call.connection, call.tenants, limit=ALERTS_MAX + 1),
         alerts_max=ALERTS_MAX,
-        strip=await _strip(call, view, late_flows),
+        strip=strip,
+        strip_listing=None if strip is None else strip.listing,
         coming=await list_next_due(call.connection, tenants=call.tenants, limit=COMING_MAX),
         listing=_listing(view, flows),
     )
@@ -107,12 +109,13 @@ def _late_flows(flows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 async def _late_items(call: ApiCall, late_flows: Sequence[Mapping[str, Any]]) -> ListedItems:
     """Return the items that are late, up to a limit.
 
-    Of all flows few are read of each: the one that has waited longest often has enough alone.
+    Of all flows few are read of each: the late one with most due items often has enough alone.
     """
     everything = ItemListFilter(tenants=call.tenants)
     tried = [everything]
     if late_flows:
-        worst = {name: late_flows[0][name] for name in ("tenant", "kind", "lane")}
+        largest = max(late_flows, key=itemgetter("due"))
+        worst = {name: largest[name] for name in ("tenant", "kind", "lane")}
         tried.insert(0, ItemListFilter(tenants=call.tenants, **worst))
     late = ListedItems([], None)
     for wanted in tried:
@@ -187,7 +190,7 @@ def _figures(
             view.url("/items", late=True),
             is_more,
             "bad" if late.items else "good",
-            "past their grace",
+            _late_note(len(late.items)) if is_more else "past their grace",
         ),
         Figure(
             "In review",
@@ -198,6 +201,13 @@ def _figures(
             "wait for a person",
         ),
     ]
+
+
+def _late_note(count: int) -> str:
+    """Return what a count of late items is that is not all of them."""
+    if count >= LATE_MAX:
+        return f"past their grace; counted up to {LATE_MAX}"
+    return "past their grace; more are not counted"
 
 
 def _due_note(status: LedgerStatus) -> str:
@@ -255,8 +265,10 @@ async def _completeness(call: ApiCall, view: View) -> Figure:
     [row] = rows
     note = f"{row['tenant']} {row['kind']}: {row['blocked_by'] or 'up to date'}"
     complete_before = row["complete_before"]
-    shown = None if complete_before is None else view.clock.exact(complete_before)
-    return Figure(label, None, href, note=note, shown=shown)
+    if complete_before is None:
+        return Figure(label, None, href, note=note)
+    note = f"{view.clock.brief(complete_before)} · {note}"
+    return Figure(label, None, href, note=note, shown=view.clock.relative(complete_before))
 
 
 def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:

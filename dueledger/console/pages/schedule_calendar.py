@@ -37,6 +37,13 @@ FirstDay = Annotated[
 ]
 
 
+class CalendarHour(NamedTuple):
+    """An hour: when it begins, and how many items are due in it."""
+
+    start: datetime
+    due: int
+
+
 class CalendarDay(NamedTuple):
     """A day: its name, its cells by hour, and how many items are due."""
 
@@ -72,6 +79,7 @@ async def show_calendar(
         problem = None
     except DueledgerError as error:
         plan, problem = None, error.message.partition("\n")[0]
+    hours = {} if plan is None else _hours(view, plan)
     return view.page(
         "schedule_calendar.html",
         title="Calendar",
@@ -83,7 +91,8 @@ async def show_calendar(
         problem=problem,
         is_cut=is_cut,
         definitions_max=DEFINITIONS_MAX,
-        days=[] if plan is None else _days(view, plan, {"tenant": tenant, "kind": kind}),
+        days=_days(view, hours, {"tenant": tenant, "kind": kind}),
+        hours=_hour_listing(hours),
         listing=_quiet_listing(plan, start),
     )
 
@@ -115,8 +124,11 @@ async def _definitions(
     return found, len(versions) > DEFINITIONS_MAX
 
 
-def _days(view: View, plan: LoadPlan, filters: dict[str, str | None]) -> list[CalendarDay]:
-    """Return the days of the window in the reader's zone; an hour that is twice is one cell."""
+def _hours(view: View, plan: LoadPlan) -> dict[tuple[date, int], CalendarHour]:
+    """Return the hours of the window by day and hour of the reader's zone; one that is twice once.
+
+    They are in order of time.
+    """
     due: Counter[tuple[date, int]] = Counter()
     first: dict[tuple[date, int], datetime] = {}
     for quarter in plan.quarters:
@@ -124,22 +136,35 @@ def _days(view: View, plan: LoadPlan, filters: dict[str, str | None]) -> list[Ca
         key = local.date(), local.hour
         due[key] += quarter.due
         first.setdefault(key, quarter.start)
+    return {key: CalendarHour(start, due[key]) for key, start in first.items()}
+
+
+def _days(
+    view: View, hours: dict[tuple[date, int], CalendarHour], filters: dict[str, str | None]
+) -> list[CalendarDay]:
+    """Return the days of the window."""
     href = view.url("/items", **filters, due_from="")
-    due_max = max(due.values(), default=0)
+    due_max = max((each.due for each in hours.values()), default=0)
     days: list[CalendarDay] = []
-    for day in sorted({day for day, _ in first}):
-        hours = [(day, hour) for hour in range(24)]
-        cells = [_cell(href, first.get(each), due[each], due_max, view.clock.now) for each in hours]
-        total = sum(due[each] for each in hours)
+    for day in sorted({day for day, _ in hours}):
+        found = [hours.get((day, hour)) for hour in range(24)]
+        cells = [_cell(href, each, due_max, view.clock.now) for each in found]
+        total = sum(each.due for each in found if each is not None)
         days.append(CalendarDay(f"{day:%a %d %b}", Markup("").join(cells), total))
     return days
 
 
-def _cell(
-    href: str, start: datetime | None, due: int, due_max: int, now: datetime | None
-) -> Markup:
-    if start is None or not due:
+def _hour_listing(hours: dict[tuple[date, int], CalendarHour]) -> Listing:
+    """Return the hours as a list, which is a download."""
+    columns = Column("start", "From", "time"), Column("due", "Items due", "count")
+    rows = [hour._asdict() for hour in hours.values()]
+    return Listing(caption="Items due by hour", columns=columns, rows=rows)
+
+
+def _cell(href: str, hour: CalendarHour | None, due_max: int, now: datetime | None) -> Markup:
+    if hour is None or not hour.due:
         return Markup("<td></td>")
+    start, due = hour
     level = -(-_LEVELS * due // due_max)
     scope = "" if now is not None and start < now else "&open=true"
     address = escape(f"{href}{iso(start)}&due_before={iso(start + _HOUR)}{scope}")
@@ -171,5 +196,4 @@ def _quiet_listing(plan: LoadPlan | None, since: datetime) -> Listing:
         columns=columns,
         rows=rows,
         empty="There is none in that week.",
-        downloads=False,
     )

@@ -157,7 +157,7 @@ def _jobs(found: ImportResult | None, changes: dict[str, str]) -> Listing:
         Column("notes", "Notes"),
     )
     empty = "No job of it can be converted."
-    return Listing(caption="Jobs", columns=columns, rows=rows, empty=empty, downloads=False)
+    return Listing(caption="Jobs", columns=columns, rows=rows, empty=empty)
 
 
 def _left_out(found: ImportResult | None) -> Listing:
@@ -171,4 +171,4 @@ def _left_out(found: ImportResult | None) -> Listing:
         Column("reason", "Why it is left out"),
         Column("accepted", "Write instead"),
     )
-    return Listing(caption="Left out", columns=columns, rows=rows, downloads=False)
+    return Listing(caption="Left out", columns=columns, rows=rows)
