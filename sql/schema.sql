@@ -4739,12 +4739,17 @@ CREATE TABLE ledger.review (
     starts smallint NOT NULL,
     reason text NOT NULL,
     run_no bigint,
-    actor_no bigint NOT NULL
+    actor_no bigint NOT NULL,
+    taken_by bigint,
+    taken_at timestamp with time zone,
+    CONSTRAINT review_taken_named CHECK (((taken_by IS NULL) = (taken_at IS NULL)))
 );
 
 COMMENT ON TABLE ledger.review IS 'Parked items: a person redrives them, writes them off or cancels them.';
 
 COMMENT ON COLUMN ledger.review.run_no IS 'Run in which the item failed last.';
+
+COMMENT ON COLUMN ledger.review.taken_by IS 'Who decides about the item, as others see; it hinders nobody. Null: nobody has taken it.';
 
 ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.run_run_no_seq
@@ -5440,6 +5445,9 @@ ALTER TABLE ONLY ledger.repair
 
 ALTER TABLE ONLY ledger.report_row
     ADD CONSTRAINT report_row_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
+
+ALTER TABLE ONLY ledger.review
+    ADD CONSTRAINT review_taken_by_fkey FOREIGN KEY (taken_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.silent_topic
     ADD CONSTRAINT silent_topic_topic_actor_no_fkey FOREIGN KEY (topic_actor_no) REFERENCES ledger.actor(actor_no);
@@ -6570,9 +6578,12 @@ GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_upkeep;
 GRANT INSERT ON TABLE ledger.review TO ledger_worker;
 
 GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_intake;
-GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_operator;
 GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_reconciler;
 GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
+
+GRANT UPDATE(taken_by) ON TABLE ledger.review TO ledger_operator;
+
+GRANT UPDATE(taken_at) ON TABLE ledger.review TO ledger_operator;
 
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_allocator;
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_pull_worker;

@@ -80,6 +80,9 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             },
         ),
         **_entries(
+            "dueledger.cli.reviews", {"review": "Take parked items, return them, or comment."}
+        ),
+        **_entries(
             "dueledger.cli.operations",
             {"operation": "Show operations on many items, and abort one."},
         ),

@@ -65,7 +65,15 @@ def _show_list(review_list: ReviewList, limit: int, dsn: str | None, *, as_json:
     rows = run(_read(review_list, limit + 1, dsn))
     match review_list:
         case ReviewList.REVIEWS:
-            columns = ("id", "kind", "business_key", "effective_date", "parked_at", "reason")
+            columns = (
+                "id",
+                "kind",
+                "business_key",
+                "effective_date",
+                "parked_at",
+                "reason",
+                "taken_by",
+            )
             empty = "No item waits for a decision."
         case ReviewList.REJECTED:
             columns = ("rejected_at", "actor", "verb", "reason", "fence", "run_no", "item_no")

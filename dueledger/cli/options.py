@@ -99,6 +99,9 @@ AcceptDisagreementOption = Annotated[
 ReasonOption = Annotated[
     str, typer.Option("--reason", help="Reason, recorded in the journal.", callback=_reason)
 ]
+CommentOption = Annotated[
+    str, typer.Option("--comment", help="What to write, for the audit.", callback=_reason)
+]
 ScopeTenant = Annotated[str, typer.Argument(help="Tenant of the flows.", metavar="TENANT")]
 LaneOption = Annotated[
     str | None,

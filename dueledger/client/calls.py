@@ -333,6 +333,41 @@ def list_review_groups(
     return ServiceCall("GET", "/v1/reviews/groups", models.ReviewGroups, query)
 
 
+def take_reviews(tenant: str, asked: models.TakeRequest) -> ServiceCall[models.TakenItems]:
+    """Take parked items, so that others see who decides about them."""
+    path = f"{_tenant(tenant)}/reviews/take"
+    return ServiceCall("POST", path, models.TakenItems, body=_body(asked))
+
+
+def return_reviews(tenant: str, asked: models.ParkedItems) -> ServiceCall[models.TakenItems]:
+    """Return parked items that the caller has taken."""
+    path = f"{_tenant(tenant)}/reviews/return"
+    return ServiceCall("POST", path, models.TakenItems, body=_body(asked))
+
+
+def comment_on_reviews(
+    tenant: str, asked: models.CommentRequest, *, idempotency_key: str | None = None
+) -> ServiceCall[models.WrittenComment]:
+    """Write a comment on a parked item, or on a group of them."""
+    path, headers = f"{_tenant(tenant)}/reviews/comments", _once(idempotency_key)
+    return ServiceCall("POST", path, models.WrittenComment, body=_body(asked), headers=headers)
+
+
+def list_review_comments(
+    tenant: str,
+    *,
+    item: UUID | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.ReviewCommentPage]:
+    """List comments on a parked item, or on those of a kind or lane, the newest first."""
+    query = dict(locals())
+    path = f"{_tenant(query.pop('tenant'))}/reviews/comments"
+    return ServiceCall("GET", path, models.ReviewCommentPage, query)
+
+
 def decide_items(
     tenant: str, decision: models.ItemDecision, *, idempotency_key: str | None = None
 ) -> ServiceCall[models.DecisionResults]:

@@ -123,6 +123,52 @@ class CloudEvent(BaseModel):
     data: Any | None = None
 
 
+Kind = TypeAliasType("Kind", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
+
+
+Lane = TypeAliasType(
+    "Lane",
+    Annotated[
+        str,
+        Field(
+            description="empty: the default lane", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$"
+        ),
+    ],
+)
+
+
+ParkedReason = TypeAliasType(
+    "ParkedReason", Annotated[str, Field(max_length=2000, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+)
+
+
+Error = TypeAliasType(
+    "Error",
+    Annotated[
+        str,
+        Field(
+            description="class of the last error", max_length=500, pattern="^[^\\x00-\\x1f\\x7f]*$"
+        ),
+    ],
+)
+
+
+class CommentRequest(BaseModel):
+    """
+    A comment on a parked item, or on a group of them.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Kind | None = None
+    lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
+    parked_reason: ParkedReason | None = None
+    error: Annotated[Error | None, Field(description="class of the last error")] = None
+    item: UUID | None = None
+    comment: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+
+
 class DayRanges(BaseModel):
     """
     The first and last day that a calendar covers, before and after.
@@ -367,8 +413,8 @@ class FlowDocument(BaseModel):
     slowed_lag_target_seconds: float | None
 
 
-Lane = TypeAliasType(
-    "Lane",
+Lane1 = TypeAliasType(
+    "Lane1",
     Annotated[
         str,
         Field(
@@ -402,9 +448,9 @@ class FlowLimitsChange(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    lane: Annotated[Lane | None, Field(description="empty: the default lane; null: every lane")] = (
-        ""
-    )
+    lane: Annotated[
+        Lane1 | None, Field(description="empty: the default lane; null: every lane")
+    ] = ""
     weight: float | None = None
     rate_per_second: float | None = None
     concurrency_max: float | None = None
@@ -449,11 +495,8 @@ class FlowPage(BaseModel):
     ]
 
 
-Kind = TypeAliasType("Kind", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
-
-
-Lane1 = TypeAliasType(
-    "Lane1",
+Lane2 = TypeAliasType(
+    "Lane2",
     Annotated[
         str,
         Field(
@@ -472,7 +515,7 @@ class FlowsPauseRequest(BaseModel):
         extra="forbid",
     )
     kind: Kind | None = None
-    lane: Annotated[Lane1 | None, Field(description="empty: the default lane")] = None
+    lane: Annotated[Lane2 | None, Field(description="empty: the default lane")] = None
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
     until: Annotated[
         AwareDatetime | None,
@@ -489,7 +532,7 @@ class FlowsRequest(BaseModel):
         extra="forbid",
     )
     kind: Kind | None = None
-    lane: Annotated[Lane1 | None, Field(description="empty: the default lane")] = None
+    lane: Annotated[Lane2 | None, Field(description="empty: the default lane")] = None
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
@@ -515,14 +558,14 @@ BusinessKeys = TypeAliasType(
 )
 
 
-Kind2 = TypeAliasType(
-    "Kind2",
+Kind3 = TypeAliasType(
+    "Kind3",
     Annotated[str, Field(description="of business keys", pattern="^[A-Za-z0-9._-]{1,100}$")],
 )
 
 
-Lane3 = TypeAliasType(
-    "Lane3",
+Lane4 = TypeAliasType(
+    "Lane4",
     Annotated[
         str, Field(description="of business keys", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")
     ],
@@ -571,6 +614,8 @@ class ItemDocument(BaseModel):
     available_at: AwareDatetime | None
     review_reason: str | None
     parked_at: AwareDatetime | None
+    taken_by: str | None
+    taken_at: AwareDatetime | None
     started_at: AwareDatetime | None
     ended_at: AwareDatetime | None
     withdrawal_requested: bool
@@ -752,31 +797,15 @@ class OperationCount(BaseModel):
     groups: list[MatchedItems]
 
 
-Kind3 = TypeAliasType("Kind3", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
+Kind4 = TypeAliasType("Kind4", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
 
 
-Lane4 = TypeAliasType(
-    "Lane4",
+Lane5 = TypeAliasType(
+    "Lane5",
     Annotated[
         str,
         Field(
             description="empty: the default lane", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$"
-        ),
-    ],
-)
-
-
-ParkedReason = TypeAliasType(
-    "ParkedReason", Annotated[str, Field(max_length=2000, pattern="^[^\\x00-\\x1f\\x7f]*$")]
-)
-
-
-Error = TypeAliasType(
-    "Error",
-    Annotated[
-        str,
-        Field(
-            description="class of the last error", max_length=500, pattern="^[^\\x00-\\x1f\\x7f]*$"
         ),
     ],
 )
@@ -850,6 +879,21 @@ class OutcomeVerdicts(BaseModel):
     """
 
     outcomes: list[OutcomeVerdict]
+
+
+class ParkedItems(BaseModel):
+    """
+    Parked items of ids, or of a group.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Kind4 | None = None
+    lane: Annotated[Lane5 | None, Field(description="empty: the default lane")] = None
+    parked_reason: ParkedReason | None = None
+    error: Annotated[Error | None, Field(description="class of the last error")] = None
+    ids: Ids | None = None
 
 
 class PauseDocument(BaseModel):
@@ -966,13 +1010,13 @@ ProcessStatus = TypeAliasType(
 )
 
 
-Lane6 = TypeAliasType(
-    "Lane6", Annotated[str, Field(max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+Lane8 = TypeAliasType(
+    "Lane8", Annotated[str, Field(max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 )
 
 
 Lanes = TypeAliasType(
-    "Lanes", Annotated[list[Lane6], Field(description="of these kinds; null: all", max_length=100)]
+    "Lanes", Annotated[list[Lane8], Field(description="of these kinds; null: all", max_length=100)]
 )
 
 
@@ -990,7 +1034,7 @@ class PullRequest(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    kinds: Annotated[list[Kind3], Field(max_length=100, min_length=1)]
+    kinds: Annotated[list[Kind4], Field(max_length=100, min_length=1)]
     lanes: Annotated[Lanes | None, Field(description="of these kinds; null: all")] = None
     items_max: Annotated[int | None, Field(ge=1, le=1000)] = 1
     wait_seconds: Annotated[
@@ -1062,6 +1106,29 @@ Resolution = TypeAliasType(
 )
 
 
+class ReviewComment(BaseModel):
+    """
+    A comment: by whom, when; of a group, why its items were parked, and their last error.
+    """
+
+    at: AwareDatetime
+    actor: str
+    comment: str
+    parked_reason: str | None
+    error: str | None
+
+
+class ReviewCommentPage(BaseModel):
+    """
+    A page of comments, the newest first.
+    """
+
+    items: list[ReviewComment]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
 class ReviewDocument(BaseModel):
     """
     An item that waits for a person's decision, and why.
@@ -1079,6 +1146,8 @@ class ReviewDocument(BaseModel):
     reason: str
     attempt: int
     starts: int
+    taken_by: str | None
+    taken_at: AwareDatetime | None
     payload: Any
 
 
@@ -1086,7 +1155,8 @@ class ReviewGroup(BaseModel):
     """
     Parked items of one flow, reason and class of the last error, and the last error's message.
 
-    `items_capped`: there are more parked items than were grouped.
+    `items_capped`: there are more parked items than were grouped. `taken`: items that somebody has
+    taken; `taken_by` names three of these at most.
     """
 
     tenant: str
@@ -1099,6 +1169,8 @@ class ReviewGroup(BaseModel):
     items_capped: bool
     oldest_at: AwareDatetime
     newest_at: AwareDatetime
+    taken: int
+    taken_by: list[str]
 
 
 class ReviewGroups(BaseModel):
@@ -1174,6 +1246,75 @@ class SuccessorRequest(BaseModel):
     )
     overlap_hours: Annotated[float | None, Field(ge=0.0, le=2160.0)] = 24.0
     expires_at: AwareDatetime | None = None
+
+
+Lane9 = TypeAliasType(
+    "Lane9",
+    Annotated[
+        str,
+        Field(
+            description="empty: the default lane", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$"
+        ),
+    ],
+)
+
+
+InsteadOf = TypeAliasType(
+    "InsteadOf",
+    Annotated[
+        str,
+        Field(
+            description="who has them now, as key:bob; without it nothing is taken from others",
+            max_length=512,
+            min_length=1,
+            pattern="^[^\\x00-\\x1f\\x7f]*$",
+        ),
+    ],
+)
+
+
+class TakeRequest(BaseModel):
+    """
+    Parked items to take, of ids or of a group.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    kind: Kind4 | None = None
+    lane: Annotated[Lane9 | None, Field(description="empty: the default lane")] = None
+    parked_reason: ParkedReason | None = None
+    error: Annotated[Error | None, Field(description="class of the last error")] = None
+    ids: Ids | None = None
+    instead_of: Annotated[
+        InsteadOf | None,
+        Field(description="who has them now, as key:bob; without it nothing is taken from others"),
+    ] = None
+
+
+class TakenItem(BaseModel):
+    """
+    What came of taking or returning an item, and who has it now; null: nobody.
+    """
+
+    id: UUID
+    result: Annotated[
+        Literal["done", "taken", "illegal", "unknown"],
+        Field(description="taken: somebody else has it; illegal: it is not parked"),
+    ]
+    taken_by: str | None
+    taken_at: AwareDatetime | None
+
+
+class TakenItems(BaseModel):
+    """
+    A result for each item.
+    """
+
+    items: list[TakenItem]
+    capped: Annotated[
+        bool, Field(description="the group may have more items than the 1,000 that were found")
+    ]
 
 
 class TopicDocument(BaseModel):
@@ -1313,6 +1454,16 @@ class WhyDocument(BaseModel):
     sentence: str
     remedy: str | None
     behind: Annotated[UUID | None, Field(description="the item that has to end before it")]
+
+
+class WrittenComment(BaseModel):
+    """
+    A comment as the audit has it.
+    """
+
+    actor: str
+    target: Annotated[str, Field(description="what it is about, as the audit names it")]
+    comment: str
 
 
 class CalendarChanges(BaseModel):
@@ -1487,8 +1638,8 @@ class ItemDecision(BaseModel):
         BusinessKeys | None,
         Field(description="their items in a state to which the verb is applied"),
     ] = None
-    kind: Annotated[Kind2 | None, Field(description="of business keys")] = None
-    lane: Annotated[Lane3 | None, Field(description="of business keys")] = None
+    kind: Annotated[Kind3 | None, Field(description="of business keys")] = None
+    lane: Annotated[Lane4 | None, Field(description="of business keys")] = None
 
 
 class ItemPage(BaseModel):
@@ -1601,8 +1752,8 @@ class OperationFilter(BaseModel):
         extra="forbid",
     )
     verb: OperationVerb
-    kind: Kind3 | None = None
-    lane: Annotated[Lane4 | None, Field(description="empty: the default lane")] = None
+    kind: Kind4 | None = None
+    lane: Annotated[Lane5 | None, Field(description="empty: the default lane")] = None
     parked_reason: ParkedReason | None = None
     error: Annotated[Error | None, Field(description="class of the last error")] = None
     since: Annotated[
@@ -1630,8 +1781,8 @@ class OperationRequest(BaseModel):
         extra="forbid",
     )
     verb: OperationVerb
-    kind: Kind3 | None = None
-    lane: Annotated[Lane4 | None, Field(description="empty: the default lane")] = None
+    kind: Kind4 | None = None
+    lane: Annotated[Lane5 | None, Field(description="empty: the default lane")] = None
     parked_reason: ParkedReason | None = None
     error: Annotated[Error | None, Field(description="class of the last error")] = None
     since: Annotated[

@@ -40,6 +40,7 @@ from dueledger.console.pages import (
     search,
     sign_in,
     system,
+    taken_reviews,
 )
 from dueledger.console.schedule_times import ScheduleTimes
 from dueledger.console.sessions import SessionCallers
@@ -68,6 +69,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *operations.operate.routes,
     *reviews.read.routes,
     *reviews.operate.routes,
+    *taken_reviews.operate.routes,
     *reconciliation.audit.routes,
     *reconciliation.download.routes,
     *findings.audit.routes,

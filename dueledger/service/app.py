@@ -28,6 +28,7 @@ from dueledger.service.routes import (
     operations,
     outcomes,
     reports,
+    reviews,
     system,
 )
 from dueledger.service.scoped_routes import SECURITY_SCHEMES
@@ -50,6 +51,8 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *keys.admin.routes,
     *claims.work.routes,
     *outcomes.work.routes,
+    *reviews.read.routes,
+    *reviews.operate.routes,
     *operations.read.routes,
     *operations.operate.routes,
     *flows.read.routes,

@@ -19,6 +19,7 @@ _LOCAL: Final = "2027-03-01T10:00:00"
 _TOPIC: Final = "due.PolicyRenewalDue"
 _WHAT: Final = "PolicyRenewalDue of P-1001, effective 2027-03-31"
 _STATEMENT: Final = "Not complete: 1 finding is open, the oldest first seen 3 hours ago."
+_COMMENT: Final = {"comment": "INC-1234: the archive is asked"}
 _REFUSED: Final = KINDS["NOT_FOUND"]
 
 _BY_FORMAT: Final[dict[str, Any]] = {
@@ -156,8 +157,15 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
     "ReportStatement": {"sentence": _STATEMENT, "verdict": "not_complete"},
     "ReportSummary": {"sentence": _STATEMENT, "verdict": "not_complete", "findings_open": 1},
     "ReviewDocument": {"attempt": 5, "starts": 5, "reason": "attempts exhausted"},
-    "ReviewGroup": {"items": 12, "reason": "attempts exhausted"},
+    "ReviewComment": _COMMENT,
+    "ReviewGroup": {
+        "items": 12,
+        "reason": "attempts exhausted",
+        "taken": 1,
+        "taken_by": ["key:jane"],
+    },
     "SkippedDocument": {"nominal": "2027-03-28T02:30:00", "reason": "gap"},
+    "TakenItem": {"result": "done", "taken_by": "key:jane", "taken_at": _INSTANT},
     "TopicDocument": {"topic": _TOPIC, "kinds": 1, "items": 12, "workers": 1},
     "TriggeredItem": {"created": True, "state": State.SCHEDULED.label},
     "WhyDocument": {
@@ -165,6 +173,7 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "code": "NOT_DUE",
         "sentence": "It is due at 2027-03-01 09:00 UTC.",
     },
+    "WrittenComment": {**_COMMENT, "target": "flows/acme/PolicyRenewalDue/reviews"},
 }
 
 

@@ -82,9 +82,11 @@ async def list_target_audit(
     limit: int,
     *,
     tenants: Sequence[str] | None = None,
+    after: AuditPlace | None = None,
 ) -> list[dict[str, Any]]:
     """List entries of these targets, the newest first; with `tenants`, as `list_audit`."""
-    rows = await connection.fetch(statement("list_target_audit"), targets, tenants, limit)
+    values = targets, tenants, limit, *(after or (None, None))
+    rows = await connection.fetch(statement("list_target_audit"), *values)
     return [dict(row) for row in rows]
 
 

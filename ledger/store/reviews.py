@@ -1,13 +1,21 @@
-"""Manual review: parking, redriving and writing off items, and the list of rejected writes."""
+"""Manual review: who takes parked items and what becomes of them, and the list of rejected writes.
+
+Taking an item moves it nowhere and hinders nobody who decides: others see who has it.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.items import ItemRequestResult, request_results_of
 from dueledger.ledger.store.statements import statement
+
+EXAMINED_MAX: Final = 20_000
+"""Parked items of the flows of a filter that are examined to find those that match."""
 
 
 class ReviewPlace(NamedTuple):
@@ -15,6 +23,40 @@ class ReviewPlace(NamedTuple):
 
     parked_at: datetime
     item_no: int
+
+
+@dataclass(frozen=True, slots=True)
+class ParkedFilter:
+    """Which parked items of a tenant are meant; None means all. An empty lane is the default one.
+
+    `parked_reason`: parked for exactly this reason. `error`: class of the last error of an attempt.
+    """
+
+    tenant: str
+    kind: str | None = None
+    lane: str | None = None
+    parked_reason: str | None = None
+    error: str | None = None
+
+
+class TakeResult(StrEnum):
+    """The result of taking or returning an item: `taken` if somebody else has it."""
+
+    DONE = "done"
+    TAKEN = "taken"
+    ILLEGAL = "illegal"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TakenReview:
+    """The result for one item, and who has it now, since when; None: nobody."""
+
+    id: UUID
+    result: TakeResult
+    taken_by: str | None = None
+    taken_at: datetime | None = None
+    is_changed: bool = False
 
 
 async def list_reviews(
@@ -45,12 +87,43 @@ async def group_reviews(
     """Group parked items by flow, reason and class of the last error, the largest groups first.
 
     The `examined_max` items parked first are grouped; if there are more, `items_capped` is true of
-    each group.
+    each group. `taken` counts those that somebody has taken, `taken_by` names three of these.
     """
     rows = await connection.fetch(
         statement("group_reviews"), tenants, tenant, kind, examined_max, limit
     )
     return [dict(row) for row in rows]
+
+
+async def find_parked_items(
+    connection: Connection, wanted: ParkedFilter, limit: int
+) -> tuple[list[UUID], bool]:
+    """Find parked items of a filter, the first by number, and whether there may be more."""
+    row = await connection.fetchrow(
+        statement("find_parked_items"),
+        *(wanted.tenant, wanted.kind, wanted.lane, wanted.parked_reason, wanted.error),
+        *(EXAMINED_MAX, limit),
+    )
+    return row["ids"], row["is_capped"]
+
+
+async def take_reviews(
+    connection: Connection, ids: Sequence[UUID], *, actor_no: int, instead_of: str | None = None
+) -> list[TakenReview]:
+    """Take parked items that nobody has, or that the actor `instead_of` has; keep the order.
+
+    What the actor has already stays as it is.
+    """
+    rows = await connection.fetch(statement("take_reviews"), ids, instead_of, actor_no)
+    return [TakenReview(**{**row, "result": TakeResult(row["result"])}) for row in rows]
+
+
+async def return_reviews(
+    connection: Connection, ids: Sequence[UUID], *, actor_no: int
+) -> list[TakenReview]:
+    """Return parked items that the actor has taken; keep the order."""
+    rows = await connection.fetch(statement("return_reviews"), ids, actor_no)
+    return [TakenReview(**{**row, "result": TakeResult(row["result"])}) for row in rows]
 
 
 async def park_items(

@@ -174,3 +174,34 @@ def test_what_cannot_be_meant_is_refused_before_the_ledger_is_asked(
 ) -> None:
     ran = dueledger(*arguments, *REASON, "--json")
     assert (ran.code, ran.document["error"]["code"]) == (2, "USAGE")
+
+
+async def test_who_has_taken_a_parked_item_is_said_and_a_comment_is_in_the_audit(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    item, _ = _emit(dueledger_on, "INV-1", "INV-2")
+    await connection.execute(
+        "with taken as (delete from ledger.pending returning *) insert into ledger.review"
+        " (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)"
+        " select item_no, effective_date, flow_no, now(), 5, 5, 'x', 1 from taken"
+    )
+    taken = dueledger_on("review", "take", item, "--json", DUELEDGER_ACTOR="jane")
+    assert [(each["result"], each["taken_by"]) for each in taken.lines] == [("done", "person:jane")]
+    group = dueledger_on("review", "take", *FILTER, "--json", DUELEDGER_ACTOR="bob")
+    assert group.code == 1
+    assert {each["taken_by"] for each in group.lines} == {"person:jane", "person:bob"}
+    assert "1 of 2 stay as they were" in group.err
+    listed = dueledger_on("reviews", "--json").lines
+    assert {each["taken_by"] for each in listed} == {"person:jane", "person:bob"}
+    instead = ("--instead-of", "person:jane")
+    assert dueledger_on("review", "take", item, *instead, DUELEDGER_ACTOR="bob").code == 0
+    assert dueledger_on("review", "return", *FILTER, DUELEDGER_ACTOR="bob").code == 0
+    assert {each["taken_by"] for each in dueledger_on("reviews", "--json").lines} == {None}
+    about = ("review", "comment", item, "--tenant", "acme")
+    assert dueledger_on(*about, "--comment", "INC-1: asked").code == 0
+    target = f"items/{item}/review"
+    [entry] = dueledger_on("audit", "--target", target, "--json").lines
+    assert entry["operation"] == "commentOnReviews"
+    assert entry["detail"] == {"comment": "INC-1: asked"}
+    assert dueledger_on(*about, "--comment", " ").code == 2
+    assert dueledger_on("review", "take", "--tenant", "acme").code == 2

@@ -62,6 +62,51 @@ async def test_parked_items_of_one_error_are_redriven_as_one_operation(
     assert tuple(entry) == ("createOperation", f"operations/{number}", ["acme"], "INC-1")
 
 
+async def test_a_person_takes_parked_items_and_others_see_who_has_them(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    ids = await api.emit(key, *(api.item(f"W-{number}", kind="Wanted") for number in range(2)))
+    await api.park(*ids)
+    item, decide = f"/console/items/{ids[0]}", "/console/reviews/acme/decide?kind=Wanted"
+    assert "Nobody has taken it." in (await browser.open(item)).text
+    path = "/console/reviews/acme"
+    done = await browser.send(f"{path}/take", {"item": str(ids[0])})
+    assert done.location == item
+    page = (await browser.open(item)).text
+    assert "Taken: 1 item." in page
+    assert "Taken by key:person." in page
+    assert f"{path}/return" in page
+    async with open_browser(api) as other:
+        await other.sign_in(await api.make_key("colleague", *Scope))
+        page = (await other.open(decide)).text
+        assert "Taken by key:person, 1 of 2." in page
+        assert "Take from key:person</button>" in page
+        refused = await other.send(f"{path}/take", {"item": str(ids[0])})
+        assert (refused.status, "key:person has taken it" in refused.text) == (409, True)
+        rest = await other.send(f"{path}/take", {"kind": "Wanted", "default_lane": "true"})
+        assert rest.location == f"{decide}&default_lane=true"
+        page = (await other.open(rest.location)).text
+        assert "Taken: 1 item. 1 stay with key:person." in page
+        assert "Taken by key:colleague, key:person." in page
+        said = await other.send(f"{path}/comments", {"kind": "Wanted", "comment": "INC-7: asked"})
+        assert said.location == decide
+        assert "INC-7: asked" in (await other.open(decide)).text
+        named = {"item": str(ids[0]), "instead_of": "key:person"}
+        assert (await other.send(f"{path}/take", named)).status == 303
+        assert (await other.send(f"{path}/comments", {"item": str(ids[0])})).status == 422
+    page = (await browser.open(item)).text
+    assert "Taken by key:colleague." in page
+    assert "INC-7: asked" in page
+    listed = await browser.open("/console/reviews?kind=Wanted&format=csv")
+    [group] = csv.DictReader(io.StringIO(listed.text))
+    assert (group["taken"], group["takers"]) == ("2", "key:colleague")
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("watches", Scope.READ))
+        page = (await reader.open(item)).text
+        assert "Taken by key:colleague." in page
+        assert f"{path}/take" not in page
+
+
 async def test_items_end_in_numbers_only_if_the_number_is_typed_and_a_person_may_abort(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:

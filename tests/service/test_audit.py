@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -102,7 +103,7 @@ async def _change_definitions(recorder: Recorder) -> None:
     await ask("triggerDefinition", trigger, body)
 
 
-async def _change_items_and_flows(recorder: Recorder, item: str) -> None:
+async def _change_items_and_flows(recorder: Recorder, item: str, parked: str) -> None:
     ask, change, flow = recorder.ask, recorder.change, "flows/acme/PolicyRenewalDue"
     flow_limits = "PATCH /v1/flows/acme/PolicyRenewalDue"
     await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow, weight=2)
@@ -115,6 +116,13 @@ async def _change_items_and_flows(recorder: Recorder, item: str) -> None:
     decide = f"POST {TENANT}/decisions"
     await change("decideItems", decide, decided, target="tenants/acme", verb="cancel", items=1)
     await ask("decideItems", decide, decided)
+    ids, reviews = {"ids": [parked]}, "tenants/acme/reviews"
+    for operation, verb in {"takeReviews": "take", "returnReviews": "return"}.items():
+        await change(operation, f"POST /v1/{reviews}/{verb}", ids, target=reviews, items=1)
+        await ask(operation, f"POST /v1/{reviews}/{verb}", ids)
+    said = {"item": parked, "comment": "the archive is asked"}
+    about = {"target": f"items/{parked}/review", "comment": said["comment"]}
+    await change("commentOnReviews", f"POST /v1/{reviews}/comments", said, **about)
     await ask("previewOperation", f"POST {TENANT}/operations/preview", {"verb": "cancel"})
     made = await change(
         "createOperation",
@@ -167,7 +175,9 @@ async def test_each_change_by_http_names_its_actor_and_a_request_without_effect_
         assert actors == {actor_no}, operation
 
     await _change_definitions(recorder)
-    await _change_items_and_flows(recorder, emitted.document["items"][0]["id"])
+    ids = [each["id"] for each in emitted.document["items"]]
+    await api.park(UUID(ids[1]))
+    await _change_items_and_flows(recorder, *ids[:2])
     await _change_keys_and_findings(recorder)
     assert await recorder.read() == recorder.expected
 

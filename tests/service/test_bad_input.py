@@ -69,9 +69,10 @@ async def target(make_database: MakeDatabase) -> AsyncGenerator[Target]:
         key = await api.make_key("hostile", *Scope)
         await api.define("acme", "statements", SCHEDULE)
         await api.put_calendar("acme", "statements")
-        [item] = await api.emit(key, api.item("P-target"))
         spare = [await api.make_key("spare", Scope.READ) for _ in range(2)]
-        place = await place_of(api, "acme", item, *(each.prefix for each in spare))
+        items = await api.emit(key, api.item("P-target"), api.item("P-parked"))
+        await api.park(items[1])
+        place = await place_of(api, "acme", items, *(each.prefix for each in spare))
         keys = await api.ask("GET", "/v1/keys?limit=1", key=key)
         yield Target(api, key, place, keys.document["next_cursor"])
 

@@ -53,9 +53,10 @@ async def known(api: Api) -> Known:
     key = await api.make_key("made-up", *Scope)
     await api.define("acme", "statements", SCHEDULE)
     await api.put_calendar("acme", "statements")
-    [item] = await api.emit(key, api.item("P-made-up"))
+    items = await api.emit(key, api.item("P-made-up"), api.item("P-parked"))
+    await api.park(items[1])
     prefixes = [(await api.make_key("spare", Scope.READ)).prefix for _ in range(2)]
-    return Known(key, await place_of(api, "acme", item, *prefixes))
+    return Known(key, await place_of(api, "acme", items, *prefixes))
 
 
 @pytest.fixture(scope="module")

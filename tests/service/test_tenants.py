@@ -1,6 +1,6 @@
 """Each route × each scope × another tenant, by key and by token, from the app's own routes."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -82,6 +82,8 @@ UNBOUND = {
     "park_items": "of items that find_items_of_tenant found",
     "redrive_items": "of items that find_items_of_tenant found",
     "write_off_items": "of items that find_items_of_tenant found",
+    "return_reviews": "of items that find_items_of_tenant found",
+    "take_reviews": "of items that find_items_of_tenant found",
     "drop_orphans": "of runs that find_outcome_targets found for the tenants",
     "list_due_flows": "for all who wait; what they claim is claimed for their tenants",
     "lock_limited_flows": "locks flows; their items are claimed for the tenants",
@@ -196,6 +198,7 @@ class Place:
 
     tenant: str
     item: str
+    parked: str
     prefix: str
     revocable: str
     operation: int
@@ -273,6 +276,10 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "reportOutcomes": _outcome,
     "listReviews": _of_tenant,
     "listReviewGroups": _of_tenant,
+    "takeReviews": lambda _, place: ("", {"ids": [place.parked]}),
+    "returnReviews": lambda _, place: ("", {"ids": [place.parked]}),
+    "commentOnReviews": lambda _, place: ("", {"item": place.parked, "comment": "P-secret"}),
+    "listReviewComments": lambda _, place: (f"?item={place.parked}", None),
     "countFindings": _of_tenant,
     "listWatermarks": _of_tenant,
     "listProcesses": _plain,
@@ -344,7 +351,7 @@ async def ask(api: Api, each: Walked, key: str, place: Place) -> Answer:
     return await api.ask(each.method, path + after, key=key, body=body, headers=headers)
 
 
-async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
+async def place_of(api: Api, tenant: str, items: Sequence[UUID], *prefixes: str) -> Place:
     """Add findings, a repair, an operation and a watermark of a tenant; name what has a name."""
     explained, accepted, repaired, repairable = await api.find(tenant, 4)
     repair = await api.propose(repaired, api.person_no)
@@ -366,20 +373,22 @@ async def place_of(api: Api, tenant: str, item: UUID, *prefixes: str) -> Place:
     prefix, revocable = prefixes
     found = (str(explained), str(accepted), str(repair), str(repairable))
     number = await api.report(tenant)
-    return Place(tenant, str(item), prefix, revocable, operation_no, *found, number)
+    item, parked = map(str, items)
+    return Place(tenant, item, parked, prefix, revocable, operation_no, *found, number)
 
 
 @pytest.fixture(scope="module")
 async def own(api: Api, key: NewApiKey) -> dict[str, Place]:
     """What a key, and a token, of the tenant acme may name."""
-    [item] = await api.emit(key, api.item("P-own"))
+    items = await api.emit(key, api.item("P-own"), api.item("P-parked"))
+    await api.park(items[1])
     await api.define("acme", "statements", SCHEDULE)
     await api.put_calendar("acme", "statements")
     made = [await api.make_key("spare", Scope.READ) for _ in range(4)]
     prefixes = [each.prefix for each in made]
     return {
-        "key": await place_of(api, "acme", item, *prefixes[:2]),
-        "token": await place_of(api, "acme", item, *prefixes[2:]),
+        "key": await place_of(api, "acme", items, *prefixes[:2]),
+        "token": await place_of(api, "acme", items, *prefixes[2:]),
     }
 
 
@@ -391,9 +400,10 @@ async def secret(api: Api) -> Place:
     await api.define("umbra", "statements", SCHEDULE)
     await api.put_calendar("umbra", "statements")
     made = [await api.make_key("P-secret", Scope.READ, tenants=["umbra", "acme"]) for _ in range(2)]
-    await api.park(*await api.emit(everybody, api.item("P-secret", tenant="umbra", cycle="2")))
+    parked = await api.emit(everybody, api.item("P-secret", tenant="umbra", cycle="2"))
+    await api.park(*parked)
     await pause_flows(api.owner, FlowScope("umbra"), reason="P-secret", actor_no=api.person_no)
-    return await place_of(api, "umbra", item, *(each.prefix for each in made))
+    return await place_of(api, "umbra", [item, *parked], *(each.prefix for each in made))
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
 from dueledger.console.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
@@ -27,6 +28,7 @@ from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter
 from dueledger.ledger.store.items import RequestResult
 from dueledger.ledger.store.operations import OperationVerb
+from dueledger.reviews import of_flow, of_item
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Reason
@@ -200,6 +202,7 @@ async def show_item(
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
         findings=await _findings(call, view, item),
+        people=await _people(call, found),
     )
 
 
@@ -262,6 +265,26 @@ async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
         empty="",
         downloads=False,
     )
+
+
+async def _people(call: ApiCall, item: Row) -> ReviewPeople | None:
+    """Return who has taken an item, and the comments on it and its flow; None unless it is parked.
+
+    Those on an item that was parked before stay in the audit.
+    """
+    if item["state"] != State.MANUAL_REVIEW.label:
+        return None
+    tenant, names = item["tenant"], [item["taken_by"]] if item["taken_by"] else []
+    review = {
+        "tenant": tenant,
+        "items": 1,
+        "taken": len(names),
+        "taken_by": names,
+        "taken_at": item["taken_at"],
+    }
+    targets = [of_item(item["id"]), *of_flow(tenant, item["kind"], item["lane"])]
+    comments = await read_comments(call, tenant, targets)
+    return people_of(call, review, {"item": item["id"]}, comments)
 
 
 async def _pauses(

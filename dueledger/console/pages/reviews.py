@@ -1,7 +1,7 @@
 """Reviews: what waits for a person, by reason and error, and what is decided about all of it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Final
 
@@ -14,6 +14,7 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of
 from dueledger.console.pages.flow_pauses import covering_pauses
 from dueledger.console.pages.operations import list_operations_of
+from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
@@ -26,6 +27,7 @@ from dueledger.ledger.store.operations import (
 )
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
+from dueledger.reviews import of_flow
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
@@ -100,7 +102,7 @@ async def show_reviews(
             caption="Parked items by reason and error",
             order="largest group first",
             columns=_group_columns(view),
-            rows=rows,
+            rows=[{**row, "takers": ", ".join(row["taken_by"]) or None} for row in rows],
             empty="No item waits for a person. One is parked when its attempts are exhausted, or by"
             " `dueledger park`.",
         ),
@@ -159,6 +161,9 @@ async def preview_decision(
 ) -> Response:
     """Show which items an operation would move now. It changes nothing."""
     wanted = ItemFilter(tenant, kind, "" if default_lane else lane, parked_reason, error)
+    groups = await group_reviews(
+        call.connection, tenants=call.tenants, tenant=tenant, kind=kind, examined_max=EXAMINED_MAX
+    )
     found = await preview_operation(
         call.connection,
         verb,
@@ -166,6 +171,13 @@ async def preview_decision(
         examined_max=PREVIEW_EXAMINED_MAX,
         counted_max=PREVIEW_COUNTED_MAX,
     )
+    fields = {
+        "kind": kind,
+        "lane": lane,
+        "default_lane": default_lane or None,
+        "parked_reason": parked_reason,
+        "error": error,
+    }
     return view.page(
         "decide.html",
         title="Decide about parked items",
@@ -173,15 +185,10 @@ async def preview_decision(
         verb=verb,
         verbs=[(each, words) for each, (words, _) in VERB_TEXTS.items()],
         words=VERB_TEXTS.get(verb, (verb.replace("_", " ").capitalize(), "")),
-        fields={
-            "kind": kind,
-            "lane": lane,
-            "default_lane": default_lane or None,
-            "parked_reason": parked_reason,
-            "error": error,
-        },
+        fields=fields,
         preview=found,
-        left=await _count_left(call, wanted),
+        left=_count_left(groups, wanted),
+        people=await _people(call, wanted, groups, fields),
         examined_max=EXAMINED_MAX,
         must_type=_must_type(verb, found.items),
         listing=Listing(
@@ -222,20 +229,30 @@ async def decide_about_all(
     return view.done("Recorded.", f"/reviews/operations/{operation_no}")
 
 
-async def _count_left(call: ApiCall, wanted: ItemFilter) -> Counter[str]:
+def _count_left(groups: Sequence[Row], wanted: ItemFilter) -> Counter[str]:
     """Count the parked items of the tenant and kind that the filter leaves alone, by the reason."""
-    rows = await group_reviews(
-        call.connection,
-        tenants=call.tenants,
-        tenant=wanted.tenant,
-        kind=wanted.kind,
-        examined_max=EXAMINED_MAX,
-    )
     counts: Counter[str] = Counter()
-    for row in rows:
+    for row in groups:
         if why := _why_left(row, wanted):
             counts[why] += row["items"]
     return counts
+
+
+async def _people(
+    call: ApiCall, wanted: ItemFilter, groups: Sequence[Row], fields: Mapping[str, object]
+) -> ReviewPeople | None:
+    """Return who has taken the items of a filter that names their kind; None if none is parked."""
+    matched = [row for row in groups if _why_left(row, wanted) is None]
+    if wanted.tenant is None or wanted.kind is None or not matched:
+        return None
+    review = {
+        "tenant": wanted.tenant,
+        "items": sum(row["items"] for row in matched),
+        "taken": sum(row["taken"] for row in matched),
+        "taken_by": sorted({name for row in matched for name in row["taken_by"]}),
+    }
+    targets = of_flow(wanted.tenant, wanted.kind, wanted.lane)
+    return people_of(call, review, fields, await read_comments(call, wanted.tenant, targets))
 
 
 def _why_left(row: Row, wanted: ItemFilter) -> str | None:
@@ -277,6 +294,8 @@ def _group_columns(view: View) -> list[Column]:
         Column("items", "Items", "count", parked, "items_capped"),
         Column("oldest_at", "First parked", "time"),
         Column("newest_at", "Last parked", "time"),
+        Column("taken", "Taken", "count"),
+        Column("takers", "By"),
     ]
     if view.may(Scope.OPERATE):
         columns.append(Column("reason", "Decide", "action", decide))
@@ -294,6 +313,7 @@ def _parked_columns(view: View) -> list[Column]:
         Column("parked_at", "Parked", "time"),
         Column("due_at", "Due", "time"),
         Column("attempt", "Attempts", "count"),
+        Column("taken_by", "Taken by"),
     ]
 
 

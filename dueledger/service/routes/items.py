@@ -166,6 +166,8 @@ class ItemDocument(BaseModel):
     available_at: datetime | None
     review_reason: str | None
     parked_at: datetime | None
+    taken_by: str | None
+    taken_at: datetime | None
     started_at: datetime | None
     ended_at: datetime | None
     withdrawal_requested: bool

@@ -1,6 +1,6 @@
-"""What routes of reviews, decisions and operations take and answer."""
+"""What routes of decisions and operations take and answer."""
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 from uuid import UUID
 
@@ -21,52 +21,6 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "parked_reason": "attempts exhausted",
     "reason": "INC-1234: the archive is back",
 }
-
-
-class ReviewDocument(BaseModel):
-    """An item that waits for a person's decision, and why."""
-
-    id: UUID
-    tenant: str
-    kind: str
-    lane: str
-    business_key: str
-    cycle: str
-    effective_date: date
-    due_at: datetime
-    parked_at: datetime
-    reason: str
-    attempt: int
-    starts: int
-    payload: Any
-
-
-class ReviewPage(Page[ReviewDocument]):
-    """A page of parked items, oldest first."""
-
-
-class ReviewGroup(BaseModel):
-    """Parked items of one flow, reason and class of the last error, and the last error's message.
-
-    `items_capped`: there are more parked items than were grouped.
-    """
-
-    tenant: str
-    kind: str
-    lane: str
-    reason: str
-    error: str | None
-    message: str | None
-    items: int
-    items_capped: bool
-    oldest_at: datetime
-    newest_at: datetime
-
-
-class ReviewGroups(BaseModel):
-    """Groups of parked items, the largest first."""
-
-    items: list[ReviewGroup]
 
 
 class ItemDecision(RequestBody):

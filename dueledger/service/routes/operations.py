@@ -1,8 +1,7 @@
-"""Routes of reviews, of decisions about items, and of operations on all items of a filter."""
+"""Routes of decisions about items, and of operations on all items of a filter."""
 
 from dataclasses import asdict
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Response
 
@@ -17,7 +16,6 @@ from dueledger.ledger.store.operations import (
     record_operation,
     show_operation,
 )
-from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
@@ -31,10 +29,6 @@ from dueledger.service.routes.operation_documents import (
     OperationFilter,
     OperationPage,
     OperationRequest,
-    ReviewDocument,
-    ReviewGroup,
-    ReviewGroups,
-    ReviewPage,
 )
 from dueledger.service.scoped_routes import ScopedRoutes
 
@@ -43,36 +37,6 @@ operate = ScopedRoutes(Scope.OPERATE, "operations")
 
 _NUMBER_MAX = 2**53
 OperationPath = Annotated[int, Path(ge=1, le=_NUMBER_MAX)]
-
-
-@read.add("GET", "/v1/reviews", "listReviews", ReviewPage)
-async def list_parked_items(
-    call: CurrentCall,
-    page: CurrentPage,
-    tenant: Annotated[str | None, Text] = None,
-    kind: Annotated[str | None, Text] = None,
-) -> Response:
-    """List items that wait for a person's decision, oldest first, with the reason."""
-
-    async def read_some(limit: int, after: ReviewPlace | None) -> list[dict[str, Any]]:
-        return await list_reviews(
-            call.connection, limit, tenants=call.tenants, tenant=tenant, kind=kind, after=after
-        )
-
-    keys = {"parked_at": datetime, "item_no": int}
-    return await page.answer_large(ReviewDocument, read_some, ReviewPlace, keys)
-
-
-@read.add("GET", "/v1/reviews/groups", "listReviewGroups", ReviewGroups)
-async def list_groups(
-    call: CurrentCall,
-    *,
-    tenant: Annotated[str | None, Text] = None,
-    kind: Annotated[str | None, Text] = None,
-) -> Response:
-    """Group the items that were parked first by flow, reason and last error."""
-    rows = await group_reviews(call.connection, tenants=call.tenants, tenant=tenant, kind=kind)
-    return answer({"items": [members_of(ReviewGroup, row) for row in rows]})
 
 
 @operate.add(

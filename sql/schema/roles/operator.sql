@@ -28,7 +28,7 @@ grant update (ends_at) on ledger.materialised to ledger_operator;
 grant update (abort_reason, aborted_by, ended_at) on ledger.operation to ledger_operator;
 grant update (paused_until, resumed_at, resumed_by) on ledger.pause to ledger_operator;
 grant update (available_at) on ledger.pending to ledger_operator;
-grant update (reason) on ledger.review to ledger_operator;  -- to lock rows
+grant update (taken_at, taken_by) on ledger.review to ledger_operator;
 grant update (flow_no) on ledger.run to ledger_operator;
 grant update (applied_at, items, superseded) on ledger.tz_change_version to ledger_operator;
 grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_operator;

@@ -10,6 +10,7 @@ select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effect
   i.complete_by, i.partition_key, i.payload::text as payload, i.labels, d.name as definition, d.version as definition_version,
   i.event_no, i.tzdata, i.nominal, i.zone, i.decision, i.smear_seconds, i.traceparent, i.emitted_at, a.name as emitted_by,
   s.name as state, coalesce(p.attempt, r.attempt, t.attempt) as attempt, p.available_at, r.reason as review_reason, r.parked_at,
+  taker.name as taken_by, r.taken_at,
   o.fence, o.claimed_at, o.position, o.run_no, o.started_at, t.at as ended_at, t.detail, (w.item_no is not null) as withdrawal_requested,
   w.requested_at as withdrawal_at, asker.name as withdrawal_by, w.reason as withdrawal_reason,
   i.item_no, f.paused_at, f.pause_reason, (i.due_at <= ledger.now()) as due, k.topic, k.dispatch, ledger.now() as now
@@ -20,6 +21,7 @@ join ledger.actor a on a.actor_no = i.actor_no
 left join ledger.definition d on d.definition_no = i.definition_no
 left join ledger.pending p on p.item_no = i.item_no
 left join ledger.review r on r.item_no = i.item_no
+left join ledger.actor taker on taker.actor_no = r.taken_by
 left join ledger.withdrawal w on w.item_no = i.item_no
 left join ledger.actor asker on asker.actor_no = w.actor_no
 left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date

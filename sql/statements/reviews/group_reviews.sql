@@ -40,13 +40,20 @@ examined as materialized (
     where t.item_no = r.item_no and t.effective_date = r.effective_date
       and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   ) j
+),
+grouped as materialized (
+  select k.tenant, k.name as kind, f.lane, e.reason, e.error, count(*)::integer as items,
+    (select count(*) from examined) >= $4::integer as items_capped, min(e.parked_at) as oldest_at,
+    max(e.parked_at) as newest_at, left((array_agg(e.message order by e.parked_at desc))[1], 500) as message,
+    count(e.taken_by)::integer as taken, array_agg(distinct e.taken_by) as takers
+  from examined e
+  join ledger.flow f on f.flow_no = e.flow_no
+  join ledger.kind k on k.kind_no = f.kind_no
+  group by k.tenant, k.name, f.lane, e.reason, e.error
+  order by count(*) desc, k.tenant, k.name, f.lane, e.reason, e.error
+  limit $5::integer
 )
-select k.tenant, k.name as kind, f.lane, e.reason, e.error, count(*)::integer as items,
-  (select count(*) from examined) >= $4::integer as items_capped, min(e.parked_at) as oldest_at,
-  max(e.parked_at) as newest_at, left((array_agg(e.message order by e.parked_at desc))[1], 500) as message
-from examined e
-join ledger.flow f on f.flow_no = e.flow_no
-join ledger.kind k on k.kind_no = f.kind_no
-group by k.tenant, k.name, f.lane, e.reason, e.error
-order by count(*) desc, k.tenant, k.name, f.lane, e.reason, e.error
-limit $5::integer
+select g.tenant, g.kind, g.lane, g.reason, g.error, g.items, g.items_capped, g.oldest_at, g.newest_at, g.message, g.taken,
+  array(select a.name from ledger.actor a where a.actor_no = any (g.takers) order by a.name limit 3) as taken_by
+from grouped g
+order by g.items desc, g.tenant, g.kind, g.lane, g.reason, g.error

@@ -34,8 +34,9 @@ found as materialized (
    order by r.parked_at, r.item_no limit $1::integer)
 )
 select i.id, i.item_no, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
-  r.parked_at, r.reason, r.attempt, r.starts, i.payload::text as payload
+  r.parked_at, r.reason, r.attempt, r.starts, w.name as taken_by, r.taken_at, i.payload::text as payload
 from (select r.* from found r order by r.parked_at, r.item_no limit $1::integer) r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
 join ledger.flow f on f.flow_no = r.flow_no
+left join ledger.actor w on w.actor_no = r.taken_by
 order by r.parked_at, r.item_no
