@@ -2222,7 +2222,7 @@ CREATE FUNCTION ledger.measure_gauges(series_max integer DEFAULT 8) RETURNS TABL
     group by f.tenant, f.kind, f.topic, f.dispatch
   ),
   processes as materialized (
-    select s.role, s.status, s.kinds, s.failing_since, s.failed_service
+    select s.role, s.status, s.kinds, s.failing_since, s.failed_service, s.certificate_expires_at
     from ledger.process_status s
     where s.status <> 'ended' and s.seen_at > ledger.machine_now() - interval '1 hour'
   ),
@@ -2318,6 +2318,9 @@ CREATE FUNCTION ledger.measure_gauges(series_max integer DEFAULT 8) RETURNS TABL
     union all
     select 'dueledger_failing_processes', array[p.role, coalesce(p.failed_service, '')], count(*)
     from processes p where p.status = 'live' and p.failing_since is not null group by 2
+    union all
+    select 'dueledger_certificate_expiry_seconds', '{}', extract(epoch from min(p.certificate_expires_at) - ledger.machine_now())
+    from processes p where p.status = 'live'
     union all
     select 'dueledger_oldest_transaction_seconds', '{}', coalesce(max(extract(epoch from clock_timestamp() - a.xact_start)), 0)
     from pg_stat_activity a where a.backend_type = 'client backend' and a.datname = current_database()
@@ -4515,6 +4518,7 @@ CREATE TABLE ledger.process (
     failed_service text,
     unavailable_topics jsonb,
     does_upkeep boolean,
+    certificate_expires_at timestamp with time zone,
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text, 'alerter'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -4553,6 +4557,8 @@ COMMENT ON COLUMN ledger.process.unavailable_topics IS 'Topics to which an alloc
 
 COMMENT ON COLUMN ledger.process.does_upkeep IS 'Whether it does upkeep; null of a process before this column: then an allocator or a direct worker does.';
 
+COMMENT ON COLUMN ledger.process.certificate_expires_at IS 'When the certificate that a service shows its clients expires; null without one.';
+
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
     a.name,
@@ -4575,7 +4581,8 @@ CREATE VIEW ledger.process_status AS
     p.failure,
     p.failed_service,
     p.unavailable_topics,
-    COALESCE(p.does_upkeep, (p.role = ANY (ARRAY['allocator'::text, 'direct_worker'::text]))) AS does_upkeep
+    COALESCE(p.does_upkeep, (p.role = ANY (ARRAY['allocator'::text, 'direct_worker'::text]))) AS does_upkeep,
+    p.certificate_expires_at
    FROM (((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
@@ -6496,6 +6503,8 @@ GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(certificate_expires_at) ON TABLE ledger.process TO ledger_service;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_alerter;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;

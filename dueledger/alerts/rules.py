@@ -17,6 +17,10 @@ DATABASE_BYTES_MAX: Final = 500e9
 """Size of the database above which DatabaseLarge stands, unless a setting says otherwise."""
 
 
+CERTIFICATE_SECONDS_MIN: Final = 14 * 86_400
+"""Time until a certificate expires below which CertificateExpiring stands."""
+
+
 class AlertSeverity(StrEnum):
     """Whether somebody is called at night."""
 
@@ -28,13 +32,14 @@ class Aggregation(StrEnum):
     """How the series of a metric become one number; `ABSENT` is 1 if there is none."""
 
     MAX = "max"
+    MIN = "min"
     SUM = "sum"
     ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRule:
-    """An alert stands while the number of a metric is above `above`.
+    """An alert stands while the number of a metric is above `above`, or below `below` if given.
 
     `labels` are those by which series are grouped; `where` has a regular expression for the whole
     value of a label. `summary` may name labels in braces. `breakage` is what is broken then. Of the
@@ -50,6 +55,7 @@ class AlertRule:
     where: tuple[tuple[str, str], ...] = ()
     aggregation: Aggregation = Aggregation.MAX
     above: float = 0.0
+    below: float | None = None
     for_seconds: int = 30
     severity: AlertSeverity = AlertSeverity.PAGE
     inhibits: tuple[str, ...] = ()
@@ -68,7 +74,14 @@ class AlertRule:
         if self.aggregation is Aggregation.ABSENT:
             return f"absent({series})"
         by = f" by ({', '.join(self.labels)})" if self.labels else ""
-        return f"{self.aggregation}{by} ({series}) > {self.above:g}"
+        bound = f"> {self.above:g}" if self.below is None else f"< {self.below:.0f}"
+        return f"{self.aggregation}{by} ({series}) {bound}"
+
+    def stands(self, value: float, above: float | None = None) -> bool:
+        """Return whether the alert stands with this number; `above` is in place of its own."""
+        if self.below is not None:
+            return value < self.below
+        return value > (self.above if above is None else above)
 
 
 _OF_FLOW: Final = ("tenant", "kind", "topic", "dispatch")
@@ -225,6 +238,15 @@ RULES: Final = (
         above=DATABASE_BYTES_MAX,
         severity=AlertSeverity.TICKET,
     ),
+    AlertRule(
+        "CertificateExpiring",
+        Metric.CERTIFICATE_EXPIRY_SECONDS,
+        "a certificate of the service is not renewed",
+        "a certificate of the service expires in less than 14 days, or has expired",
+        aggregation=Aggregation.MIN,
+        below=CERTIFICATE_SECONDS_MIN,
+        severity=AlertSeverity.TICKET,
+    ),
 )
 """All alerts, those that inhibit before those that are inhibited."""
 
@@ -242,7 +264,7 @@ Alerts: TypeAlias = Mapping[AlertKey, float]
 def evaluate(
     samples: Iterable[Sample], *, database_bytes_max: float = DATABASE_BYTES_MAX
 ) -> dict[AlertKey, float]:
-    """Return the alerts whose number is above its bound, with the number."""
+    """Return the alerts that stand, with the number."""
     bounds = {Metric.DATABASE_BYTES: database_bytes_max}
     by_metric: dict[Metric, list[Sample]] = {}
     for sample in samples:
@@ -251,8 +273,11 @@ def evaluate(
         AlertKey(rule.name, labels): value
         for rule in RULES
         for labels, value in _numbers(rule, by_metric.get(rule.metric, []))
-        if value > bounds.get(rule.metric, rule.above)
+        if rule.stands(value, bounds.get(rule.metric))
     }
+
+
+_REDUCE: Final = {Aggregation.MAX: max, Aggregation.MIN: min, Aggregation.SUM: sum}
 
 
 def _numbers(rule: AlertRule, samples: Iterable[Sample]) -> list[tuple[tuple[str, ...], float]]:
@@ -266,7 +291,7 @@ def _numbers(rule: AlertRule, samples: Iterable[Sample]) -> list[tuple[tuple[str
     ]
     if rule.aggregation is Aggregation.ABSENT:
         return [] if found else [((), 1.0)]
-    reduce_ = max if rule.aggregation is Aggregation.MAX else sum
+    reduce_ = _REDUCE[rule.aggregation]
     grouped = groupby(sorted(found), key=lambda each: each[0])
     return [(labels, float(reduce_(value for _, value in each))) for labels, each in grouped]
 

@@ -1839,6 +1839,9 @@ class ProcessDocument(BaseModel):
     seen_at: AwareDatetime
     failing_since: AwareDatetime | None
     failure: str | None
+    certificate_expires_at: Annotated[
+        AwareDatetime | None, Field(description="of a service with a certificate")
+    ]
 
 
 class ProcessList(BaseModel):

@@ -10,6 +10,7 @@ from contextlib import (
     contextmanager,
 )
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 import uvicorn
@@ -139,8 +140,10 @@ async def open_service(
                 streams = await background.enter_async_context(
                     open_console(app, connections, callers, settings)
                 )
-            config = _config(settings, app)
-            await background.enter_async_context(_certificate_reloaded(settings, config))
+            config, expires_at = _config(settings, app)
+            await background.enter_async_context(
+                _certificate_reloaded(settings, config, expires_at, pool, presence)
+            )
             server = _Server(config)
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             listening = asyncio.create_task(server.listening.wait())
@@ -243,14 +246,28 @@ async def _background(
 
 @asynccontextmanager
 async def _certificate_reloaded(
-    settings: ServiceSettings, config: uvicorn.Config
+    settings: ServiceSettings,
+    config: uvicorn.Config,
+    expires_at: datetime | None,
+    pool: Pool,
+    presence: Presence,
 ) -> AsyncGenerator[None]:
     """Load the certificate again for the block when its files change."""
     chain, key = settings.service_certificate, settings.service_certificate_key
-    if config.ssl is None or chain is None or key is None:
+    if config.ssl is None or chain is None or key is None or expires_at is None:
         yield
         return
-    files, stop = certificate.CertificateFiles(config.ssl, chain, key), Stop()
+    files, stop = (
+        certificate.CertificateFiles(
+            config.ssl,
+            chain,
+            key,
+            expires_at=expires_at,
+            pool=pool,
+            process_no=presence.process_no,
+        ),
+        Stop(),
+    )
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(
             run_service(
@@ -263,7 +280,8 @@ async def _certificate_reloaded(
             stop.request()
 
 
-def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
+def _config(settings: ServiceSettings, app: ServiceApp) -> tuple[uvicorn.Config, datetime | None]:
+    """Return the server's configuration, and when its certificate expires; None without one."""
     config = uvicorn.Config(
         RequestEntry(
             app,
@@ -285,15 +303,16 @@ def _config(settings: ServiceSettings, app: ServiceApp) -> uvicorn.Config:
         ssl_keyfile=settings.service_certificate_key,
     )
     chain, key = settings.service_certificate, settings.service_certificate_key
+    expires_at = None
     try:
         if chain is not None and key is not None:
-            certificate.check_certificate(chain, key)
+            expires_at = certificate.check_certificate(chain, key)
         config.load()
     except OSError as error:  # as of `ssl`, whose errors are of this class
         expected = "a certificate and its key as PEM"
         problem = Problem("DUELEDGER_SERVICE_CERTIFICATE", "", str(error), expected)
         raise InvalidSetting("The certificate cannot be used:", [problem]) from None
-    return config
+    return config, expires_at
 
 
 @contextmanager

@@ -232,6 +232,14 @@ class Metric(StrEnum):
         "role",
         "server",
     )
+    CERTIFICATE_EXPIRY_SECONDS = (
+        "dueledger_certificate_expiry_seconds",
+        MetricType.GAUGE,
+        (
+            "Time until the certificate of a live service expires, of the one that expires first;"
+            " negative once it has."
+        ),
+    )
     OLDEST_TRANSACTION_SECONDS = (
         "dueledger_oldest_transaction_seconds",
         MetricType.GAUGE,

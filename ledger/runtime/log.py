@@ -42,6 +42,7 @@ class LogEvent(StrEnum):
     ALERT_NOT_SENT = "alert.not_sent"
     ALERT_SENT = "alert.sent"
     BATCH_RECORDED = "batch.recorded"
+    CERTIFICATE_EXPIRING = "certificate.expiring"
     CERTIFICATE_LOADED = "certificate.loaded"
     CERTIFICATE_REFUSED = "certificate.refused"
     CIRCUIT_CHANGED = "circuit.changed"

@@ -45,7 +45,8 @@ class ProcessStatus(StrEnum):
 class ProcessRow:
     """A process that did not stop in order, as the ledger knows it.
 
-    `failure`: why it cannot take work, since `failing_since`, if it cannot.
+    `failure`: why it cannot take work, since `failing_since`, if it cannot. A service may have a
+    certificate, which expires at `certificate_expires_at`.
     """
 
     process_no: int
@@ -58,6 +59,7 @@ class ProcessRow:
     status: ProcessStatus
     failing_since: datetime | None
     failure: str | None
+    certificate_expires_at: datetime | None
 
 
 class WokenFlow(NamedTuple):
@@ -288,6 +290,11 @@ async def list_processes(connection: Connection, limit: int) -> Sequence[Process
         )
         for row in await connection.fetch(statement("list_processes"), limit)
     ]
+
+
+async def record_certificate(connection: Connection, process_no: int, expires_at: datetime) -> None:
+    """Record when the certificate of a live service expires."""
+    await connection.execute(statement("record_certificate"), process_no, expires_at)
 
 
 async def count_leases(connection: Connection, examined_max: int) -> dict[int, tuple[int, bool]]:

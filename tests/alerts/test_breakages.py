@@ -259,6 +259,27 @@ async def disk(broken: Broken) -> None:
     broken.more.append(Sample(Metric.DATABASE_BYTES, 6e11))
 
 
+async def certificate(broken: Broken) -> None:
+    await broken.serve()
+    await broken.run(
+        "update ledger.process set certificate_expires_at = seen_at + interval '13 days'"
+    )
+
+
+async def renewed_certificate(broken: Broken) -> None:
+    await certificate(broken)
+    await broken.run(
+        "update ledger.process set certificate_expires_at = seen_at + interval '90 days'"
+    )
+
+
+async def expired_certificate(broken: Broken) -> None:
+    await certificate(broken)
+    await broken.run(
+        "update ledger.process set certificate_expires_at = seen_at - interval '1 day'"
+    )
+
+
 OWN = "acme/Renewal"
 KAFKA = f"{OWN}/due.Renewal/kafka"
 LETTER = "acme/Letter/due.Letter"
@@ -315,6 +336,9 @@ BREAKAGES: dict[Arrange, tuple[str, str]] = {
     partition: ("PartitionStalled due.Renewal", ""),
     transaction: ("TransactionOld", ""),
     disk: ("DatabaseLarge", ""),
+    certificate: ("CertificateExpiring", ""),
+    renewed_certificate: ("", ""),
+    expired_certificate: ("CertificateExpiring", ""),
 }
 """What breaks: the alerts that are sent, and those that stand and are inhibited."""
 

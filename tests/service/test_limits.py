@@ -5,6 +5,7 @@ import json
 import ssl
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from dueledger.service import ServiceSettings, certificate, process
 from dueledger.service.certificate import check_certificate
 from dueledger.service.rates import CALLERS_MAX, CallRates
 from tests.databases import MakeDatabase
-from tests.security.certificates import PAST, Authority, Issued
+from tests.security.certificates import END, PAST, Authority, Issued
 from tests.service.conftest import Answer, Api, open_api
 from tests.service.test_requests import NO_ITEM, problem
 
@@ -76,8 +77,11 @@ async def test_a_certificate_that_is_renewed_is_shown_to_new_connections_and_a_w
     monkeypatch.setattr(certificate, "CHECK_SECONDS", 0.01)
     authority = Authority("authority", tmp_path)
     trusting = ssl.create_default_context(cafile=authority.cafile)
+    now = datetime.now(UTC)  # noqa: TID251 - certificates have the time of a machine
+    soon = now.replace(microsecond=0) + timedelta(days=13, hours=12)
     used, second, third = [
-        authority.issue(name, address="127.0.0.1") for name in ("used", "second", "third")
+        authority.issue(name, address="127.0.0.1", end=end)
+        for name, end in (("used", soon), ("second", END), ("third", soon))
     ]
     expired = authority.issue("expired", address="127.0.0.1", end=PAST)
 
@@ -91,31 +95,42 @@ async def test_a_certificate_that_is_renewed_is_shown_to_new_connections_and_a_w
     def certificate_of(issued: Issued) -> bytes:
         return ssl.PEM_cert_to_DER_cert(issued.certfile.read_text())
 
-    async with open_api(
-        make_database,
-        service_certificate=used.certfile,
-        service_certificate_key=used.keyfile,
-    ) as api:
-        first = certificate_of(used)
-        assert await shown() == first
-        with capture_logs() as logs:
+    def said(event: LogEvent) -> int:
+        return [each["event"] for each in logs].count(event)
+
+    with capture_logs() as logs:
+        async with open_api(
+            make_database,
+            service_certificate=used.certfile,
+            service_certificate_key=used.keyfile,
+        ) as api:
+
+            async def expires_at() -> datetime:
+                return await api.owner.fetchval(
+                    "select certificate_expires_at from ledger.process where role = 'service'"
+                )
+
+            first = certificate_of(used)
+            while await expires_at() != soon:
+                assert await shown() == first
             used.certfile.write_bytes(second.certfile.read_bytes())  # its key comes later
-            while not logs:
+            while not said(LogEvent.CERTIFICATE_REFUSED):
                 assert await shown() == first
             used.keyfile.write_bytes(second.keyfile.read_bytes())
-            while await shown() != certificate_of(second):
+            while await shown() != certificate_of(second) or await expires_at() != END:
                 pass
-            for part in ("keyfile", "certfile"):
-                getattr(used, part).write_bytes(getattr(expired, part).read_bytes())
-            while "to 2021-01-01" not in logs[-1].get("message", ""):
+            used.keyfile.write_bytes(expired.keyfile.read_bytes())
+            used.certfile.write_bytes(expired.certfile.read_bytes())
+            while not any("to 2021-01-01" in each.get("message", "") for each in logs):
                 assert await shown() == certificate_of(second)
             used.keyfile.unlink()
             third.keyfile.rename(used.keyfile)  # as a link to another folder is replaced
             third.certfile.rename(used.certfile)
-            while await shown() == certificate_of(second):
+            while await shown() == certificate_of(second) or await expires_at() != soon:
                 pass
-        assert [each["event"] for each in logs].count(LogEvent.CERTIFICATE_LOADED) == 2
-        assert all(one != following for one, following in pairwise(logs)), "a reason is logged once"
+    assert said(LogEvent.CERTIFICATE_LOADED) == 2
+    assert said(LogEvent.CERTIFICATE_EXPIRING) == 2, "once a day of each that expires soon"
+    assert all(one != following for one, following in pairwise(logs)), "a reason is logged once"
 
 
 def test_a_certificate_that_no_client_would_accept_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
                     "leases_capped": is_capped,
                     "failure": each.failure,
                     "failing_since": each.failing_since,
+                    "certificate_expires_at": each.certificate_expires_at,
                 }
                 for each in processes[:PROCESSES_MAX]
                 for held, is_capped in [leases.get(each.process_no, (0, False))]
@@ -203,6 +204,7 @@ _PROCESS_COLUMNS: Final[Sequence[Column]] = (
     Column("leases", "Leases", "count", None, "leases_capped"),
     Column("failure", "Cannot take work", "prose"),
     Column("failing_since", "Since", "time"),
+    Column("certificate_expires_at", "Certificate until", "time"),
 )
 _PARTITION_COLUMNS: Final[Sequence[Column]] = (
     Column("partition", "Partition", "id"),

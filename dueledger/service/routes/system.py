@@ -33,6 +33,9 @@ class ProcessDocument(BaseModel):
     seen_at: datetime
     failing_since: datetime | None
     failure: str | None
+    certificate_expires_at: Annotated[
+        datetime | None, Field(description="of a service with a certificate")
+    ]
 
 
 class ProcessList(BaseModel):

@@ -100,7 +100,7 @@ as $$
     group by f.tenant, f.kind, f.topic, f.dispatch
   ),
   processes as materialized (
-    select s.role, s.status, s.kinds, s.failing_since, s.failed_service
+    select s.role, s.status, s.kinds, s.failing_since, s.failed_service, s.certificate_expires_at
     from ledger.process_status s
     where s.status <> 'ended' and s.seen_at > ledger.machine_now() - interval '1 hour'
   ),
@@ -196,6 +196,9 @@ as $$
     union all
     select 'dueledger_failing_processes', array[p.role, coalesce(p.failed_service, '')], count(*)
     from processes p where p.status = 'live' and p.failing_since is not null group by 2
+    union all
+    select 'dueledger_certificate_expiry_seconds', '{}', extract(epoch from min(p.certificate_expires_at) - ledger.machine_now())
+    from processes p where p.status = 'live'
     union all
     select 'dueledger_oldest_transaction_seconds', '{}', coalesce(max(extract(epoch from clock_timestamp() - a.xact_start)), 0)
     from pg_stat_activity a where a.backend_type = 'client backend' and a.datname = current_database()

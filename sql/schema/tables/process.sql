@@ -17,6 +17,7 @@ create table ledger.process (
   failed_service text,
   unavailable_topics jsonb,
   does_upkeep boolean,
+  certificate_expires_at timestamptz,
   constraint process_role_known check (role in (
     'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay', 'service',
     'alerter'))
@@ -49,6 +50,8 @@ comment on column ledger.process.failure is 'The error of these attempts.';
 comment on column ledger.process.failed_service is 'The service that did not respond to it, as kafka; null for other errors.';
 comment on column ledger.process.unavailable_topics is
   'Topics to which an allocator could not publish when it last tried, each with the reason.';
+comment on column ledger.process.certificate_expires_at is
+  'When the certificate that a service shows its clients expires; null without one.';
 comment on column ledger.process.sleeps_until is
   'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 comment on column ledger.process.locked_on is

@@ -18,7 +18,8 @@ create view ledger.process_status as
       else 'gone'
     end as status,
     p.kinds, p.kind_tenants, p.failing_since, p.failure, p.failed_service, p.unavailable_topics,
-    coalesce(p.does_upkeep, p.role in ('allocator', 'direct_worker')) as does_upkeep
+    coalesce(p.does_upkeep, p.role in ('allocator', 'direct_worker')) as does_upkeep,
+    p.certificate_expires_at
   from ledger.process p
   join ledger.actor a on a.actor_no = p.process_no
   cross join lateral ledger.process_key(p.process_no) k
