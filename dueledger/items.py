@@ -1,6 +1,7 @@
 """Questions about items, for commands and for REST."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -46,16 +47,42 @@ def lists_open_items(wanted: ItemListFilter, *, late: bool, is_open: bool = Fals
 
     Raises InvalidInput for a state that no item of the list has.
     """
-    only_open = late or is_open or wanted.in_flight or wanted.state in _OPEN
+    is_open = late or is_open or wanted.attempt_min is not None
     states, why = [state.label for state in State], "there is no such state"
     if wanted.in_flight:
         states, why = _IN_FLIGHT, "no item in flight has it"
-    elif late or is_open:
+    elif is_open:
         states, why = _OPEN, "no open item has it"
     if wanted.state is not None and wanted.state not in states:
         problem = Problem("state", wanted.state, why, " | ".join(states))
         raise InvalidInput("The filter cannot be used:", [problem])
-    return only_open
+    return is_open or wanted.in_flight or wanted.state in _OPEN
+
+
+async def of_definition(
+    connection: Connection, wanted: ItemListFilter, name: str | None, version: int | None
+) -> ItemListFilter:
+    """Return the filter for the items of a definition of its tenant, or of one version of it.
+
+    Raises InvalidInput for a definition without its tenant, or a version without its definition.
+    """
+    if name is None and version is None:
+        return wanted
+    if name is None or wanted.tenant is None:
+        field = "definition" if name is None else "tenant"
+        problem = Problem(field, "", "a version needs its definition, and a definition its tenant")
+        raise InvalidInput("The filter cannot be used:", [problem])
+    if wanted.tenants is not None and wanted.tenant not in wanted.tenants:
+        return replace(wanted, definition_nos=[])
+    versions = await read_execution_versions(
+        connection, wanted.tenant, name, limit=VERSIONS_MAX, version=version
+    )
+    return replace(
+        wanted,
+        definition_nos=versions.definition_nos,
+        business_key=wanted.business_key or versions.business_key,
+        kind=wanted.kind or versions.kind,
+    )
 
 
 async def page_items(
@@ -70,6 +97,8 @@ async def page_items(
 
     It may have fewer than `limit` although the list goes on, since `examined_max` are examined.
     """
+    if wanted.definition_nos == []:
+        return ListedItems([], None)
     found = await list_items(
         connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
     )
@@ -90,6 +119,8 @@ async def page_open_items(
     read_total_max: int = READ_TOTAL_MAX,
 ) -> ListedItems:
     """List a page of open items, the first due first; `late`: those past their SLA alone."""
+    if wanted.definition_nos == []:
+        return ListedItems([], None)
     found = await list_open_items(
         connection,
         wanted,

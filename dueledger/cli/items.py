@@ -12,11 +12,9 @@ from dueledger.cli.output import print_document, print_fields, print_list, print
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from dueledger.items import ListedItems
     from dueledger.ledger.store import Connection
-    from dueledger.ledger.store.item_lists import Label
+    from dueledger.ledger.store.item_lists import ItemListFilter, Label
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -116,19 +114,48 @@ def list_them(
             metavar="INSTANT",
         ),
     ] = None,
+    attempt_min: Annotated[
+        int | None,
+        typer.Option(
+            "--attempt-min",
+            help="Only open items that were tried so often, first due first.",
+            min=1,
+            max=32_767,
+        ),
+    ] = None,
+    worker: Annotated[
+        str | None,
+        typer.Option("--worker", help="Only items that run at this worker, first due first."),
+    ] = None,
+    definition: Annotated[
+        str | None,
+        typer.Option("--definition", help="Only items of this definition; needs --tenant."),
+    ] = None,
+    definition_version: Annotated[
+        int | None,
+        typer.Option("--definition-version", help="Only items of this version of it.", min=1),
+    ] = None,
     limit: LimitOption = 50,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """List items with their states, latest effective date first."""
+    from dueledger.ledger.store.item_lists import ItemListFilter
+
     until = None if due_before is None else options.read_due_instant(due_before, "--due-before")
-    found = run(
-        _list(
-            *(dsn, tenant, kind, key, state, until, limit),
-            label=_read_label(label),
-            late=late,
-        )
+    wanted = ItemListFilter(
+        tenant=tenant,
+        kind=kind,
+        business_key=key,
+        state=state,
+        label=_read_label(label),
+        due_before=until,
+        in_flight=worker is not None,
+        attempt_min=attempt_min,
+        worker=worker,
     )
+    of_version = definition, definition_version
+    found = run(_list(dsn, wanted, of_version, limit, late=late))
     columns = (
         "id",
         "kind",
@@ -167,30 +194,18 @@ def _read_label(text: str | None) -> "Label | None":
 
 async def _list(
     dsn: str | None,
-    tenant: str | None,
-    kind: str | None,
-    key: str | None,
-    state: str | None,
-    due_before: "datetime | None",
+    wanted: "ItemListFilter",
+    of_version: tuple[str | None, int | None],
     limit: int,
     *,
-    label: "Label | None",
     late: bool,
 ) -> "ListedItems":
-    from dueledger.items import lists_open_items, page_items, page_open_items
-    from dueledger.ledger.store.item_lists import ItemListFilter
+    from dueledger.items import lists_open_items, of_definition, page_items, page_open_items
 
-    wanted = ItemListFilter(
-        tenant=tenant,
-        kind=kind,
-        business_key=key,
-        state=state,
-        label=label,
-        due_before=due_before,
-    )
-    is_open = due_before is not None
+    is_open = wanted.due_before is not None
     only_open = lists_open_items(wanted, late=late, is_open=is_open)
     async with ledger_connection(dsn) as connection:
+        wanted = await of_definition(connection, wanted, *of_version)
         if only_open:
             return await page_open_items(connection, wanted, limit=limit, late=late)
         return await page_items(connection, wanted, limit=limit, examined_max=EXAMINED_MAX)

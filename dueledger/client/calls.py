@@ -76,6 +76,10 @@ def list_items(
     late: bool | None = None,
     open: bool | None = None,  # noqa: A002 - the parameter's name
     in_flight: bool | None = None,
+    attempt_min: int | None = None,
+    worker: str | None = None,
+    definition: str | None = None,
+    definition_version: int | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.ItemPage]:

@@ -287,10 +287,11 @@ class ExecutionVersions(NamedTuple):
 
 
 async def read_execution_versions(
-    connection: Connection, tenant: str, name: str, *, limit: int
+    connection: Connection, tenant: str, name: str, *, limit: int, version: int | None = None
 ) -> ExecutionVersions:
-    """Read which versions of a definition have executions."""
-    row = await connection.fetchrow(statement("read_execution_versions"), tenant, name, limit)
+    """Read which versions of a definition have executions; with `version`, whether that one has."""
+    values = tenant, name, limit, version
+    row = await connection.fetchrow(statement("read_execution_versions"), *values)
     return ExecutionVersions(row["definition_nos"], row["business_key"], row["kind"])
 
 

@@ -41,7 +41,9 @@ class DuePlace(NamedTuple):
 class ItemListFilter:
     """Which items are listed; None: whatever it is. `tenants` limits who asks.
 
-    `due_from` is contained, `due_before` is not. `in_flight`: handed out or running; of open items.
+    `due_from` is contained, `due_before` is not. Of open items alone: `in_flight`, those that are
+    handed out or running; `attempt_min`, those that failed or are tried in so many attempts; and
+    `worker`, those that run there, by its name as an actor, which needs `in_flight`.
     """
 
     tenants: Sequence[str] | None = None
@@ -55,6 +57,8 @@ class ItemListFilter:
     due_before: datetime | None = None
     definition_nos: Sequence[int] | None = None
     in_flight: bool = False
+    attempt_min: int | None = None
+    worker: str | None = None
 
     def values(self) -> tuple[Any, ...]:
         """Return the values in the order of the statements."""
@@ -190,6 +194,7 @@ async def list_open_items(
         *wanted.values(),
         *(after or _NOWHERE),
         *(past_sla, read_max, read_total_max, limit, wanted.in_flight),
+        *(wanted.definition_nos, wanted.attempt_min, wanted.worker),
     )
     found = [dict(row) for row in rows if row["id"] is not None]
     items = [{name: item[name] for name in item if name != "is_cut"} for item in found]

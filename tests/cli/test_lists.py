@@ -89,6 +89,23 @@ async def test_late_items_are_those_past_their_sla_the_first_due_first(
     assert (refused.code, "no open item has it" in refused.out) == (2, True)
 
 
+async def test_items_are_listed_by_their_attempts_and_by_worker(
+    dueledger_on: Command, connection: Connection
+) -> None:
+    await emit(connection, 3)
+    await connection.execute(
+        "update ledger.pending p set state = 4, attempt = 2, available_at = now()"
+        " from ledger.due_item i where i.item_no = p.item_no and i.business_key = 'INV-3'"
+    )
+    tried = dueledger_on("items", "--attempt-min", "2", "--json").lines
+    assert [row["business_key"] for row in tried] == ["INV-3"]
+    assert dueledger_on("items", "--worker", "worker:gone", "--json").lines == []
+    of = ("--tenant", "acme", "--definition", "reminders", "--definition-version", "1")
+    assert dueledger_on("items", *of, "--json").lines == []
+    refused = dueledger_on("items", "--definition", "reminders", "--json")
+    assert (refused.code, "a definition its tenant" in refused.out) == (2, True)
+
+
 @pytest.mark.parametrize("serial", [None, 1])
 async def test_a_list_says_so_where_late_items_in_their_backoff_were_not_all_read(
     connection: Connection, serial: int | None

@@ -50,7 +50,7 @@ READS = {
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",
     "list_kinds": "'{acme}', 200",
-    "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false",
+    "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false" + ", null" * 3,
     "list_operations": "null, 51, '{acme}', null, null",
     "list_keys": "'{acme}', null, null, 51",
     "list_audit": "'{acme}'" + ", null" * 8 + ", 51",
@@ -76,7 +76,8 @@ QUERIES = {
             "business_key=crowded",
             "label=line=1",
         ),
-        "open=true&business_key=P-3",
+        *("open=true&business_key=P-3", "attempt_min=1", "worker=key:all-acme"),
+        *("tenant=acme&definition=statements", "tenant=umbra&definition=statements"),
     ],
     "getFlow": ["lane=a"],
 }

@@ -9,7 +9,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import withdraw_items
-from tests.service.conftest import Api
+from tests.service.conftest import SCHEDULE, Api
 from tests.service.test_requests import problem
 
 KIND = "Listed"
@@ -154,7 +154,9 @@ async def test_an_item_that_was_made_available_early_is_on_the_page_of_its_due_t
     assert await listed(api, key, f"&kind={kind}&open=true", limit) == KEYS
 
 
-@pytest.mark.parametrize("query", ["open=true", "state=Running"])
+@pytest.mark.parametrize(
+    "query", ["open=true", "state=Running", "attempt_min=1", "worker=key:{tenant}-{kind}"]
+)
 async def test_items_in_flight_are_listed_however_many_others_have(
     api: Api, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
@@ -167,10 +169,88 @@ async def test_items_in_flight_are_listed_however_many_others_have(
         await api.emit(key, *(api.item(name, tenant=tenant, kind=kind) for name in names))
         body = {"kinds": [kind], "items_max": count}
         await api.ask("POST", "/v1/claims", key=key, body=body)
-        answer = await api.ask("GET", f"/v1/items?{query}&kind={kind}&limit=3", key=key)
+        named = query.format(tenant=tenant, kind=kind)
+        answer = await api.ask("GET", f"/v1/items?{named}&kind={kind}&limit=3", key=key)
         shown = {each["business_key"] for each in answer.document["items"]}
         assert (len(shown), answer.document["is_cut"]) == (min(count, 3), count > 3)
         assert shown <= set(names)
+
+
+async def test_open_items_are_listed_by_attempts_and_by_the_worker_at_which_they_run(
+    api: Api,
+) -> None:
+    scopes = (Scope.READ, Scope.EMIT, Scope.WORK)
+    key = await api.make_key("tried", *scopes, tenants=["tried"])
+    names = [f"T-{number}" for number in range(6)]
+    members = {"tenant": "tried", "kind": "Tried"}
+    dues = [f"2026-01-{number + 1:02}T09:00:00Z" for number in range(6)]
+    items = [api.item(name, due_at=due, **members) for name, due in zip(names, dues, strict=True)]
+    emitted = await api.emit(key, *items[:2])
+    await api.ask("POST", "/v1/claims", key=key, body={"kinds": ["Tried"], "items_max": 2})
+    emitted += await api.emit(key, *items[2:])
+    await api.owner.execute(
+        "update ledger.pending p set state = 4, attempt = 3, starts = 3"
+        " from ledger.due_item i where i.item_no = p.item_no and i.id = $1",
+        emitted[3],
+    )
+    await api.park(emitted[4])  # after five attempts
+    for query, numbers in (
+        ("&attempt_min=1", [0, 1, 3, 4]),
+        ("&attempt_min=2", [3, 4]),
+        ("&attempt_min=4&open=true", [4]),
+        ("&attempt_min=6", []),
+        ("&attempt_min=3&state=RetryableFailure", [3]),
+        ("&worker=key:tried", [0, 1]),
+        ("&worker=key:tried&attempt_min=2", []),
+        ("&worker=key:tried&state=Claimed", []),
+        ("&worker=key:nobody", []),
+    ):
+        for limit in (1, 50):
+            found = await listed(api, key, f"&kind=Tried{query}", limit)
+            assert found == [names[number] for number in numbers], (query, limit)
+    for query in ("attempt_min=1&state=Completed", "worker=key:tried&state=Scheduled"):
+        refused = await api.ask("GET", f"/v1/items?{query}", key=key)
+        assert [each.pointer for each in problem(refused, 422, "INVALID_INPUT").errors] == ["state"]
+
+
+async def test_items_are_listed_by_their_definition_and_its_version(api: Api) -> None:
+    tenants = ["versioned", "other"]
+    key = await api.make_key("versions", Scope.READ, Scope.EMIT, tenants=tenants)
+    members = {"tenant": "versioned", "kind": "StatementDue"}
+    for version, cron in ((1, "0 9 1 * *"), (2, "0 9 2 * *")):
+        when = {"cron": cron, "timezone": "Europe/Berlin"}
+        await api.define("versioned", "statements", SCHEDULE | {"when": when})
+        [item] = await api.emit(key, api.item("statements", cycle=str(version), **members))
+        await api.owner.execute(
+            "update ledger.due_item set definition_no = (select definition_no"
+            " from ledger.definition where tenant = 'versioned' and version = $2) where id = $1",
+            item,
+            version,
+        )
+    await api.emit(key, api.item("statements", cycle="0", **members))
+
+    async def cycles(query: str) -> list[str]:
+        answer = await api.ask("GET", f"/v1/items?{query}", key=key)
+        assert answer.status == 200, answer.text
+        return sorted(each["cycle"] for each in answer.document["items"])
+
+    for more in ("", "&open=true", "&business_key=statements", "&kind=StatementDue"):
+        of = f"tenant=versioned&definition=statements{more}"
+        assert await cycles(of) == ["1", "2"], more
+        assert await cycles(f"{of}&definition_version=2") == ["2"], more
+        assert await cycles(f"{of}&definition_version=3") == [], more
+    assert await cycles("tenant=versioned&definition=unknown") == []
+    assert await cycles("tenant=other&definition=statements") == []
+    stranger = await api.make_key("stranger", Scope.READ, tenants=["other"])
+    path = "/v1/items?tenant=versioned&definition=statements"
+    assert (await api.ask("GET", path, key=stranger)).document["items"] == []
+    for query, pointer in (
+        ("definition=statements", "tenant"),
+        ("tenant=versioned&definition_version=1", "definition"),
+        ("attempt_min=0", "attempt_min"),
+    ):
+        refused = await api.ask("GET", f"/v1/items?{query}", key=key)
+        assert [each.pointer for each in problem(refused, 422, "INVALID_INPUT").errors] == [pointer]
 
 
 async def test_pages_have_own_items_alone_and_all_of_them_however_many_others_have(

@@ -74,6 +74,7 @@ UNBOUND = {
     "list_calendar_uses": "of versions of a definition of the path's tenant",
     "lock_topics": "topics have no tenant",
     "read_calendars": "named by a definition of the path's tenant",
+    "read_execution_versions": "of a tenant that of_definition has compared with the key's",
     "extend_leases": "of runs that find_outcome_targets found for the tenants",
     "find_blockers": "of an item that show_item found for the tenants",
     "find_handed_out": "of an item that show_item found for the tenants",

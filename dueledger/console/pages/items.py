@@ -8,9 +8,9 @@ from typing import Annotated, Any, Final
 from uuid import UUID
 
 from fastapi import Depends, Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
-from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
+from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
 from dueledger.console.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
@@ -19,7 +19,7 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
 from dueledger.hindrance_texts import Hindrance
-from dueledger.items import explain_item, lists_open_items, read_item
+from dueledger.items import explain_item, lists_open_items, of_definition, read_item
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
@@ -32,7 +32,13 @@ from dueledger.reviews import of_flow, of_item
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Reason
-from dueledger.service.routes.items import STEP_KEYS, find_page, read_steps
+from dueledger.service.routes.items import (
+    STEP_KEYS,
+    AttemptMin,
+    VersionFilter,
+    find_page,
+    read_steps,
+)
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -110,6 +116,10 @@ async def list_items(
     is_open: Annotated[bool, Query(alias="open")] = False,
     in_flight: bool = False,
     default_lane: Annotated[bool, Query(description="only the default lane")] = False,
+    attempt_min: Annotated[AttemptMin, BeforeValidator(blank)] = None,
+    worker: Filter = None,
+    definition: Filter = None,
+    definition_version: Annotated[VersionFilter, BeforeValidator(blank)] = None,
 ) -> Response:
     """List items of a filter, or lead to the one that is named."""
     named = (q or "").strip()
@@ -124,8 +134,11 @@ async def list_items(
         state=state,
         due_from=in_zone(due_from, view.clock.zone),
         due_before=in_zone(due_before, view.clock.zone),
-        in_flight=in_flight,
+        in_flight=in_flight or worker is not None,
+        attempt_min=attempt_min,
+        worker=worker,
     )
+    wanted = await of_definition(call.connection, wanted, definition, definition_version)
     # The first page of late items has a histogram of more than it lists.
     has_bars = late and page.cursor is None and view.format == "html"
     read_page = replace(page, limit=max(page.limit, LATENESS_READ)) if has_bars else page
@@ -148,6 +161,10 @@ async def list_items(
         "open": is_open,
         "in_flight": in_flight,
         "default_lane": default_lane,
+        "attempt_min": attempt_min or "",
+        "worker": worker or "",
+        "definition": definition or "",
+        "definition_version": definition_version or "",
     }
     return view.page(
         "items.html",

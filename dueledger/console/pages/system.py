@@ -84,7 +84,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         listing=Listing(
             caption="Processes",
             order="by role",
-            columns=_PROCESS_COLUMNS,
+            columns=_process_columns(view),
             rows=[
                 {
                     "name": each.name,
@@ -132,6 +132,25 @@ async def show_topic(
 def _require_all_tenants(call: ApiCall) -> None:
     if call.tenants is not None:
         raise NotPermitted("The page is of the whole ledger. Sign in by a key for all tenants.")
+
+
+def _process_columns(view: View) -> Sequence[Column]:
+    def running(row: Row) -> str:
+        return view.url("/items", worker=row["name"])
+
+    return (
+        Column("name", "Process"),
+        Column("role", "Role"),
+        Column("status", "Status", "status"),
+        Column("seen_at", "Last seen", "time"),
+        Column("host", "Host"),
+        Column("version", "Version"),
+        Column("started_at", "Started", "time"),
+        Column("leases", "Leases", "count", running, "leases_capped"),
+        Column("failure", "Cannot take work", "prose"),
+        Column("failing_since", "Since", "time"),
+        Column("certificate_expires_at", "Certificate until", "time"),
+    )
 
 
 def _list(
@@ -193,19 +212,6 @@ def _alert_columns(view: View) -> Sequence[Column]:
     )
 
 
-_PROCESS_COLUMNS: Final[Sequence[Column]] = (
-    Column("name", "Process"),
-    Column("role", "Role"),
-    Column("status", "Status", "status"),
-    Column("seen_at", "Last seen", "time"),
-    Column("host", "Host"),
-    Column("version", "Version"),
-    Column("started_at", "Started", "time"),
-    Column("leases", "Leases", "count", None, "leases_capped"),
-    Column("failure", "Cannot take work", "prose"),
-    Column("failing_since", "Since", "time"),
-    Column("certificate_expires_at", "Certificate until", "time"),
-)
 _PARTITION_COLUMNS: Final[Sequence[Column]] = (
     Column("partition", "Partition", "id"),
     Column("items", "Lag", "count"),

@@ -13,6 +13,7 @@ from dueledger.items import (
     ListedItems,
     explain_item,
     lists_open_items,
+    of_definition,
     page_items,
     page_open_items,
     read_item,
@@ -43,6 +44,14 @@ ITEMS_MAX = 10_000
 _EXAMINED_MAX = 2_000
 _READ_MAX = 1_000
 """Of each flow, for a list of open items."""
+
+AttemptMin = Annotated[
+    int | None,
+    Query(ge=1, le=32_767, description="only open items that were tried so often, or are being so"),
+]
+VersionFilter = Annotated[
+    int | None, Query(ge=1, le=2**31 - 1, description="only items of this version of `definition`")
+]
 
 STEP_KEYS = {"at": datetime, "number": int}
 """The keys of a step by which a page goes on."""
@@ -257,10 +266,25 @@ async def list_items(
     in_flight: Annotated[
         bool, Query(description="only items that are handed out or running")
     ] = False,
+    attempt_min: AttemptMin = None,
+    worker: Annotated[
+        str | None,
+        Query(
+            max_length=512,
+            pattern=PRINTABLE,
+            description="only items that run there: a process or a key by its name",
+        ),
+    ] = None,
+    definition: Annotated[
+        str | None,
+        Query(max_length=512, pattern=PRINTABLE, description="only items of it; with `tenant`"),
+    ] = None,
+    definition_version: VersionFilter = None,
 ) -> Response:
     """List items: open ones, late ones, those in flight or in an open state first due first.
 
-    All others by effective date, the latest first; of these a page may have fewer items than
+    So are those of a number of attempts or of a worker, of which only open items are listed. All
+    others by effective date, the latest first; of these a page may have fewer items than
     `limit`, or none, although there is a next one: 2,000 are examined for each.
     """
     wanted = ItemListFilter(
@@ -273,8 +297,11 @@ async def list_items(
         label=None if label is None else Label(*label.split("=", 1)),
         due_from=due_from,
         due_before=due_before,
-        in_flight=in_flight,
+        in_flight=in_flight or worker is not None,
+        attempt_min=attempt_min,
+        worker=worker,
     )
+    wanted = await of_definition(call.connection, wanted, definition, definition_version)
     found = await find_page(call, page, wanted, late=late, is_open=is_open)
     return page.answer(ItemSummary, found.items, found.next_place, is_cut=found.is_cut)
 

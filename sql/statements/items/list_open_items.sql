@@ -18,6 +18,9 @@
 -- $15 read_total_max integer
 -- $16 limit integer
 -- $17 in_flight boolean
+-- $18 definition_nos bigint[]
+-- $19 attempt_min integer
+-- $20 worker text
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, pending_pkey, expedited_due_idx, review_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -77,13 +80,15 @@ read_items as materialized (
     where p.item_no = x.item_no and p.serial is null and p.available_at < $11::timestamptz offset 0) p
   union all
   -- No index has the items in flight of a flow: those of claims with such a flow are asked for theirs.
-  (select null::integer, null::double precision, o.item_no, o.effective_date, o.state, null::smallint, null::timestamptz, 5, false
+  (select null::integer, null::double precision, o.item_no, o.effective_date, o.state, o.attempt, null::timestamptz, 5, false
    from ledger.list_in_flight(array(select s.flow_no from scope s)) o
    cross join lateral (
      select i.flow_no, i.due_at from ledger.due_item i
      where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0
    ) i
    where o.state = coalesce((select w.state from wanted w), o.state)
+     and ($19::integer is null or o.attempt >= $19::integer)
+     and ($20::text is null or o.worker_no = (select a.actor_no from ledger.actor a where a.name = $20::text))
      and (i.flow_no in (select s.flow_no from scope s)) is true  -- hashed once, and not joined
      and ($11::timestamptz is null or (i.due_at, o.item_no) > ($11::timestamptz, $12::bigint))
    order by i.due_at, o.item_no limit $14::integer)
@@ -93,26 +98,30 @@ examined as materialized (
   (select r.item_no, r.effective_date, r.state, r.attempt, r.available_at, r.grace_seconds
    from read_items r
    where not r.is_ahead and ($6::text is null or r.state = (select w.state from wanted w))
+     and ($19::integer is null or r.attempt >= $19::integer)
    order by r.available_at nulls first limit $15::integer)
   union all
   (select r.item_no, r.effective_date, r.state, r.attempt, r.available_at, r.grace_seconds
    from read_items r
    where r.is_ahead and not $13::boolean and ($6::text is null or r.state = (select w.state from wanted w))
+     and ($19::integer is null or r.attempt >= $19::integer)
      and ($9::timestamptz is null or r.available_at >= $9::timestamptz)
      and ($10::timestamptz is null or r.available_at < $10::timestamptz)
      and ($11::timestamptz is null or (r.available_at, r.item_no) > ($11::timestamptz, $12::bigint))
    order by r.available_at, r.item_no
-   limit case when $5::text is null and $7::text is null then $16::integer end)
+   limit case when $5::text is null and $7::text is null and $18::bigint[] is null then $16::integer end)
 ),
 page as materialized (
   select i.*, r.state, r.attempt, r.available_at
   from examined r
   cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
-    select i.id, i.flow_no, i.item_no, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by, i.complete_by, i.labels
+    select i.id, i.flow_no, i.item_no, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by, i.complete_by, i.labels,
+      i.definition_no
     from ledger.due_item i where i.effective_date = r.effective_date and i.item_no = r.item_no offset 0
   ) i
   where ($5::text is null or i.business_key = $5::text)
     and ($7::text is null or i.labels ->> $7::text = $8::text)
+    and ($18::bigint[] is null or i.definition_no = any ($18::bigint[]))
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
     and ($10::timestamptz is null or i.due_at < $10::timestamptz)
     and ($11::timestamptz is null or (i.due_at, i.item_no) > ($11::timestamptz, $12::bigint))
