@@ -167,6 +167,7 @@ class ItemClaimer:
                 bytes_max=self._few_bytes_max,
                 key_bytes_max=_FEW_KEY_BYTES_MAX,
                 secret=secret,
+                lag_flow_nos=lag_flow_nos(shares, self._limited),
             )
             if rows is None:
                 return None
@@ -224,11 +225,8 @@ def _serial_quotas(shares: Sequence[FlowShare]) -> list[int]:
 
 
 def _are_plain(shares: Sequence[FlowShare]) -> bool:
-    """Return whether one statement may claim them: few flows, without order, limits or targets."""
+    """Return whether one statement may claim them: few flows, without order or limits."""
     return len(shares) <= _FEW_FLOWS_MAX and not any(
-        share.flow.has_serial
-        or share.flow.is_limited
-        or share.flow.settled_by_topic
-        or share.flow.lag_target_seconds is not None
+        share.flow.has_serial or share.flow.is_limited or share.flow.settled_by_topic
         for share in shares
     )

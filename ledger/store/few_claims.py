@@ -21,13 +21,15 @@ async def claim_few_items(
     bytes_max: int,
     key_bytes_max: int,
     secret: str,
+    lag_flow_nos: Sequence[int] = (),
 ) -> ClaimedRows[RecordedRow] | None:
     """Claim due rows as `claim_items` does, and record the claims: one a partition of a topic.
 
     Call it outside a transaction: it commits. `partitions` are the numbers of them by topic. Flows
     that are limited, settled by topic, or have another topic now are skipped. Rows are in the order
     of their claims and of their positions. `secret` is of this call alone: if its answer is lost,
-    `find_unanswered_claims` finds its claims by it.
+    `find_unanswered_claims` finds its claims by it. Of `lag_flow_nos` each claim has the flow that
+    is the first to be later than its lag target, and since when its first item could be claimed.
 
     None if more than `items_max` are due, suspects among them, several that have more than
     `bytes_max` bytes of payload, keys of more than `key_bytes_max` bytes together, or rows without
@@ -47,6 +49,7 @@ async def claim_few_items(
         bytes_max,
         key_bytes_max,
         secret,
+        lag_flow_nos,
         record_class=RecordedRow,
     )
     return None if rows[-1]["attempt"] is not None else ClaimedRows.before_count(rows)

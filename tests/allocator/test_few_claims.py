@@ -46,6 +46,11 @@ LATER: Final = (
     "update ledger.pending set available_at = ledger.now() + interval '30s' where item_no % 3 = 0"
 )
 LIMITED: Final = "update ledger.flow set rate_per_second = 1000"
+TARGETS: Final = (
+    "update ledger.flow set lag_target_seconds = case tenant when 'acme' then 9 else 5 end",
+    "update ledger.pending set available_at = available_at - interval '1s' where item_no % 2 = 0",
+)
+TARGET: Final = "update ledger.flow set lag_target_seconds = 5 where tenant = 'acme'"
 PAUSED: Final = "update ledger.flow set paused_at = now(), paused_by = 1 where tenant = 'acme'"
 
 
@@ -60,6 +65,7 @@ class Case:
     is_few: bool = True
     terms: Mapping[str, str] = field(default_factory=dict[str, str])
     claimed: int | None = None
+    is_measured: bool = False
 
 
 CASES: Final = {
@@ -76,6 +82,8 @@ CASES: Final = {
     "suspects": Case(before=(SUSPECTS,), is_few=False),
     "times-of-the-kind": Case(before=(TIMES,)),
     "some-later": Case(before=(LATER,)),
+    "lag-targets": Case(before=TARGETS, is_measured=True),
+    "a-lag-target": Case(before=(TARGET,), is_measured=True),
     "limited": Case(before=(LIMITED,), is_few=False),
     "paused-since": Case(after=(PAUSED,), claimed=4),
     "limited-since": Case(after=(LIMITED,), claimed=0),
@@ -121,6 +129,7 @@ async def test_a_claim_of_a_few_items_writes_what_a_large_one_does(
         monkeypatch.setattr(item_claimer, "_FEW_FLOWS_MAX", -1)
     few, large = written
     assert few == large
+    assert any(columns["lag_flow_no"] for _, _, columns in few[0]) == case.is_measured
     if case.claimed is not None:
         assert few[2].total() == case.claimed
 

@@ -13,11 +13,12 @@
 -- $10 bytes_max bigint
 -- $11 key_bytes_max bigint
 -- $12 secret text
+-- $13 lag_flow_nos integer[]
 -- index: pending_available_idx, pending_retry_idx
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select q.*, f.retry_share, k.dispatch_seconds, k.queue_seconds, k.run_seconds, k.lease_seconds,
+  select q.*, f.retry_share, f.lag_target_seconds, k.dispatch_seconds, k.queue_seconds, k.run_seconds, k.lease_seconds,
     exists (
       select from ledger.pending p
       where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
@@ -85,6 +86,7 @@ chosen as materialized (
 ),
 removed as (
   delete from ledger.pending p where p.ctid = any ((select c.tids from chosen c)::tid[])
+  returning p.flow_no, p.available_at
 ),
 -- The fence is drawn after the rows were locked, so that an item's fences only grow.
 batch as materialized (
@@ -106,11 +108,20 @@ batch as materialized (
 recorded as (
   insert into ledger.claim (
     fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts,
-    deadline, queue_seconds, run_seconds, lease_seconds, flow_nos)
+    deadline, queue_seconds, run_seconds, lease_seconds, flow_nos, lag_flow_no, available_since)
   select b.fence, ledger.now(), b.token, $8::bigint, b.topic, b.partition, b.size, b.item_no, b.effective_date, b.attempt,
     b.starts, ledger.machine_now() + make_interval(secs => b.dispatch_seconds), b.queue_seconds, b.run_seconds,
-    b.lease_seconds, b.flow_nos
+    b.lease_seconds, b.flow_nos, late.flow_no, late.first_at
   from batch b
+  -- Of the flows with a lag target, the one whose first item is the first to be late.
+  left join lateral (
+    select r.flow_no, min(r.available_at) as first_at
+    from removed r
+    join asked a on a.flow_no = r.flow_no
+    where cardinality($13::integer[]) > 0 and r.flow_no = any ($13::integer[]) and r.flow_no = any (b.flow_nos)
+    group by r.flow_no, a.lag_target_seconds
+    order by min(r.available_at) + make_interval(secs => a.lag_target_seconds) limit 1
+  ) late on true
 )
 (select f.item_no, f.id, f.effective_date, f.flow_no, f.business_key, f.partition_key, f.cycle, f.due_at,
   f.payload::text as payload, f.traceparent, f.attempt, f.starts, f.batch_max, b.fence, b.token, b.partition
