@@ -321,6 +321,7 @@ def list_reviews(
     *,
     tenant: str | None = None,
     kind: str | None = None,
+    newest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.ReviewPage]:

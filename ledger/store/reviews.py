@@ -67,11 +67,11 @@ async def list_reviews(
     tenant: str | None = None,
     kind: str | None = None,
     after: ReviewPlace | None = None,
+    newest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List parked items with their payloads, oldest first; of these tenants alone."""
-    rows = await connection.fetch(
-        statement("list_reviews"), limit, tenants, tenant, kind, *(after or (None, None))
-    )
+    """List parked items with their payloads, oldest first or newest; of these tenants alone."""
+    values = limit, tenants, tenant, kind, *(after or (None, None)), newest_first
+    rows = await connection.fetch(statement("list_reviews"), *values)
     return [dict(row) for row in rows]
 
 

@@ -69,6 +69,13 @@ async def test_a_person_takes_parked_items_and_others_see_who_has_them(
     await api.park(*ids)
     item, decide = f"/console/items/{ids[0]}", "/console/reviews/acme/decide?kind=Wanted"
     assert "Nobody has taken it." in (await browser.open(item)).text
+    lists = "/console/reviews/parked?kind=Wanted&format=csv"
+    oldest, newest = [
+        [row["business_key"] for row in csv.DictReader(io.StringIO(listed.text))]
+        for listed in (await browser.open(lists), await browser.open(f"{lists}&newest_first=true"))
+    ]
+    assert newest == oldest[::-1]
+    assert sorted(newest) == ["W-0", "W-1"]
     path = "/console/reviews/acme"
     done = await browser.send(f"{path}/take", {"item": str(ids[0])})
     assert done.location == item

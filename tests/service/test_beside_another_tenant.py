@@ -46,7 +46,7 @@ NO_FILTERS = "'{acme}'" + ", null" * 11
 READS = {
     "list_flow_items": "'{acme}'" + ", null" * 12 + ", 2000, 51",
     "list_key_items": "'{acme}', null, null, null, 'crowded'" + ", null" * 8 + ", 2000, 51",
-    "list_reviews": "51, '{acme}'" + ", null" * 4,
+    "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true",
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",
     "list_kinds": "'{acme}', 200",

@@ -12,6 +12,7 @@ from tests.service.test_requests import problem
 
 DECISIONS = "/v1/tenants/acme/decisions"
 OPERATIONS = "/v1/tenants/acme/operations"
+NEWEST = "/v1/reviews?kind=Reviewed&newest_first=true"
 FLOW = "/v1/flows/acme/PolicyRenewalDue"
 
 
@@ -43,6 +44,11 @@ async def test_g2_parked_items_are_listed_and_decided_in_the_name_of_the_key(
     listed = [*page.document["items"], *rest.document["items"]]
     assert {each["id"] for each in listed} == {str(each) for each in (first, second, third)}
     assert len(listed) == 3
+    newest = await api.ask("GET", f"{NEWEST}&limit=2", key=operator)
+    more = f"{NEWEST}&limit=2&cursor={newest.document['next_cursor']}"
+    older = await api.ask("GET", more, key=operator)
+    assert [*newest.document["items"], *older.document["items"]] == listed[::-1]
+    assert older.document["next_cursor"] is None
     assert '"payload":{"premium":"123.45"}' in page.text.replace(" ", "")
     assert (listed[0]["reason"], rest.document["next_cursor"]) == ("attempts exhausted", None)
 

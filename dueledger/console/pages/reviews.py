@@ -33,6 +33,7 @@ from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
 from dueledger.service.routes.fields import PRINTABLE, TenantPath
 from dueledger.service.routes.operation_documents import OperationRequest
+from dueledger.service.routes.reviews import NewestFirst
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -117,8 +118,9 @@ async def list_parked(
     *,
     tenant: Filter = None,
     kind: Filter = None,
+    newest_first: NewestFirst = False,
 ) -> Response:
-    """List parked items, those parked first."""
+    """List parked items, those parked first or last at the top."""
     rows = await list_reviews(
         call.connection,
         page.rows_max,
@@ -126,18 +128,23 @@ async def list_parked(
         tenant=tenant,
         kind=kind,
         after=page.place(ReviewPlace, datetime, int),
+        newest_first=newest_first,
     )
     return view.page(
         "list.html",
         title="Parked items",
         parent=("Reviews", "/reviews"),
-        filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "kind": ("Kind", kind, None),
+            "newest_first": ("Newest first", newest_first, ()),
+        },
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
         changed=("review", "Parked items have changed"),
         listing=Listing(
             caption="Parked items",
-            order="oldest first",
+            order="newest first" if newest_first else "oldest first",
             columns=_parked_columns(view),
             rows=rows[: page.limit],
             empty="No parked item matches.",

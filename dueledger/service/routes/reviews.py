@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Response
+from fastapi import Query, Response
 
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
@@ -50,6 +50,8 @@ from dueledger.service.scoped_routes import ScopedRoutes
 read = ScopedRoutes(Scope.READ, "reviews")
 operate = ScopedRoutes(Scope.OPERATE, "reviews")
 
+NewestFirst = Annotated[bool, Query(description="in the other order")]
+
 
 @read.add("GET", "/v1/reviews", "listReviews", ReviewPage)
 async def list_parked_items(
@@ -57,12 +59,20 @@ async def list_parked_items(
     page: CurrentPage,
     tenant: Annotated[str | None, Text] = None,
     kind: Annotated[str | None, Text] = None,
+    *,
+    newest_first: NewestFirst = False,
 ) -> Response:
     """List items that wait for a person's decision, oldest first, with the reason."""
 
     async def read_some(limit: int, after: ReviewPlace | None) -> list[dict[str, Any]]:
         return await list_reviews(
-            call.connection, limit, tenants=call.tenants, tenant=tenant, kind=kind, after=after
+            call.connection,
+            limit,
+            tenants=call.tenants,
+            tenant=tenant,
+            kind=kind,
+            after=after,
+            newest_first=newest_first,
         )
 
     keys = {"parked_at": datetime, "item_no": int}

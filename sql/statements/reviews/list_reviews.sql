@@ -1,4 +1,4 @@
--- List parked items, oldest first.
+-- List parked items, oldest first or newest first.
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 limit integer
@@ -7,6 +7,7 @@
 -- $4 kind text
 -- $5 after_parked_at timestamptz
 -- $6 after_item_no bigint
+-- $7 newest_first boolean
 -- index: review_parked_idx, review_flow_idx
 -- locks: none
 -- Of each flow so many are read as a page has: what others have parked costs nothing.
@@ -22,21 +23,37 @@ found as materialized (
   select r.*
   from scope s
   cross join lateral (
-    select r.* from ledger.review r
-    where r.flow_no = s.flow_no
-      and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
-    order by r.parked_at, r.item_no limit $1::integer
+    (select r.* from ledger.review r
+     where not $7::boolean and r.flow_no = s.flow_no
+       and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
+     order by r.parked_at, r.item_no limit $1::integer)
+    union all
+    (select r.* from ledger.review r
+     where $7::boolean and r.flow_no = s.flow_no
+       and ($5::timestamptz is null or (r.parked_at, r.item_no) < ($5::timestamptz, $6::bigint))
+     order by r.parked_at desc, r.item_no desc limit $1::integer)
   ) r
   union all
   (select r.* from ledger.review r
-   where $2::text[] is null and $3::text is null and $4::text is null
+   where not $7::boolean and $2::text[] is null and $3::text is null and $4::text is null
      and ($5::timestamptz is null or (r.parked_at, r.item_no) > ($5::timestamptz, $6::bigint))
    order by r.parked_at, r.item_no limit $1::integer)
+  union all
+  (select r.* from ledger.review r
+   where $7::boolean and $2::text[] is null and $3::text is null and $4::text is null
+     and ($5::timestamptz is null or (r.parked_at, r.item_no) < ($5::timestamptz, $6::bigint))
+   order by r.parked_at desc, r.item_no desc limit $1::integer)
+),
+page as materialized (
+  select r.*,
+    row_number() over (order by case when not $7::boolean then r.parked_at end, case when not $7::boolean then r.item_no end,
+      r.parked_at desc, r.item_no desc) as ord
+  from found r
 )
 select i.id, i.item_no, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
   r.parked_at, r.reason, r.attempt, r.starts, w.name as taken_by, r.taken_at, i.payload::text as payload
-from (select r.* from found r order by r.parked_at, r.item_no limit $1::integer) r
+from (select r.* from page r order by r.ord limit $1::integer) r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
 join ledger.flow f on f.flow_no = r.flow_no
 left join ledger.actor w on w.actor_no = r.taken_by
-order by r.parked_at, r.item_no
+order by r.ord
