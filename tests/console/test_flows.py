@@ -3,10 +3,15 @@
 import csv
 import io
 import json
+import re
+from datetime import timedelta
+from html import unescape
 
 from dueledger.console.activity import LedgerActivity
+from dueledger.console.clock import iso
 from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import (
     FlowLimits,
     FlowScope,
@@ -70,6 +75,15 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
         end = f'until <time datetime="2190-01-01T{hour}:00:00Z"'
         for shown in (path, "/console/flows?tenant=acme", "/console/items?kind=Ending"):
             assert end in (await browser.open(shown)).text, shown
+    due = iso(await read_now(api.owner) - timedelta(minutes=1))
+    await api.emit(key, api.item("E-2", kind="Ending", due_at=due))
+    await api.owner.execute(
+        "update ledger.pause set paused_at = paused_at - interval '1 hour'"
+        " where kind = 'Ending' and resumed_at is null"
+    )
+    [href] = re.findall('href="([^"]+)">What fell due meanwhile', (await browser.open(path)).text)
+    listed = (await browser.open(f"{unescape(href)}&format=csv")).text
+    assert [row["business_key"] for row in csv.DictReader(io.StringIO(listed))] == ["E-2"]
     resume = {"kind": "Ending", "of_kind": "Ending", "of_default_lane": "true", "reason": "slowly"}
     wrong = await browser.send("/console/flows/acme/resume", {**resume, "rate_per_second": "0"})
     assert (wrong.status, "an item a year" in wrong.text) == (422, True)
