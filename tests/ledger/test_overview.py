@@ -257,9 +257,9 @@ async def test_a_caller_is_shown_the_flows_of_its_tenants_and_the_worst_first(
         cells = await list_overview(connection, tenants=tenants, flows_max=3)
         assert [each.lane for each in cells] == lanes, tenants
         assert [astuple(each)[0] for each in cells] == list(range(1, len(lanes) + 1))
-    rows = await connection.fetch("select lane, flow_no from ledger.flow where lane <> ''")
-    numbers = {row["lane"]: row["flow_no"] for row in rows}
-    first = [numbers["many"], numbers["late"]]
+    rows = await connection.fetch("select tenant, lane, flow_no from ledger.flow")
+    numbers = {row["lane"] or row["tenant"]: row["flow_no"] for row in rows}
+    first = [numbers["umbra"], numbers["many"], numbers["late"], 4711]
     for flows_max, lanes in ((1, ["many"]), (3, ["many", "late", "later"])):
         cells = await list_overview(
             connection, tenants=["acme"], flows_max=flows_max, first_flow_nos=first
