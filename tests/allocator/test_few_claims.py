@@ -199,7 +199,11 @@ async def test_a_small_claim_takes_plain_due_rows_from_the_floor_on_and_says_whe
         for seconds, serial in ((-3600, None), (-10800, None), (30, None), (-3600, 42), (5, 42))
         for state in (State.SCHEDULED, State.RETRYABLE_FAILURE)
     ]
-    others = [(State.RETRYABLE_FAILURE, seconds, None) for seconds in (-60, 5)]
+    others = [
+        (State.RETRYABLE_FAILURE, -60, None),
+        (State.RETRYABLE_FAILURE, 5, None),
+        (State.SCHEDULED, 5, None),
+    ]
     await emit_unwanted(make_drafts(len(rows)))
     await emit_unwanted(make_drafts(len(others), tenant="globex"))
     await connection.executemany(
