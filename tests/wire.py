@@ -1,6 +1,7 @@
 """A wire between a client and a server: it can go dead, as when a cable is pulled: no reset."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, final
@@ -75,14 +76,33 @@ class Wire:
         writer.close()
 
 
+def hold_port() -> socket.socket:
+    """Bind a port at which nothing listens yet, or a connection of another test might take it."""
+    held = socket.socket()
+    held.bind((LOOPBACK, 0))
+    return held
+
+
+def port_of(held: socket.socket) -> int:
+    """Return the number of a port."""
+    port: int = held.getsockname()[1]
+    return port
+
+
 @asynccontextmanager
 async def wire_to(
-    dsn: str, *, port: int = 0, forward: Forward = _unchanged
+    dsn: str, *, held: socket.socket | None = None, forward: Forward = _unchanged
 ) -> AsyncGenerator[tuple[Wire, str]]:
-    """Lay a wire to the server of a DSN; gives the wire and the DSN at its near end."""
+    """Lay a wire to the server of a DSN, from a port that is held or another.
+
+    Gives the wire and the DSN at its near end.
+    """
     parts = urlsplit(dsn)
     wire = Wire(parts.hostname or LOOPBACK, parts.port or 5432, forward)
-    server = await asyncio.start_server(wire.accept, LOOPBACK, port)
+    if held is None:
+        server = await asyncio.start_server(wire.accept, LOOPBACK, 0)
+    else:
+        server = await asyncio.start_server(wire.accept, sock=held)
     user, at, _ = parts.netloc.rpartition("@")
     near = f"{user}{at}{LOOPBACK}:{server.sockets[0].getsockname()[1]}"
     try:

@@ -3,24 +3,17 @@
 import asyncio
 import os
 import signal
-import socket
 from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from dueledger.stack import Endpoints
 from tests.forks import ForkedProcess, ForkServer
-from tests.wire import wire_to
+from tests.wire import hold_port, port_of, wire_to
 
 from .test_stopping import HANDLERS, PROCESSES
 
 WAITED_SECONDS = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
 
 
 async def until_logged(process: ForkedProcess, *texts: bytes) -> bytes:
@@ -37,15 +30,16 @@ async def test_processes_that_start_before_postgres_and_kafka_wait_for_both(
     database: str, stack: Endpoints, tmp_path: Path, fork_server: ForkServer
 ) -> None:
     (tmp_path / "mine.py").write_text(HANDLERS)
-    postgres, kafka = free_port(), free_port()
     address = urlsplit(database)
     user, at, _ = address.netloc.rpartition("@")
-    environment = {
-        **os.environ,
-        "DUELEDGER_DSN": urlunsplit(address._replace(netloc=f"{user}{at}127.0.0.1:{postgres}")),
-        "DUELEDGER_BOOTSTRAP_SERVERS": f"127.0.0.1:{kafka}",
-    }
     async with AsyncExitStack() as running:
+        postgres, kafka = (running.enter_context(hold_port()) for _ in range(2))
+        near = f"{user}{at}127.0.0.1:{port_of(postgres)}"
+        environment = {
+            **os.environ,
+            "DUELEDGER_DSN": urlunsplit(address._replace(netloc=near)),
+            "DUELEDGER_BOOTSTRAP_SERVERS": f"127.0.0.1:{port_of(kafka)}",
+        }
         processes: dict[tuple[str, ...], ForkedProcess] = {}
         for arguments in PROCESSES:
             process = await fork_server.start(
@@ -56,10 +50,10 @@ async def test_processes_that_start_before_postgres_and_kafka_wait_for_both(
         for process in processes.values():
             line = await until_logged(process, b"service.awaited", b"Postgres cannot be used")
             assert b'"failures": 1' in line
-        await running.enter_async_context(wire_to(database, port=postgres))
+        await running.enter_async_context(wire_to(database, held=postgres))
         await until_logged(processes["work", "mine:handlers"], b"service.awaited", b"Kafka")
         broker = f"kafka://{stack.bootstrap_servers}"
-        await running.enter_async_context(wire_to(broker, port=kafka))
+        await running.enter_async_context(wire_to(broker, held=kafka))
         for arguments, process in processes.items():
             if arguments != ("work", "mine:handlers"):  # it has started, and waits for Kafka alone
                 await until_logged(process, b"process.started")

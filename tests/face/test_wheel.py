@@ -149,7 +149,7 @@ def postgres_16() -> Generator[str]:
         pytest.skip("the wheel of the embedded server has no PostgreSQL 16")
     user = "nobody" if os.geteuid() == 0 else None
     with TemporaryDirectory() as folder:
-        cluster, port = Path(folder) / "cluster", free_ports.free()
+        cluster = Path(folder) / "cluster"
         cluster.mkdir(mode=0o700)
         if user is not None:
             Path(folder).chmod(0o711)
@@ -165,6 +165,7 @@ def postgres_16() -> Generator[str]:
             )
 
         control("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--locale=C")
+        port = free_ports.free()  # as late as possible: another program may take it
         settings = {
             "listen_addresses": free_ports.LOOPBACK,
             "unix_socket_directories": "",

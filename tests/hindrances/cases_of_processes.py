@@ -1,14 +1,13 @@
 """Items whose processes or servers are not there: those that claim, and those that read topics."""
 
 from signal import SIGCONT, SIGSTOP
-from socket import socket
 from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from dueledger.hindrance_texts import Hindrance
 from dueledger.ledger.store.processes import ProcessRole
-from tests.wire import wire_to
+from tests.wire import hold_port, port_of, wire_to
 
 from .conftest import Installation, kill
 from .hindered import HANDED_OUT, LATER, SECOND, Cases, Hindered
@@ -65,20 +64,14 @@ async def no_direct_handler(site: Installation) -> Hindered:
     return Hindered(item)
 
 
-def _free_port() -> int:
-    with socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
-
-
 async def kafka_down(site: Installation) -> Hindered:
     [item] = await site.emit()
     await site.grant(10)
-    port = _free_port()
-    await site.start("allocate", DUELEDGER_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}")
+    port = site.running.enter_context(hold_port())
+    await site.start("allocate", DUELEDGER_BOOTSTRAP_SERVERS=f"127.0.0.1:{port_of(port)}")
 
     async def start_brokers() -> None:
-        wire = wire_to(f"kafka://{site.bootstrap_servers}", port=port)
+        wire = wire_to(f"kafka://{site.bootstrap_servers}", held=port)
         await site.running.enter_async_context(wire)
 
     says = ("Kafka has not responded to allocator:", "since 2")
@@ -89,11 +82,12 @@ async def kafka_down_for_workers(site: Installation) -> Hindered:
     [item] = await site.emit()
     await site.start("allocate")
     await site.until_live(ProcessRole.ALLOCATOR)
-    port = _free_port()
-    await site.start("work", "mine:handlers", DUELEDGER_BOOTSTRAP_SERVERS=f"127.0.0.1:{port}")
+    port = site.running.enter_context(hold_port())
+    servers = f"127.0.0.1:{port_of(port)}"
+    await site.start("work", "mine:handlers", DUELEDGER_BOOTSTRAP_SERVERS=servers)
 
     async def start_brokers() -> None:
-        wire = wire_to(f"kafka://{site.bootstrap_servers}", port=port)
+        wire = wire_to(f"kafka://{site.bootstrap_servers}", held=port)
         await site.running.enter_async_context(wire)
 
     return Hindered(item, start_brokers)
