@@ -20,13 +20,13 @@ from dueledger.flow_status import make_status
 from dueledger.hindrance_texts import TEXTS, Hindrance
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.processes import ProcessRole, RoleStatus
+from tests.conftest import EVENTUALLY_SECONDS
 from tests.forks import ForkServer
 from tests.logins import with_login
 
 from .conftest import Command
 from .test_lists import emit
 
-EVENTUALLY_SECONDS: Final = 30.0
 NOW: Final = datetime(2027, 3, 1, 12, tzinfo=UTC)
 TOPIC: Final = "due.ReminderDue"
 OWED: Final = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")

@@ -430,7 +430,7 @@ async def test_a_drain_finishes_what_runs_starts_nothing_and_gives_back_what_out
 
     await site.emit(make_drafts(12))
     await site.allocate()
-    stop = await site.work(handlers, worker_drain_seconds=1.0)
+    stop = await site.work(handlers, worker_drain_seconds=3.0)
 
     async def four_running() -> bool:
         return len(seen) == 4

@@ -17,6 +17,7 @@ from dueledger.ledger.store import Connection
 KIND = os.environ["TEST_KIND"]
 POISON = "poison"
 GATE = 7  # an advisory lock: who works waits for it
+TIMEOUT_SECONDS = float(os.environ.get("TEST_TIMEOUT", "60"))
 
 
 def end_process() -> None:
@@ -57,14 +58,14 @@ async def work_single(item: DueItem) -> Verdict:
 
 
 single = Handlers()
-single.on(KIND, timeout_seconds=1, backoff_base_seconds=0.001, backoff_cap_seconds=0.001)(
-    work_single
-)
+single.on(
+    KIND, timeout_seconds=TIMEOUT_SECONDS, backoff_base_seconds=0.001, backoff_cap_seconds=0.001
+)(work_single)
 
 thread = Handlers()
 
 
-@thread.on(KIND, timeout_seconds=1)
+@thread.on(KIND, timeout_seconds=TIMEOUT_SECONDS)
 def work_in_thread(item: DueItem) -> Verdict:
     """Work one item in a thread."""
     if item.business_key.startswith(POISON):

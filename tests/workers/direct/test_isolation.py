@@ -165,7 +165,9 @@ async def test_g9_a_suspect_that_blocks_its_process_fails_by_its_timeout(
     await estate.emit(make_drafts(1, prefix="poison"))
     await estate.set_kind(attempt_max=1)
     await suspect(estate, "poison")
-    worker = await estate.start_process("single", module="isolating", TEST_END="block")
+    worker = await estate.start_process(
+        "single", module="isolating", TEST_END="block", TEST_TIMEOUT="1"
+    )
     await estate.eventually(estate.reviews)
     (failure,) = await failures(estate)
     assert failure["error"] == "HandlerTimeout"
@@ -180,7 +182,7 @@ async def test_g9_a_thread_that_never_returns_is_ended_with_its_process(
     await estate.emit([*make_drafts(1, prefix="poison"), *make_drafts(5)])
     await estate.set_kind(attempt_max=1)
     await suspect(estate, "", batch_max=1)
-    await estate.start_process("thread", module="isolating", TEST_END="block")
+    await estate.start_process("thread", module="isolating", TEST_END="block", TEST_TIMEOUT="1")
     await estate.until_completed(5)
     await estate.eventually(estate.reviews)
     (failure,) = await failures(estate)
