@@ -51,7 +51,7 @@ async def starts_none_that_lives(site: Installation, remedy: str) -> bool:
 
 
 async def check(site: Installation, code: Hindrance, arrange: Arrange) -> float:
-    """Make a hindrance and follow its remedy; return in how many seconds, of those that it may."""
+    """Make a hindrance and follow its remedy; return in how many seconds it freed the item."""
     hindered = await arrange(site)
     await site.until(hindered.item, code)
     printed = await site.printed(hindered.item)
@@ -68,7 +68,6 @@ async def check(site: Installation, code: Hindrance, arrange: Arrange) -> float:
         freed = await site.freed_at(hindered.item)
         seconds = (freed - max(at, began)).total_seconds()
     await hindered.ended()
-    assert seconds <= FREED_SECONDS
     return seconds
 
 
@@ -80,7 +79,9 @@ async def test_each_hindrance_is_named_and_its_remedy_frees_the_item(
     arrange: Arrange,
     record_property: Callable[[str, object], None],
 ) -> None:
-    record_property("freed_seconds", await check(site, code, arrange))
+    seconds = await check(site, code, arrange)
+    record_property("freed_seconds", seconds)
+    assert seconds <= FREED_SECONDS
 
 
 @pytest.mark.parametrize("arrange", SAMPLE)
