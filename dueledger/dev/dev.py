@@ -1,7 +1,7 @@
 """`dueledger dev`: servers and processes, a banner, and an orderly end."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,7 @@ from dueledger.ledger.visible_text import visible
 from dueledger.stack import (
     BOOTSTRAP_SERVERS_VARIABLE,
     DSN_VARIABLE,
+    Endpoints,
     require_embedded,
 )
 
@@ -193,31 +194,34 @@ class _Session:
                 await set_clock(connection, await read_now(connection), 0, database=True)
 
     def _print_banner(self) -> None:
-        """Print the addresses, each whole on a line of its own, so that a line can be copied."""
-        endpoints, options = self._endpoints, self._options
-        dsn = endpoints.dsn if options.show_secrets else endpoints.dsn_masked
-        hint = "" if options.show_secrets else "   (--show-secrets shows the password)"
-        data = f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it"
-        access = self._access
-        lines = (
-            "",
-            f"Console   {access.link if access else 'needs dueledger[serve]'}",
-            f"Postgres  {dsn}{hint}",
-            f"Kafka     {endpoints.bootstrap_servers}",
-            f"Data      {data}",
-            "Try:",
-            f"export {DSN_VARIABLE}='{dsn}'",
-            f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'",
-            *(_TRY_HEADLESS if options.headless else _TRY),
-            "",
-        )
-        for line in lines:
+        """Print each line whole, so that it can be copied."""
+        link = self._access.link if self._access is not None else None
+        for line in banner_lines(self._endpoints, self._options, link):
             self._console.print(visible(line), markup=False, highlight=False, soft_wrap=True)
 
     def _print(self, name: str, line: str) -> None:
         colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
         self._console.print(Text(f"{name:<12} ", style=colour), end="")
         self._console.print(visible(line), markup=False, soft_wrap=True)
+
+
+def banner_lines(endpoints: Endpoints, options: DevOptions, link: str | None) -> Sequence[str]:
+    """Return what a session says once it runs: addresses, and what to try. `link` signs in."""
+    dsn = endpoints.dsn if options.show_secrets else endpoints.dsn_masked
+    hint = "" if options.show_secrets else "   (--show-secrets shows the password)"
+    data = f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it"
+    return (
+        "",
+        f"Console   {link or 'needs dueledger[serve]'}",
+        f"Postgres  {dsn}{hint}",
+        f"Kafka     {endpoints.bootstrap_servers}",
+        f"Data      {data}",
+        "Try:",
+        f"export {DSN_VARIABLE}='{dsn}'",
+        f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'",
+        *(_TRY_HEADLESS if options.headless else _TRY),
+        "",
+    )
 
 
 async def _is_real(connection: Connection) -> bool:
