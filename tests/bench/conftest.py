@@ -1,5 +1,6 @@
 """Benchmarks on the tests' servers, with tiny counts: their shape, never their speed."""
 
+import gc
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -43,7 +44,10 @@ def taken(rig: Rig) -> Take:
     async def run(
         bench: Callable[[Rig, OptionsClass], Awaitable[Measured]], options: OptionsClass
     ) -> dict[str, Any]:
-        document = json.loads(json.dumps(await take("bench", rig, bench, options)))
+        try:
+            document = json.loads(json.dumps(await take("bench", rig, bench, options)))
+        finally:
+            gc.freeze()  # some benchmarks unfreeze all at their end, what was collected, too
         assert set(document) >= FRAME
         assert document["goals"]
         assert all(set(goal) == {"goal", "figure", "reached"} for goal in document["goals"])

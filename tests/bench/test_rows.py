@@ -50,6 +50,7 @@ async def test_emission_is_measured_from_each_number_of_connections_and_once_mor
     assert all(0 < door["median"] <= door["most"] for door in doors.values())
 
 
+@pytest.mark.full
 async def test_the_backlog_is_claimed_from_at_each_level_and_with_a_snapshot_held(
     taken: Take,
 ) -> None:

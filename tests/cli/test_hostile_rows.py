@@ -106,7 +106,7 @@ def _fault(ran: Ran) -> str | None:
 
 
 @pytest.mark.damages
-@pytest.mark.parametrize("count", [150, pytest.param(3_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("count", [60, pytest.param(3_000, marks=pytest.mark.full)])
 async def test_rows_that_mean_harm_are_shown_as_text(
     run_all: RunAll,
     database: str,

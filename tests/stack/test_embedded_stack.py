@@ -38,11 +38,11 @@ from dueledger.stack.embedded import open_embedded
 # A test run started in the background ignores Ctrl-C, and so would what it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-directory, keep = Path(sys.argv[1]), sys.argv[2] == "keep"
-with open_embedded(data_dir=directory, keep=keep, durable=False) as stack:
+directory, keep, steps = Path(sys.argv[1]), sys.argv[2] == "keep", []
+with open_embedded(data_dir=directory, keep=keep, durable=False, progress=steps.append) as stack:
     ends = stack.endpoints
     pids = [stack.postgres.pid, stack.kafka.pid]
-    print(json.dumps([ends.dsn, ends.bootstrap_servers, pids]), flush=True)
+    print(json.dumps([ends.dsn, ends.bootstrap_servers, pids, steps]), flush=True)
     sys.stdin.read()
 """
 
@@ -53,6 +53,7 @@ class Owner:
     dsn: str
     bootstrap_servers: str
     servers: list[psutil.Process]
+    steps: list[str]
 
 
 @contextmanager
@@ -66,8 +67,9 @@ def owner_process(directory: Path, *, keep: bool) -> Generator[Owner]:
     with process:
         try:
             assert process.stdout is not None
-            dsn, bootstrap_servers, pids = json.loads(process.stdout.readline())
-            yield Owner(process, dsn, bootstrap_servers, [psutil.Process(pid) for pid in pids])
+            dsn, bootstrap_servers, pids, steps = json.loads(process.stdout.readline())
+            servers = [psutil.Process(pid) for pid in pids]
+            yield Owner(process, dsn, bootstrap_servers, servers, steps)
         finally:
             process.kill()
 
@@ -228,7 +230,9 @@ def test_an_interrupted_owner_leaves_no_process_and_no_directory(
         assert not directory.exists()
 
 
-async def test_the_next_start_recovers_what_a_killed_owner_left_running(tmp_path: Path) -> None:
+async def test_the_next_start_recovers_what_a_killed_owner_left_running_and_dies_with_its_owner(
+    tmp_path: Path,
+) -> None:
     directory = tmp_path / "kept"
     with owner_process(directory, keep=True) as owner:
         await fetch_value(owner.dsn, "create table left_behind as select 42 as answer")
@@ -240,27 +244,19 @@ async def test_the_next_start_recovers_what_a_killed_owner_left_running(tmp_path
         owner.process.wait()
         assert not any(gone(server) for server in owner.servers)
 
-        steps: list[str] = []
-        with open_embedded(
-            data_dir=directory, keep=True, durable=False, progress=steps.append
-        ) as stack:
+        with owner_process(directory, keep=True) as heir:
             assert all(gone(server) for server in owner.servers)
-            ends = stack.endpoints
-            assert (ends.dsn, ends.bootstrap_servers) == (owner.dsn, owner.bootstrap_servers)
-            assert await fetch_value(ends.dsn, "select answer from left_behind") == 42
-            assert await consume_one(ends.bootstrap_servers, "left-behind") == b"still there"
-    assert len([step for step in steps if "left behind by an earlier run" in step]) == 2
-
-
-def test_servers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
-    if sys.platform != "linux":
-        pytest.skip("only Linux tells a child that its parent ended")
-    with owner_process(tmp_path / "killed", keep=True) as owner:
-        owner.process.kill()
-        owner.process.wait()
-        ended, alive = psutil.wait_procs(owner.servers, timeout=30)
-        assert len(ended) == 2
-        assert not alive
+            assert (heir.dsn, heir.bootstrap_servers) == (owner.dsn, owner.bootstrap_servers)
+            assert await fetch_value(heir.dsn, "select answer from left_behind") == 42
+            assert await consume_one(heir.bootstrap_servers, "left-behind") == b"still there"
+            left = [step for step in heir.steps if "left behind by an earlier run" in step]
+            assert len(left) == 2
+            heir.process.kill()
+            heir.process.wait()
+            if sys.platform == "linux":  # elsewhere no child knows that its parent ended
+                ended, alive = psutil.wait_procs(heir.servers, timeout=30)
+                assert len(ended) == 2
+                assert not alive
 
 
 def test_a_sweep_takes_abandoned_directories_and_locks_none_that_is_being_opened(
