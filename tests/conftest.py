@@ -2,11 +2,12 @@
 
 import asyncio
 import atexit
+import fcntl
 import gc
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,8 +53,21 @@ A question takes some 10 ms of the cores that it waits for.
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@contextmanager
+def _turn_to_collect(config: pytest.Config) -> Generator[None]:
+    """Wait while another process of a run collects, for each two: one reads what one compiled."""
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    if not given:
+        yield
+        return
+    turn = int(given["workerid"].removeprefix("gw")) % max(1, given["workercount"] // 2)
+    with Path(given["fork_server"]).with_name(f"collecting-{turn}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None]:
+def pytest_collection(session: pytest.Session) -> Generator[None]:
     """Collect without the garbage collector, and leave what was collected out of its passes.
 
     Nothing of it is garbage before the end, and each process has many objects for each test. After
@@ -61,7 +75,8 @@ def pytest_collection() -> Generator[None]:
     """
     gc.disable()
     try:
-        return (yield)
+        with _turn_to_collect(session.config):
+            return (yield)
     finally:
         gc.freeze()
         gc.set_threshold(20_000, 10, 20)
