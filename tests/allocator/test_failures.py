@@ -36,6 +36,8 @@ from dueledger.ledger.store.items import read_accounting
 from tests.faults.servers import proxied
 from tests.forks import ForkServer
 
+pytestmark = pytest.mark.long
+
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
 Drafts = Callable[..., list[ItemDraft]]

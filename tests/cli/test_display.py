@@ -19,6 +19,8 @@ from dueledger.stack import Endpoints
 from tests.forks import ForkServer
 from tests.hostile_text import ESCAPED, HOSTILE, SHOWN, unsafe_characters
 
+pytestmark = pytest.mark.long
+
 LONG: Final = HOSTILE + "k" * 10_000
 
 DEFINITION: Final = """

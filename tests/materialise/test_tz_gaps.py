@@ -21,6 +21,8 @@ from dueledger.ledger.store.tz_changes import TzStepKind
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, tick_until_idle
 
+pytestmark = pytest.mark.long
+
 EVE = datetime(2027, 3, 13, 12, tzinfo=NOON.tzinfo)
 """The next night clocks spring forward at two in New York and Detroit, and never in Panama."""
 

@@ -33,6 +33,8 @@ from tests.logins import with_login
 from .conftest import Handed, WorkTopic
 from .contract import faults
 
+pytestmark = pytest.mark.long
+
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"

@@ -12,6 +12,8 @@ from dueledger.ledger.rules.drafts import ItemDraft
 
 from .conftest import Site
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 

@@ -25,6 +25,8 @@ from dueledger.workers.worker import Worker
 from .conftest import Site
 from .test_kafka import completing
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 

@@ -19,6 +19,8 @@ from tests.logins import with_login
 from .conftest import SESSION_SECONDS, Site
 from .test_kafka import completing
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 WRONG = "worker_lease_second: there is no such setting. Write: worker_lease_seconds."

@@ -13,6 +13,8 @@ from dueledger.ledger.store import connect
 
 from .conftest import Site
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 LEASE_SECONDS = 3.0
 

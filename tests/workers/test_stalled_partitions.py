@@ -25,6 +25,8 @@ from tests.metrics_page import read_own_page
 from .conftest import Site
 from .test_kafka import completing
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 QUEUE_SECONDS = 2
 

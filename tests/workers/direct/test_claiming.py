@@ -29,6 +29,8 @@ from tests.logins import with_login
 
 from .conftest import NOBODY, Estate
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

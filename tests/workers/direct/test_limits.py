@@ -16,6 +16,8 @@ from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import DirectWorker, Estate
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 

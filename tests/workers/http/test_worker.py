@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dueledger.workers.counts import WorkerCounts
     from tests.workers.conftest import Site
 
+pytestmark = pytest.mark.long
+
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 
