@@ -67,6 +67,7 @@ ROWS_READ = (
 UNMADE = {"getReport", "getReportPage", "downloadReportFindings", "downloadReportRepairs"}
 """Routes of what a reconciliation records, which neither ledger has."""
 QUERIES = {
+    "listReviewComments": ["kind=PolicyRenewalDue"],
     "listItems": [
         *("open=true", "state=Running", "state=Scheduled", "state=Completed", "state=Cancelled"),
         *(

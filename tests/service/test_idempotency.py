@@ -152,4 +152,5 @@ async def test_each_route_whose_repetition_has_another_effect_needs_a_key(api: A
         *("pauseDefinition", "resumeDefinition", "pauseFlows", "resumeFlows"),  # by the scope
         *("revokeKey", "abortOperation", "explainFinding", "acceptFinding", "approveRepair"),
         *("proposeRepair",),  # by its finding
+        *("takeReviews", "returnReviews"),  # by who has them
     }
