@@ -50,6 +50,11 @@ TARGETS: Final = (
     "update ledger.flow set lag_target_seconds = case tenant when 'acme' then 9 else 5 end",
     "update ledger.pending set available_at = available_at - interval '1s' where item_no % 2 = 0",
 )
+ONE_OF_ACME: Final = (
+    "update ledger.pending set available_at = ledger.now() + interval '30s' where item_no in"
+    " (select item_no from ledger.pending join ledger.flow f using (flow_no)"
+    " where f.tenant = 'acme' order by item_no offset 1)"
+)
 TARGET: Final = "update ledger.flow set lag_target_seconds = 5 where tenant = 'acme'"
 PAUSED: Final = "update ledger.flow set paused_at = now(), paused_by = 1 where tenant = 'acme'"
 
@@ -84,6 +89,7 @@ CASES: Final = {
     "some-later": Case(before=(LATER,)),
     "lag-targets": Case(before=TARGETS, is_measured=True),
     "a-lag-target": Case(before=(TARGET,), is_measured=True),
+    "a-lag-target-of-one-item": Case(before=(TARGET, ONE_OF_ACME), is_measured=True),
     "limited": Case(before=(LIMITED,), is_few=False),
     "paused-since": Case(after=(PAUSED,), claimed=4),
     "limited-since": Case(after=(LIMITED,), claimed=0),

@@ -265,6 +265,15 @@ async def test_a_caller_is_shown_the_flows_of_its_tenants_and_the_worst_first(
             connection, tenants=["acme"], flows_max=flows_max, first_flow_nos=first
         )
         assert [each.lane for each in cells] == lanes
+    await connection.execute(
+        "update ledger.overview_flow set items = 0 where flow_no = $1", numbers["many"]
+    )
+    await connection.execute(
+        "insert into ledger.overview (flow_no, quarter, completed) values ($1, $2, 1)",
+        *(numbers["late"], NOON - timedelta(days=2)),
+    )
+    cells = await list_overview(connection, tenants=["acme"], flows_max=3, first_flow_nos=first)
+    assert [each.lane for each in cells] == ["late", "later"]
 
 
 async def test_the_rate_of_a_flow_is_what_ended_of_it_in_the_last_minutes(ledger: Ledger) -> None:
