@@ -85,12 +85,18 @@ def pipeline(
     items: ItemsOption = 600_000,
     allocators: AllocatorsOption = 1,
     workers: WorkersOption = 1,
+    warm_items: Annotated[
+        int,
+        typer.Option(
+            "--warm-items", min=1000, max=ITEMS_MAX, help="How many items before the measurement."
+        ),
+    ] = 100_000,
     json: JsonOption = False,
 ) -> None:
     """Emit items, then claim, publish, start and complete them through Kafka."""
     from bench.pipeline import PipelineOptions, bench_pipeline
 
-    options = PipelineOptions(items, allocators=allocators, workers=workers)
+    options = PipelineOptions(items, allocators=allocators, workers=workers, warm_items=warm_items)
     _measure("pipeline", bench_pipeline, options, json=json)
 
 

@@ -66,11 +66,12 @@ async def drain(
     *,
     fill: Fill | None = None,
     beside: AbstractAsyncContextManager[object] | None = None,
+    warm_items: int = WARM_UP_ITEMS,
 ) -> Drained:
     """Emit items while nothing claims, then let the processes complete them, warm as they are.
 
     `fill` emits them in another way, under the same prefix, and other pending items. `beside` is
-    entered for as long as the processes complete them.
+    entered for as long as the processes complete them. They complete `warm_items` others before.
     Raises Unbalanced if an item is missing at the end, ProcessDied if a process ends.
     """
     async with _workers(rig, ledger, processes) as workers:
@@ -78,7 +79,7 @@ async def drain(
             _allocators(rig, ledger, processes) as allocators,
             AsyncExitStack() as exits,
         ):
-            await _warm_up(rig, ledger)
+            await _warm_up(rig, ledger, warm_items)
             with suspended(workers if processes.direct else allocators):
                 if fill is None:
                     emit_seconds = await ledger.emit(items, prefix=PREFIX)
@@ -90,7 +91,7 @@ async def drain(
                 if beside is not None:
                     await exits.enter_async_context(beside)
                 meter = rig.meter()
-            await ledger.until_ended(WARM_UP_ITEMS + items, watch=rig.require_alive)
+            await ledger.until_ended(warm_items + items, watch=rig.require_alive)
             usage = meter.read()
         # The allocators write the marks of their last claims before they end.
         steps = await ledger.steps(items, prefix=PREFIX, watch=rig.require_alive)
@@ -115,6 +116,6 @@ async def _allocators(
         yield allocators
 
 
-async def _warm_up(rig: Rig, ledger: Ledger) -> None:
-    await ledger.emit(WARM_UP_ITEMS, prefix=WARM_UP_PREFIX)
+async def _warm_up(rig: Rig, ledger: Ledger, items: int = WARM_UP_ITEMS) -> None:
+    await ledger.emit(items, prefix=WARM_UP_PREFIX)
     await ledger.until_ended(watch=rig.require_alive)

@@ -73,7 +73,10 @@ class Planned:
 
 
 PLAN: Final = (
-    Planned("pipeline", (Size("--items", 600_000, 300_000, 5_000),)),
+    Planned(
+        "pipeline",
+        (Size("--items", 600_000, 300_000, 5_000), Size("--warm-items", 100_000, 100_000, 2_000)),
+    ),
     Planned("direct", (Size("--items", 500_000, 300_000, 5_000),)),
     Planned("emit", (Size("--items", 200_000, 100_000, 8_000),)),
     Planned("lag", (Size("--seconds", 30.0, 10.0, 2.0), Size("--warm-seconds", 30.0, 10.0, 0.0))),
