@@ -123,7 +123,8 @@ def _completed(evidence: Evidence) -> Outcome:
     if evidence is None:
         return _COMPLETED_BARE
     # One an item: the named tuple's own constructor takes twice as long.
-    return tuple.__new__(Outcome, (_COMPLETED, _evidence_text(evidence), None))
+    values = (_COMPLETED, _evidence_text(evidence), None)
+    return tuple.__new__(Outcome, values)  # pyright: ignore[reportUnknownMemberType]
 
 
 def _evidence_text(evidence: Mapping[str, object] | str) -> str:
