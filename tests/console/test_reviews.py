@@ -106,7 +106,7 @@ async def test_a_person_takes_parked_items_and_others_see_who_has_them(
     assert "INC-7: asked" in page
     listed = await browser.open("/console/reviews?kind=Wanted&format=csv")
     [group] = csv.DictReader(io.StringIO(listed.text))
-    assert (group["taken"], group["takers"]) == ("2", "key:colleague")
+    assert group["takers"] == "key:colleague"
     async with open_browser(api) as reader:
         await reader.sign_in(await api.make_key("watches", Scope.READ))
         page = (await reader.open(item)).text

@@ -300,9 +300,7 @@ def _group_columns(view: View) -> list[Column]:
         Column("message", "Message", "prose"),
         Column("items", "Items", "count", parked, "items_capped"),
         Column("oldest_at", "First parked", "time"),
-        Column("newest_at", "Last parked", "time"),
-        Column("taken", "Taken", "count"),
-        Column("takers", "By"),
+        Column("takers", "Taken by", "prose"),
     ]
     if view.may(Scope.OPERATE):
         columns.append(Column("reason", "Decide", "action", decide))
