@@ -17,7 +17,7 @@ from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilde
 from dueledger.allocator.claim.item_claimer import ItemClaimer
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
 from dueledger.allocator.state import AllocatorState
-from dueledger.ledger.flows.shares import FlowLoad, FlowShare
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ScannedFlows
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
@@ -82,7 +82,7 @@ class ClaimLoop:
         cannot be reached: nothing is claimed then.
         """
         began = monotonic()
-        due_ats: dict[int, float] = {}
+        scanned = ScannedFlows()
         try:
             topics = {share.flow.topic for share in shares}
             partitions = await self._state.topics.partitions(self._publisher, topics)
@@ -93,7 +93,7 @@ class ClaimLoop:
                     {share.flow.topic for share in available if share.flow.settled_by_topic},
                 )
                 batches = await self._claimer.claim(
-                    connection, available, partitions, taken, due_ats
+                    connection, available, partitions, taken, scanned
                 )
             if batches:
                 crash_point("allocator.recorded")
@@ -101,7 +101,7 @@ class ClaimLoop:
                 counts["claimed"] += items
                 self._state.signals.emit("claim.recorded", items)
                 self._publish_in_background(batches, counts)
-            await self._requeue_flows(connection, available, taken, due_ats)
+            await self._requeue_flows(connection, available, taken, scanned)
         finally:
             self.return_unserved(shares)
         self.claim_seconds += (monotonic() - began - self.claim_seconds) / SMOOTHING_CLAIMS
@@ -157,14 +157,14 @@ class ClaimLoop:
         connection: Connection,
         shares: Sequence[FlowShare],
         taken: Mapping[int, int],
-        due_ats: Mapping[int, float],
+        scanned: ScannedFlows,
     ) -> None:
         """Queue flows that have more rows, and find out when the others have rows again.
 
         Runs after the commit, when the claims are being sent already.
         """
         flow_queue = self._state.flow_queue
-        queries = flow_queue.requeue_at_end(shares, taken, now=monotonic(), due_ats=due_ats)
+        queries = flow_queue.requeue_at_end(shares, taken, now=monotonic(), scanned=scanned)
         if not queries:
             return
         asked_at = monotonic()

@@ -18,7 +18,7 @@ from dueledger.ledger.flows.admission import (
 )
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.queued_flow import SERIAL_ITEMS_MAX
-from dueledger.ledger.flows.shares import FlowLoad, FlowShare
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ScannedFlows
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
@@ -75,23 +75,23 @@ class ItemClaimer:
         shares: Sequence[FlowShare],
         partitions: Mapping[str, int],
         taken: Counter[int],
-        due_ats: dict[int, float],
+        scanned: ScannedFlows,
     ) -> list[ClaimBatch]:
         """Claim; after UnseenPartition, claim each flow once more by itself. Count items by flow.
 
-        `due_ats` is given when the next plain rows of flows are due, where the claim says it.
+        `scanned` is given what the claim says of its flows beside the items.
 
         A flow that is refused again is deferred, so that it does not block the others. A pending
         row without an item causes that; only a manual change in the database leaves one.
         """
         try:
-            return await self._claim_once(connection, shares, partitions, taken, due_ats)
+            return await self._claim_once(connection, shares, partitions, taken, scanned)
         except UnseenPartition:
             batches: list[ClaimBatch] = []
             for share in shares:
                 try:
                     batches += await self._claim_once(
-                        connection, [share], partitions, taken, due_ats
+                        connection, [share], partitions, taken, scanned
                     )
                 except UnseenPartition as error:
                     self._log.warning(
@@ -109,11 +109,11 @@ class ItemClaimer:
         shares: Sequence[FlowShare],
         partitions: Mapping[str, int],
         taken: Counter[int],
-        due_ats: dict[int, float],
+        scanned: ScannedFlows,
     ) -> list[ClaimBatch]:
         """Claim rows and record their claims; count the claimed items by flow."""
         if self._expects_few and _are_plain(shares):
-            few = await self._claim_few(connection, shares, partitions, taken, due_ats)
+            few = await self._claim_few(connection, shares, partitions, taken, scanned)
             if few is not None:
                 return few
             self._expects_few = False
@@ -124,7 +124,8 @@ class ItemClaimer:
                 asked_at = monotonic()
                 rows = await self._take(connection, admission.shares)
                 for flow_no, seconds in rows.due_seconds.items():
-                    due_ats[flow_no] = asked_at + seconds
+                    scanned.due_ats[flow_no] = asked_at + seconds
+                scanned.last_rows.update(rows.last_rows)
                 taken.update(map(_FLOW_NO, rows))
                 if rows:
                     crash_point("allocator.claimed")
@@ -149,7 +150,7 @@ class ItemClaimer:
         shares: Sequence[FlowShare],
         partitions: Mapping[str, int],
         taken: Counter[int],
-        due_ats: dict[int, float],
+        scanned: ScannedFlows,
     ) -> list[ClaimBatch] | None:
         """Claim and record in one statement. None if it cannot claim them."""
         asked_at = monotonic()
@@ -177,7 +178,7 @@ class ItemClaimer:
             self._deliveries.add_unanswered(secret)
             raise
         for flow_no, seconds in rows.due_seconds.items():
-            due_ats[flow_no] = asked_at + seconds
+            scanned.due_ats[flow_no] = asked_at + seconds
         taken.update(map(_FLOW_NO, rows))
         return batches
 

@@ -19,11 +19,11 @@ from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 from itertools import count
 from math import inf
-from types import MappingProxyType
 from typing import Final, Generic, final
 
 from dueledger.ledger.flows.known_lag_targets import KnownLagTargets
 from dueledger.ledger.flows.queued_flow import (
+    LIGHT_ITEMS_MAX,
     LIMIT_RETRY_SECONDS_MAX,
     WANTED_FIRST,
     FlowHeap,
@@ -31,14 +31,22 @@ from dueledger.ledger.flows.queued_flow import (
     HeapEntry,
     QueuedFlow,
     QueueState,
+    fills,
 )
-from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, ShareResult
+from dueledger.ledger.flows.shares import (
+    FlowLoad,
+    FlowShare,
+    NextDueQuery,
+    ScannedFlows,
+    ShareResult,
+)
 from dueledger.ledger.rules.flood_pace import LagTargets
 from dueledger.ledger.store.claims import OVERLAP_SECONDS, DueFlow, NextDue
 from dueledger.ledger.store.flow_limits import FlowAllowance
 
 FLOOR_RAISE_ITEMS: Final = 1000
 """After this many items are taken from a flow, its floor is read again."""
+NOTHING_SCANNED: Final = ScannedFlows()
 KNOWN_SECONDS: Final = 1.0
 """So long after it was listed a flow without rows is kept: its next item needs no new list."""
 
@@ -47,8 +55,9 @@ KNOWN_SECONDS: Final = 1.0
 class FlowQueue(Generic[GroupT]):
     """Queues the flows that have due rows now or soon, and serves them in order.
 
-    A light flow becomes heavy when it fills a light share, or two small ones in a row. A heavy flow
-    becomes light when it uses less than half of a share. Light and heavy flows queue apart, so that
+    A light flow becomes heavy when it fills a light share, or two small ones in a row, or fills one
+    in a claim of which such shares are a light share together. A heavy flow becomes light when it
+    uses less than half of a share. Light and heavy flows queue apart, so that
     light flows never wait for a flow with a million rows. A flow without due rows waits until its
     next row is due.
     """
@@ -252,24 +261,27 @@ class FlowQueue(Generic[GroupT]):
         taken: Mapping[int, int],
         *,
         now: float,
-        due_ats: Mapping[int, float] = MappingProxyType({}),
+        scanned: ScannedFlows = NOTHING_SCANNED,
     ) -> list[NextDueQuery]:
         """Put flows that have more rows at the end of the queue; return queries for the others.
 
-        `due_ats` say when the next plain row of a flow is due, infinity without one: such a flow is
-        not queried. Serial flows always are: rows behind a held key are due, but were not taken.
-        So is a flow of which nothing was taken: others may have its rows.
+        A flow is not queried if the claim says when its next plain row is due. Serial flows always
+        are: rows behind a held key are due, but were not taken. So is a flow of which nothing was
+        taken: others may have its rows.
         """
         queries: list[NextDueQuery] = []
-        for share in shares:
-            items = taken.get(share.flow.flow_no, 0)
-            entry = self._end_share(share, items, now)
+        counted = [(share, taken.get(share.flow.flow_no, 0)) for share in shares]
+        filled = sum(items for share, items in counted if fills(items, share.quota))
+        for share, items in counted:
+            entry = self._end_share(share, items, now, of_flood=filled >= LIGHT_ITEMS_MAX)
             if entry is None:
                 continue
             # Few retries leave a part of the share unused, though other rows are due.
             has_more = 2 * items >= share.quota and not entry.flow.has_serial
+            if has_more and items >= share.quota:
+                entry.raise_floor(scanned.last_rows.get(entry.flow.flow_no))
             raises_floor = entry.taken >= FLOOR_RAISE_ITEMS
-            due_at = due_ats.get(entry.flow.flow_no) if items and not raises_floor else None
+            due_at = scanned.due_ats.get(entry.flow.flow_no) if items and not raises_floor else None
             if has_more:
                 self._enqueue(entry)
             elif due_at is None or entry.flow.has_serial:
@@ -359,10 +371,12 @@ class FlowQueue(Generic[GroupT]):
         entry = self._flows.get(share.key)
         return entry if entry is not None and entry.is_served(share) else None
 
-    def _end_share(self, share: FlowShare, taken: int, now: float) -> QueuedFlow[GroupT] | None:
+    def _end_share(
+        self, share: FlowShare, taken: int, now: float, *, of_flood: bool = False
+    ) -> QueuedFlow[GroupT] | None:
         entry = self._served_entry(share)
         if entry is not None:
-            entry.count_taken(taken, share.quota, now)
+            entry.count_taken(taken, share.quota, now, of_flood=of_flood)
         return entry
 
     def _schedule_next(

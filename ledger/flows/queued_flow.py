@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 from heapq import heappop, heappush
 from math import inf
@@ -11,7 +12,7 @@ from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.store.claims import DueFlow, PendingFloor
 
 LIGHT_ITEMS_MAX: Final = 200
-"""A flow that fills a share of this size is heavy."""
+"""A flow that fills a share of this size is heavy, and so are flows that together fill so much."""
 FULL_SHARES_MAX: Final = 2
 """A flow that fills this many shares in a row is heavy, even if the shares were small."""
 WANTED_FIRST: Final = 64
@@ -68,16 +69,29 @@ class QueuedFlow(Generic[GroupT]):
         """Return whether this share is its current one: it was not deferred since."""
         return self.state is QueueState.SERVED and self.ticket == share.ticket
 
-    def count_taken(self, taken: int, quota: int, now: float) -> None:
-        """Count the items of a share, and decide whether the flow is light or heavy."""
+    def count_taken(self, taken: int, quota: int, now: float, *, of_flood: bool) -> None:
+        """Count the items of a share, and decide whether the flow is light or heavy.
+
+        With `of_flood`, the flows that filled their shares of the claim are a flood together.
+        """
         self.touched_at = now
         self.taken += taken
         self.empty_claims = 0 if taken else self.empty_claims + 1
         self.full_shares = self.full_shares + 1 if taken >= quota else 0
-        if taken >= LIGHT_ITEMS_MAX or self.full_shares >= FULL_SHARES_MAX:
+        is_full = self.full_shares >= FULL_SHARES_MAX or (of_flood and fills(taken, quota))
+        if taken >= LIGHT_ITEMS_MAX or is_full:
             self.load = FlowLoad.HEAVY
         elif 2 * taken < quota:
             self.load = FlowLoad.LIGHT
+
+    def raise_floor(self, last_row: tuple[datetime, int] | None) -> None:
+        """Start the next scan at the last row taken, if the claim says which that was.
+
+        Only rows that commit late are below it; the next list of due flows finds them.
+        """
+        if last_row is not None:
+            at, block = last_row
+            self.floor, self.taken = self.floor._replace(at=at, block=block), 0
 
     def want_more(self, taken: int) -> None:
         """Want more items than were taken: there may be more."""
@@ -152,6 +166,11 @@ class FlowHeap(Generic[GroupT]):
         while limit > 0 and self.first_at() <= now:
             limit -= 1
             yield heappop(self._entries)[2]
+
+
+def fills(taken: int, quota: int) -> bool:
+    """Return whether a flow filled a share of several items: it probably has more."""
+    return taken >= quota > 1
 
 
 def _backoff(seconds: float, seconds_max: float, empty_claims: int) -> float:

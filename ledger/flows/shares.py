@@ -1,6 +1,8 @@
 """Shares: how many items a flow may have in one claim, and what came of it. Pure."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -53,6 +55,20 @@ class ShareResult(NamedTuple):
     has_more: bool = False
     next_seconds: float | None = None
     floor: PendingFloor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedFlows:
+    """What a claim says of its flows beside the items, by flow, where it says it.
+
+    `due_ats`: when the next plain row is due, in monotonic seconds; infinity without one.
+    `last_rows`: when the last plain first attempt that it took was available, and its block.
+    """
+
+    due_ats: dict[int, float] = field(default_factory=dict[int, float])
+    last_rows: dict[int, tuple[datetime, int]] = field(
+        default_factory=dict[int, tuple[datetime, int]]
+    )
 
 
 def served_share(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:

@@ -83,10 +83,11 @@ class ClaimedRows(list[RowT]):
 
     `due_seconds` is by flow, where it was asked for, how soon after that its next plain row is due,
     infinity without one within a minute. `available_since` is by flow, where it was asked for,
-    since when the first of its items could be claimed.
+    since when the first of its items could be claimed. `last_rows` is by flow, of a claim without
+    fences, when its last plain first attempt was available, and the block of that row.
     """
 
-    __slots__ = ("available_since", "claimed_at", "due_seconds")
+    __slots__ = ("available_since", "claimed_at", "due_seconds", "last_rows")
 
     def __init__(
         self,
@@ -94,39 +95,45 @@ class ClaimedRows(list[RowT]):
         claimed_at: datetime = _NO_TIME,
         due_seconds: Mapping[int, float] = MappingProxyType({}),
         available_since: Mapping[int, datetime] = MappingProxyType({}),
+        last_rows: Mapping[int, tuple[datetime, int]] = MappingProxyType({}),
     ) -> None:
         super().__init__(rows)
         self.claimed_at = claimed_at
         self.due_seconds = due_seconds
         self.available_since = available_since
+        self.last_rows = last_rows
 
     @classmethod
     def before_count(cls, rows: list[RowT]) -> "ClaimedRows[RowT]":
         """Return rows without their last, which says how many were taken, and when.
 
-        Before it are the rows of flows: one with an attempt says since when the first item of its
-        flow could be claimed, the others when the next one is due. Raises UnseenPartition if not
-        all that were taken are there.
+        Before it are the rows of flows: those with attempt 0 say since when the first item of a
+        flow could be claimed, those with attempt 1 which row was its last, the others when the next
+        one is due. Raises UnseenPartition if not all that were taken are there.
         """
         last = rows.pop()
         taken, claimed_at = last.item_no, last.due_at
         due_seconds: dict[int, float] = {}
         available_since: dict[int, datetime] = {}
+        last_rows: dict[int, tuple[datetime, int]] = {}
         while rows and rows[-1][0] is None:
             row = rows.pop()
             flow_no, due_at = row.flow_no, row["due_at"]
-            if row["attempt"] is not None:
-                available_since[flow_no] = due_at
-            else:
-                seconds = inf if due_at is None else (due_at - claimed_at).total_seconds()
-                due_seconds[flow_no] = seconds
+            match row["attempt"]:
+                case None:
+                    seconds = inf if due_at is None else (due_at - claimed_at).total_seconds()
+                    due_seconds[flow_no] = seconds
+                case 0:
+                    available_since[flow_no] = due_at
+                case _:
+                    last_rows[flow_no] = due_at, row["fence"]
         if taken != len(rows):
             message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
             raise UnseenPartition(message, taken=taken, found=len(rows))
-        return cls(rows, claimed_at, due_seconds, available_since)
+        return cls(rows, claimed_at, due_seconds, available_since, last_rows)
 
     def add(self, more: "ClaimedRows[RowT]") -> None:
         """Add the rows of a later statement, and take its times."""
         self.extend(more)
         self.claimed_at, self.due_seconds = more.claimed_at, more.due_seconds
-        self.available_since = more.available_since
+        self.available_since, self.last_rows = more.available_since, more.last_rows

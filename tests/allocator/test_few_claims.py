@@ -20,7 +20,7 @@ from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
 from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.flows.queue import FlowQueue
-from dueledger.ledger.flows.shares import FlowLoad, FlowShare
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ScannedFlows
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.partitioner import partition_of
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -118,17 +118,19 @@ async def test_a_claim_of_a_few_items_writes_what_a_large_one_does(
     written: list[tuple[Any, ...]] = []
     for is_few in (case.is_few, False):
         names: Counter[str] = Counter()
-        due_ats: dict[int, float] = {}
+        scanned = ScannedFlows()
         taken: Counter[int] = Counter()
         shares = [FlowShare(flow, 200, flow.floor) for flow in flows]
         partitions = {flow.topic: PARTITIONS for flow in flows}
         with connection.query_logger(
             lambda query, names=names: names.update([name_of(query.query)])
         ):
-            batches = await _claimer().claim(connection, shares, partitions, taken, due_ats)
+            batches = await _claimer().claim(connection, shares, partitions, taken, scanned)
         assert ("claim_items" in names) == (not is_few), names
         await _check_records(connection, batches)
-        written.append((await _claims(connection), await _pending(connection), taken, set(due_ats)))
+        written.append(
+            (await _claims(connection), await _pending(connection), taken, set(scanned.due_ats))
+        )
         await connection.execute("delete from ledger.claim")
         await connection.execute("delete from ledger.pending")
         await connection.execute("insert into ledger.pending select * from kept")
@@ -293,7 +295,7 @@ async def _claim(
     partitions = {flow.topic: PARTITIONS for flow in flows}
     names: Counter[str] = Counter()
     with connection.query_logger(lambda query: names.update([name_of(query.query)])):
-        batches = await claimer.claim(connection, shares, partitions, taken, {})
+        batches = await claimer.claim(connection, shares, partitions, taken, ScannedFlows())
         await asyncio.sleep(0)  # loggers are called in the next turn of the loop
     assert set(names) == {"claim_few_items"}
     return batches, taken

@@ -20,6 +20,7 @@ from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from .conftest import Ledger
 
 TAKEN = 2_000
+ITEMS_OF_A_BLOCK = 1024
 
 
 @pytest.fixture
@@ -74,6 +75,27 @@ async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger:
         lease_seconds=60,
     )
     assert await _reads(ledger.connection, index) - before - passed < TAKEN / 10
+
+
+@pytest.mark.damages
+@pytest.mark.usefixtures("snapshot")
+async def test_a_claim_says_at_which_row_the_next_one_begins_and_none_is_left(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(2 * TAKEN)
+    (flow,) = await list_due_flows(ledger.connection, 10)
+    claimed = await claim_items(ledger.connection, [flow.flow_no], [TAKEN])
+    at, block = claimed.last_rows[flow.flow_no]
+    floor = FLOOR_MIN._replace(at=at, block=block)
+    before = await _reads(ledger.connection, "pending_available_idx")
+
+    claimed += await claim_items(ledger.connection, [flow.flow_no], [10], [floor])
+
+    read = await _reads(ledger.connection, "pending_available_idx") - before
+    assert 10 <= read <= ITEMS_OF_A_BLOCK + 10
+    rest = await claim_items(ledger.connection, [flow.flow_no], [TAKEN], [floor], with_fences=True)
+    assert len({row.item_no for row in [*claimed, *rest]}) == 2 * TAKEN
+    assert rest.last_rows == {}
 
 
 @pytest.mark.damages

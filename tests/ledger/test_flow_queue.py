@@ -18,7 +18,13 @@ from dueledger.ledger.flows.queued_flow import (
     LIGHT_ITEMS_MAX,
     LIMIT_RETRY_SECONDS_MAX,
 )
-from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, split_by_demand
+from dueledger.ledger.flows.shares import (
+    FlowLoad,
+    FlowShare,
+    NextDueQuery,
+    ScannedFlows,
+    split_by_demand,
+)
 from dueledger.ledger.store.claims import FLOOR_MIN, OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
 from dueledger.ledger.store.flow_limits import FlowAllowance
 
@@ -172,6 +178,17 @@ def test_of_thousands_of_flows_those_that_fill_small_shares_twice_are_heavy_too(
     assert [number for number, _ in quotas(take(queue, 10))] == [2]
 
 
+def test_flows_that_fill_their_shares_of_one_claim_are_a_flood_together() -> None:
+    flows = LIGHT_ITEMS_MAX // 5 + 1
+    for one, heavy in ((3, []), (5, list(range(1, flows)))):
+        queue = listed(*map(flow, range(flows)))
+
+        serve(queue, take(queue, 5 * flows), f0=3, f1=one)
+
+        assert [number for number, _ in quotas(take(queue, 1000, FlowLoad.HEAVY))] == heavy
+        assert 0 in dict(quotas(take(queue, 1000)))
+
+
 def test_the_share_of_a_light_flow_is_bounded() -> None:
     assert quotas(take(listed(flow(1)), 1000)) == [(1, LIGHT_ITEMS_MAX)]
 
@@ -228,7 +245,7 @@ def test_a_claim_that_says_when_the_next_row_is_due_spares_the_query() -> None:
     taken = {1: 3, 2: 3, 3: 0, 4: 3, 5: 3, 6: 64}
 
     queries = queue.requeue_at_end(
-        shares, taken, now=1.0, due_ats={1: 9.0, 2: inf, 3: 9.0, 4: 9.0, 6: 9.0}
+        shares, taken, now=1.0, scanned=ScannedFlows({1: 9.0, 2: inf, 3: 9.0, 4: 9.0, 6: 9.0})
     )
 
     # Others may have the rows of the third; rows of the fourth may wait behind a key.
@@ -240,7 +257,7 @@ def test_a_claim_that_says_when_the_next_row_is_due_spares_the_query() -> None:
 
 def test_a_flow_with_a_new_item_is_queued_without_a_list() -> None:
     queue = listed(flow(1), flow(2))
-    queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, due_ats={1: inf, 2: 9.0})
+    queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, scanned=ScannedFlows({1: inf, 2: 9.0}))
     assert take(queue) == []
 
     relist(queue, [], asked_at=0.9)  # both are kept for a while
@@ -254,7 +271,7 @@ def test_a_flow_with_a_new_item_is_queued_without_a_list() -> None:
 
 def test_a_flow_listed_long_ago_or_with_serial_rows_is_listed_for_its_new_item() -> None:
     queue = listed(flow(1), replace(flow(2), has_serial=True))
-    queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, due_ats={1: inf, 2: inf})
+    queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, scanned=ScannedFlows({1: inf, 2: inf}))
 
     assert not queue.wake(2, NOON, now=0.5)
     assert not queue.wake(1, NOON, now=KNOWN_SECONDS + 0.1)
@@ -264,7 +281,7 @@ def test_a_new_item_of_a_long_transaction_lowers_the_floor_of_its_flow() -> None
     floors: list[tuple[datetime, int]] = []
     for since in (NOON, NOON - timedelta(seconds=2)):
         queue = listed(replace(flow(1), floor_at=NOON - timedelta(seconds=1), floor_block=7))
-        queue.requeue_at_end(take(queue), {1: 1}, now=1.0, due_ats={1: inf})
+        queue.requeue_at_end(take(queue), {1: 1}, now=1.0, scanned=ScannedFlows({1: inf}))
         assert queue.wake(1, since, now=0.5)
         [share] = take(queue)
         floors.append((share.floor.at, share.floor.block))
@@ -426,3 +443,20 @@ def test_floors_follow_a_flood_closely_and_a_light_flow_at_a_distance() -> None:
     assert share.floor == PendingFloor(NOON, 7)
     light = listed(flow(2))
     assert serve(light, take(light), f2=0) == [NextDueQuery(2, FLOOR_MIN, OVERLAP_SECONDS)]
+
+
+def test_a_flood_is_scanned_from_the_last_row_taken_if_it_filled_its_share() -> None:
+    queue = listed(flow(1), flow(2))
+    serve(queue, take(queue, 2 * LIGHT_ITEMS_MAX))
+
+    shares = take(queue, 2 * FLOOR_RAISE_ITEMS, FlowLoad.HEAVY)
+    last_rows = {1: (NOON, 7), 2: (NOON, 9)}
+    taken = {1: FLOOR_RAISE_ITEMS, 2: FLOOR_RAISE_ITEMS - 300}
+    queries = queue.requeue_at_end(
+        shares, taken, now=1.0, scanned=ScannedFlows(last_rows=last_rows)
+    )
+
+    # The second may have left rows that another claimer had locked.
+    assert queries == []
+    floors = [share.floor for share in take(queue, 2, FlowLoad.HEAVY)]
+    assert floors == [PendingFloor(NOON, 7), FLOOR_MIN]

@@ -1,5 +1,5 @@
 -- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
--- returns: one or more: items; with fences, of flows without due retries the number and as due_at when the next item is due, if within a minute; as attempt 0 and due_at since when the first of its items was available, of each flow asked for; last, as item_no the number of rows deleted and as due_at the time of the claim
+-- returns: one or more: items; with fences, of flows without due retries the number and as due_at when the next item is due, if within a minute; as attempt 0 and due_at since when the first of its items was available, of each flow asked for; without fences, as attempt 1 when the last first attempt of each flow was available, and as fence its block; last, as item_no the number of rows deleted and as due_at the time of the claim
 -- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -25,15 +25,20 @@ asked as materialized (
 ),
 -- Retries have their share, and also what first attempts do not use; fractions of an item are decided at random.
 firsts as materialized (
-  select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, array(
-    select p.ctid
-    from ledger.pending p
-    where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
-      and p.available_at <= ledger.now() and (p.available_at, p.item_no >> 10) >= (a.floor_at, a.floor_block)
-    order by p.available_at, p.item_no >> 10
-    limit a.quota - case when a.has_retries then floor(a.quota * a.retry_share + random())::integer else 0 end
-    for update skip locked) as tids
+  select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, l.*
   from asked a
+  cross join lateral (
+    select coalesce(array_agg(x.tid), '{}') as tids, max(x.available_at) as last_at, (array_agg(x.block))[count(*)] as last_block
+    from (
+      select p.ctid as tid, p.available_at, p.item_no >> 10 as block
+      from ledger.pending p
+      where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+        and p.available_at <= ledger.now() and (p.available_at, p.item_no >> 10) >= (a.floor_at, a.floor_block)
+      order by p.available_at, p.item_no >> 10
+      limit a.quota - case when a.has_retries then floor(a.quota * a.retry_share + random())::integer else 0 end
+      for update skip locked
+    ) x
+  ) l
 ),
 retries as materialized (
   select array(
@@ -89,6 +94,11 @@ select null, null, null, r.flow_no, null, null, null, min(r.available_at), null,
 from removed r
 where cardinality($8::integer[]) > 0 and r.flow_no = any ($8::integer[])
 group by r.flow_no
+union all
+-- From there on the next claim of a flood scans: otherwise it passes over all rows that this one and those before it deleted.
+select null, null, null, f.flow_no, null, null, null, f.last_at, null, null, 1, null, null, f.last_block
+from firsts f
+where not $7::boolean and f.last_at is not null
 -- The caller compares the rows deleted with the items found: the plan may lack a partition that the snapshot shows.
 union all
 select count(*), null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null from removed
