@@ -23,7 +23,7 @@ ROW = 'scope="row"'
 SHOWN = {
     "/": "Complete before",
     "/reviews": "Nothing waits for a person.",
-    "/audit": "No change matches",
+    "/audit": "Nobody has changed anything yet.",
 }
 """What the pages show of a day that is over, in which no person changed a thing."""
 STABLE_NAMES = {
