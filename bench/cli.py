@@ -219,7 +219,9 @@ def flood(
     lag_target: Annotated[
         str | None,
         typer.Option(
-            "--lag-target", metavar="DURATION", help="Lag target of the others, as PT0.03S."
+            "--lag-target",
+            metavar="DURATION",
+            help="Lag target of the others, as PT0.03S; without it, their p99 without a flood.",
         ),
     ] = None,
     json: JsonOption = False,

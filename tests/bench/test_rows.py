@@ -81,14 +81,15 @@ async def test_lag_is_measured_each_way_at_each_rate(taken: Take) -> None:
 
 
 @pytest.mark.full
-async def test_a_flood_is_measured_in_a_kind_of_its_own_and_in_that_of_the_others(
+async def test_a_flood_is_measured_in_both_kinds_and_beside_a_lag_target(
     taken: Take,
 ) -> None:
     options = FloodOptions(ITEMS * 2, flows=5, seconds=4.0, pipeline_items=ITEMS)
     document = await taken(bench_flood, options)
-    assert len(document["floods"]) == 2
+    assert len(document["floods"]) == 3
     assert all(one["others"]["items"] > 0 for one in document["floods"].values())
-    assert len(document["goals"]) == 4
+    assert document["lag_target_milliseconds"] > 0
+    assert len(document["goals"]) == 6
 
 
 @pytest.mark.full
