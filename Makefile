@@ -10,7 +10,7 @@ PROCESSES = $(shell cores=$$(getconf _NPROCESSORS_ONLN); echo $$(( cores > 4 ? 6
 PYTEST = $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder
 
 # These compare rates by the clock: beside other tests they would measure those.
-TIMED = $(BIN)/pytest -m timed tests/faults
+TIMED = $(BIN)/pytest tests/faults -m timed
 
 BIN  = $(VENV)/bin
 
@@ -41,7 +41,7 @@ demo: env ## run the whole system on real input: a simulated day of an insurer, 
 
 test: env ## run the tests that every change must pass
 	@$(PYTEST) $(ARGS)
-	$(if $(ARGS),,@$(TIMED))
+	$(if $(ARGS),,@$(TIMED)' and not full')
 
 test-full: env ## run those and the slow ones
 	@DUELEDGER_TEST_FULL=1 $(PYTEST) -m 'not faults and not timed and not bench and not browser' $(ARGS)

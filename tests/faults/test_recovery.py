@@ -36,7 +36,7 @@ async def _recovers(site: Site, seed: int, way: Way, lengths: Lengths) -> None:
 
 
 @pytest.mark.timed
-@pytest.mark.parametrize("way", ["direct", "kafka"])
+@pytest.mark.parametrize("way", [pytest.param("direct", marks=pytest.mark.full), "kafka"])
 async def test_g5_after_a_short_storm_it_is_as_fast_as_before(site: Site, way: Way) -> None:
     await _recovers(site, SHORT_SEED, way, SHORT)
 
