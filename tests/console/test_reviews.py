@@ -69,6 +69,7 @@ async def test_a_person_takes_parked_items_and_others_see_who_has_them(
     await api.park(*ids)
     item, decide = f"/console/items/{ids[0]}", "/console/reviews/acme/decide?kind=Wanted"
     assert "Nobody has taken it." in (await browser.open(item)).text
+    assert "Nobody has taken any of them." in (await browser.open(decide)).text
     lists = "/console/reviews/parked?kind=Wanted&format=csv"
     oldest, newest = [
         [row["business_key"] for row in csv.DictReader(io.StringIO(listed.text))]

@@ -141,11 +141,12 @@ def people_of(
     names: Sequence[str] = review["taken_by"]
     items, taken, own = review["items"], review["taken"], call.caller.name
     share = "" if taken == items else f", {count_of(taken)} of {count_of(items)}"
+    them = "it" if items == 1 else "any of them"
     return ReviewPeople(
         tenant=review["tenant"],
         fields=fields,
         comments=comments,
-        sentence=f"Taken by {', '.join(names)}{share}." if taken else "Nobody has taken it.",
+        sentence=f"Taken by {', '.join(names)}{share}." if taken else f"Nobody has taken {them}.",
         since=review.get("taken_at"),
         others=[name for name in names if name != own],
         has_free=taken < items,
