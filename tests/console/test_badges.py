@@ -1,5 +1,6 @@
 """Badges: one fact of a kind as a picture, for those who may see the fact."""
 
+import json
 from xml.etree import ElementTree as ET
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -28,6 +29,8 @@ async def test_a_badge_shows_the_state_the_late_items_or_the_findings_of_a_kind(
     assert await words_of(browser, "state") == "Badged state: no allocator"
     assert await words_of(browser, "late") == "Badged late: 2"
     assert await words_of(browser, "findings") == "Badged findings: 1"
+    document = json.loads((await browser.open(f"{PATH}/late?format=json")).text)
+    assert document == {"label": "Badged late", "words": "2", "tone": "bad"}
     await api.owner.execute(
         "update ledger.finding set closed_at = ledger.now(), resolution = 'explained'"
         " where id = $1",

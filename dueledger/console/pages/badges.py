@@ -2,6 +2,7 @@
 
 from typing import Final, Literal, NamedTuple
 
+import orjson
 from fastapi import Response
 from markupsafe import escape
 
@@ -48,7 +49,7 @@ async def show_badge(
     kind: KindPath,
     fact: Literal["state", "late", "findings"],
 ) -> Response:
-    """Show a kind's state, its late items or its open findings as SVG. Raises NotFound."""
+    """Show a kind's state, its late items or its open findings, as SVG or JSON. Raises NotFound."""
     if not await list_flows(call.connection, tenant=tenant, kind=kind, limit=1, count_max=1):
         raise NotFound(f"The tenant {tenant} has no kind {kind}.", tenant=tenant, kind=kind)
     match fact:
@@ -60,7 +61,11 @@ async def show_badge(
             if not view.may(Scope.AUDIT):
                 raise NotPermitted("The badge of findings needs a key with the scope audit.")
             shown = await _findings(call, tenant, kind)
-    return Response(_picture(f"{kind} {fact}", shown), media_type="image/svg+xml")
+    label = f"{kind} {fact}"
+    if view.format == "json":
+        document = {"label": label, **shown._asdict()}
+        return Response(orjson.dumps(document), media_type="application/json")
+    return Response(_picture(label, shown), media_type="image/svg+xml")
 
 
 async def _state(call: ApiCall, tenant: str, kind: str) -> BadgeFact:
