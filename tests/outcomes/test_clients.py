@@ -28,6 +28,7 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.items import emit_items
 from dueledger.stack import kafka_jars
 from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
+from tests.document_blocks import blocks_of
 from tests.logins import with_login
 
 from .conftest import Handed, WorkTopic
@@ -91,7 +92,7 @@ async def output_of(*command: str, folder: Path | None = None, **environment: st
     return output.decode() if process.returncode == 0 else ""
 
 
-async def java_command(_: Path) -> list[str]:
+async def prepare_java(folder: Path) -> dict[str, str]:
     """Kafka's client as the embedded stack keeps it."""
     if shutil.which("javac") is None or not await output_of("java", "--version"):
         pytest.skip("no JDK of version 11 or newer on the path")
@@ -100,26 +101,23 @@ async def java_command(_: Path) -> list[str]:
     ]
     if not all(path.exists() for path in found):
         pytest.skip("Kafka's client is not in the cache of the embedded stack")
-    class_path = ":".join(map(str, found))
-    return ["java", *SMALL, "-cp", class_path, str(EXAMPLES / "java" / "DueConsumer.java")]
+    (folder / "jars").mkdir()
+    for path in found:
+        (folder / "jars" / path.name).symlink_to(path)
+    return {"JDK_JAVA_OPTIONS": " ".join(SMALL)}
 
 
-async def go_command(tmp_path: Path) -> list[str]:
+async def prepare_go(_: Path) -> dict[str, str]:
     """The modules of go.sum, from the user's cache."""
     if not await output_of("go", "version"):
         pytest.skip("no `go` on the path")
     offline = {"GOPROXY": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly -buildvcs=false"}
     if not await output_of("go", "list", "-deps", ".", folder=EXAMPLES / "go", **offline):
         pytest.skip(f"franz-go is not in Go's cache, or this Go is too old for it: {FETCH}")
-    built = tmp_path / "due_consumer"
-    process = await asyncio.create_subprocess_exec(
-        *("go", "build", "-o", str(built), "."), cwd=EXAMPLES / "go", env=os.environ | offline
-    )
-    assert await process.wait() == 0
-    return [str(built)]
+    return offline
 
 
-async def node_command(_: Path) -> list[str]:
+async def prepare_node(_: Path) -> dict[str, str]:
     """The packages of package-lock.json, beside it."""
     major = (await output_of("node", "-p", "process.versions.node")).split(".")[0]
     if not major or int(major) < NODE_MIN:
@@ -128,10 +126,24 @@ async def node_command(_: Path) -> list[str]:
     version = json.loads(installed.read_text())["version"] if installed.exists() else None
     if version != pinned_versions()["kafkajs"]:
         pytest.skip(f"kafkajs is not beside the example, or another version: {FETCH}")
-    return ["node", str(EXAMPLES / "node" / "due-consumer.mjs")]
+    return {}
 
 
-COMMANDS = {"kafka-clients": java_command, "franz-go": go_command, "kafkajs": node_command}
+PREPARED = {"kafka-clients": prepare_java, "franz-go": prepare_go, "kafkajs": prepare_node}
+
+
+def documented_command(client: str, topic: str, group: str, outcome_topic: str) -> str:
+    """Return how a document starts a consumer, for other topics; its packages are there already."""
+    name = "test_a_consumer_works_what_is_due_with_its_kafka_client_alone"
+    blocks = blocks_of("docs/consuming.md", run_by=name)
+    place = list(PREPARED).index(client)
+    assert len(blocks) == len(PREPARED)
+    *before, start = re.split(r"\n| && ", blocks[place].text.strip())
+    built = [each for each in before if not each.startswith("npm ci ")]
+    usual = "due.LetterDue letters out &"
+    assert start.endswith(usual)
+    start = start.removesuffix(usual) + f"{topic} {group} out {outcome_topic}"
+    return " && ".join([*built, f"exec {start}"])
 
 
 def pinned_versions() -> dict[str, str]:
@@ -151,7 +163,7 @@ def test_the_clients_that_the_document_names_are_those_that_are_pinned_and_run()
     named = {client.name: client.version for client in client_rows()}
     pinned = pinned_versions()
     text = (ROOT / "docs" / "other-languages.md").read_text("utf-8")
-    assert named == {name: pinned[name] for name in COMMANDS}
+    assert named == {name: pinned[name] for name in PREPARED}
     assert f"`lz4-java` {pinned['lz4-java']}" in text
     assert f"against Kafka {kafka_jars.VERSION}" in text
     lock = json.loads((EXAMPLES / "node" / "package-lock.json").read_text())
@@ -206,8 +218,12 @@ Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
 async def start_consumer() -> AsyncGenerator[Start]:
     started: list[asyncio.subprocess.Process] = []
 
-    async def start(*command: str) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(*command)
+    async def start(
+        command: str, folder: Path, environment: Mapping[str, str]
+    ) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_shell(
+            command, cwd=folder, env=os.environ | environment
+        )
         started.append(process)
         return process
 
@@ -260,7 +276,7 @@ def items(topic: WorkTopic, tmp_path: Path) -> LetterItems:
 
     (unusable,) = make(1, 'odd "key" \\', '{"name":"\\u0001"}')
     (failing,) = make(1, "failing")
-    folder = tmp_path / "letters"
+    folder = tmp_path / "out"
     (folder / f"{failing.id}.txt").mkdir(parents=True)  # where its letter would be written
     return LetterItems(make(30, "usual"), unusable, failing, folder)
 
@@ -296,8 +312,10 @@ async def test_a_consumer_works_what_is_due_with_its_kafka_client_alone(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    command = await COMMANDS[client.name](tmp_path)
+    (tmp_path / "examples").symlink_to(EXAMPLES)
+    environment = await PREPARED[client.name](tmp_path)
     servers, work, group = settings.bootstrap_servers, f"due.{topic.kind}", f"letters-{topic.kind}"
+    command = documented_command(client.name, work, group, settings.outcome_topic)
     read = [codec for codec in CODECS if client.reads[codec]]
     refused = [codec for codec in CODECS if not client.reads[codec]]
     await publish(read[0], [items.unusable, items.failing])
@@ -311,7 +329,7 @@ async def test_a_consumer_works_what_is_due_with_its_kafka_client_alone(
         AIOKafkaProducer(bootstrap_servers=servers) as producer,
     ):
         process = await start_consumer(
-            *command, servers, work, group, str(items.folder), settings.outcome_topic
+            command, tmp_path, environment | {"DUELEDGER_BOOTSTRAP_SERVERS": servers}
         )
 
         async def all_are_settled() -> bool:
