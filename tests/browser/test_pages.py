@@ -58,6 +58,29 @@ return [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth
   .map(each => each.getAttribute('aria-label'))
 """
 
+COPY = """
+const range = document.createRange();
+range.selectNode(document.querySelector(arguments[0]));
+getSelection().removeAllRanges();
+getSelection().addRange(range);
+const copy = new ClipboardEvent("copy", { clipboardData: new DataTransfer(), bubbles: true });
+document.querySelector(arguments[0]).dispatchEvent(copy);
+return copy.clipboardData.getData("text/plain");
+"""
+"""Copies an element as a person who has selected it."""
+HIDE = """
+Object.defineProperty(document, "hidden", { value: arguments[0] === "hidden", configurable: true });
+const before = stream;
+document.dispatchEvent(new Event("visibilitychange"));
+return [before.readyState === EventSource.CLOSED, stream.readyState === EventSource.CLOSED];
+"""
+"""Hides or shows the tab; returns whether its stream, and the one it has now, are closed."""
+MOVING = """
+const parts = [...document.querySelectorAll("*")].flatMap(each => ["", "::before", "::after"]
+  .map(part => getComputedStyle(each, part || null)));
+return parts.filter(each => each.animationName !== "none").length
+"""
+"""How many parts of a page move by themselves."""
 DROP = """
 const data = new DataTransfer();
 data.items.add(new File([arguments[0]], "letters.crontab"));
@@ -260,6 +283,52 @@ async def test_a_page_that_is_paused_does_not_change(window: Window) -> None:
         window.find("[data-pulse]")[0].click()
         assert window.driver.execute_script(is_loading)
         window.wait_for('[data-pulse="live"][aria-pressed="false"]')
+
+    await window.do(walk)
+
+
+async def test_a_tab_has_one_stream_while_it_is_shown_and_asks_itself_without_one(
+    window: Window,
+) -> None:
+    def walk() -> None:
+        window.open("/console/")
+        window.wait_for('[data-pulse="live"]')
+        assert window.driver.execute_script(HIDE, "hidden") == [True, True]
+        assert window.driver.execute_script(HIDE, "shown") == [True, False]
+        window.wait_for('[data-pulse="live"]')
+        window.driver.execute_script("stream.close(); loadedAt = Date.now(); tick()")
+        assert window.find('[data-pulse="polling"]')
+        window.driver.execute_script("loadedAt = 0; tick()")
+        window.wait_for('[data-pulse="live"]')
+        assert window.find("time[data-until]")[0].text.startswith("in ")
+        window.driver.execute_script("Date.now = () => performance.timeOrigin + 9e7")
+        window.wait_for_text("time[data-until]", "now")
+
+    await window.do(walk)
+
+
+async def test_nothing_moves_for_who_wants_no_motion(window: Window) -> None:
+    def walk() -> None:
+        for wish, moves in (("no-preference", True), ("reduce", False)):
+            features = [{"name": "prefers-reduced-motion", "value": wish}]
+            window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+            window.open("/console/")
+            window.wait_for('[data-pulse="live"]')
+            assert bool(window.driver.execute_script(MOVING)) == moves, wish
+        window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    await window.do(walk)
+
+
+async def test_what_is_copied_has_times_in_utc_and_columns(window: Window) -> None:
+    def walk() -> None:
+        window.open("/console/items?kind=PaymentDue&tenant=acme&limit=2")
+        utc = window.find("tbody td time")[0].get_attribute("datetime")
+        copied = window.driver.execute_script(COPY, "tbody tr")
+        key, _, _, due, *_ = copied.split("\t")
+        assert (due, key) == (utc, window.find("tbody th")[0].text)
+        copied = window.driver.execute_script(COPY, "footer time")
+        assert copied == window.find("footer time")[0].get_attribute("datetime")
 
     await window.do(walk)
 

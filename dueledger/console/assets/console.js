@@ -108,6 +108,21 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// What is copied has its times as ISO 8601, in place of how long ago each was, and rows as a spreadsheet takes them.
+document.addEventListener("copy", (event) => {
+  const selected = getSelection();
+  if (!selected.rangeCount || event.target.closest?.("input, textarea")) return;
+  const copy = selected.getRangeAt(0).cloneContents();
+  const times = copy.querySelectorAll("time");
+  if (!times.length) return;
+  copy.querySelectorAll(".exact").forEach((each) => each.remove());
+  times.forEach((each) => { each.textContent = each.dateTime; });
+  const text = (node) => node.textContent.trim().replace(/\s+/g, " ");
+  const rows = [...copy.querySelectorAll("tr")].map((row) => [...row.children].map(text).join("\t"));
+  event.clipboardData.setData("text/plain", rows.length ? rows.join("\n") : text(copy));
+  event.preventDefault();
+});
+
 // Where the strip does not fit, its present is in the middle.
 function showPresent() {
   const present = document.querySelector(".strip th.now");
