@@ -85,6 +85,15 @@ def test_each_picture_has_a_description_and_both_themes_and_loads_nothing() -> N
         assert set(re.findall(r"url\((.*?)\)", text)) == {"#head"}, path.name
 
 
+def test_each_concept_has_one_picture() -> None:
+    _, *concepts = (DOCS / "concepts.md").read_text("utf-8").split("\n## ")
+    found = [re.findall(r"^!\[.+\]\((.+)\)$", each, re.MULTILINE) for each in concepts]
+    assert [len(names) for names in found] == [1] * len(concepts)
+    pictures = [name for names in found for name in names]
+    assert len(pictures) == len(PICTURES)
+    assert {DOCS / name for name in pictures} == set(PICTURES)
+
+
 def test_each_page_is_short() -> None:
     lines = {path.name: len(path.read_text("utf-8").splitlines()) for path in DOCS.glob("*.md")}
     assert {name for name, count in lines.items() if count > LINES_MAX} <= LONG
