@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from dueledger.client import AsyncClient, Client, ServiceProblem, calls, models
 from dueledger.ledger.store.api_keys import NewApiKey
 from dueledger.service.app import ROUTES
+from tests.document_blocks import blocks_of
 from tests.service.answers import examples_of_answers
 from tests.service.conftest import Api
 
@@ -148,6 +149,25 @@ async def test_a_client_emits_lists_page_by_page_and_reads(api: Api, client: Asy
     assert [len(page.items) for page in pages] == [2, 1]
     item = await client.send(calls.get_item(emitted.items[0].id))
     assert (item.state, item.payload) == ("Scheduled", {"premium": "123.45"})
+
+
+async def test_the_documented_client_lists_late_items(
+    api: Api, key: NewApiKey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "test_the_documented_client_lists_late_items"
+    [block] = blocks_of("docs/service.md", run_by=name)
+    text = block.text.replace("http://127.0.0.1:8480", api.service.url)
+    assert text != block.text
+    ahead = {"due_at": "2099-01-01T09:00:00Z"}
+    await api.emit(
+        key,
+        api.item("D-1", kind="StatementDue"),
+        api.item("D-2", kind="StatementDue", **ahead),
+        api.item("D-3", kind="ReminderDue"),
+    )
+    program = compile(text, "docs/service.md", "exec")
+    await asyncio.to_thread(exec, program, {"key": key.text})
+    assert capsys.readouterr().out == "D-1\n"
 
 
 async def test_a_problem_is_an_exception_with_its_code_in_both_clients(
