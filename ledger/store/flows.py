@@ -189,12 +189,18 @@ async def list_pauses(
     tenant: str | None = None,
     *,
     tenants: Sequence[str] | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
     limit: int = 1000,
     after: PausePlace | None = None,
 ) -> list[dict[str, Any]]:
-    """List the pauses in force, the oldest first; with `tenants`, theirs alone."""
+    """List the pauses in force, the oldest first; with `tenants`, theirs alone.
+
+    With `kind` or `lane` those that cover flows of it, wider ones, too.
+    """
+    place = after or (None, None)
     rows = await connection.fetch(
-        statement("list_pauses"), tenant, tenants, limit, *(after or (None, None))
+        statement("list_pauses"), tenant, tenants, limit, *place, kind, lane
     )
     return [dict(row) for row in rows]
 

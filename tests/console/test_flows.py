@@ -10,12 +10,14 @@ from html import unescape
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.clock import iso
 from dueledger.console.overview import OverviewRefresh
+from dueledger.console.pages.flows import PAUSES_MAX
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import (
     FlowLimits,
     FlowScope,
     list_flows,
+    pause_flows,
     resume_flows,
     set_flow_limits,
 )
@@ -122,6 +124,28 @@ async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_i
         assert "INC-9" not in (await browser.open(resumed.location)).text
     finally:
         await resume_flows(api.owner, FlowScope("acme"), actor_no=api.person_no)
+
+
+async def test_a_flow_has_the_form_that_ends_its_pause_among_many_of_its_tenant(
+    api: Api, stranger: Browser
+) -> None:
+    key = await api.make_key("crowd", *Scope, tenants=["crowd"])
+    await stranger.sign_in(key)
+    await api.emit(key, api.item("M-1", tenant="crowd", kind="Crowded"))
+    kinds = [*(f"Other{number}" for number in range(PAUSES_MAX)), "Crowded"]
+    for kind in kinds:
+        scope = FlowScope("crowd", kind)
+        await pause_flows(api.owner, scope, reason=f"of {kind}", actor_no=api.person_no)
+    for path in (
+        "flows/crowd/Crowded",
+        "flows?tenant=crowd&kind=Crowded",
+        "items?kind=Crowded&open=true",
+        "items?tenant=crowd&kind=Crowded",
+    ):
+        page = (await stranger.open(f"/console/{path}")).text
+        assert "of Crowded" in page, path
+        assert "of Other" not in page, path
+    assert f"The {PAUSES_MAX} oldest." in (await stranger.open("/console/flows")).text
 
 
 async def test_only_the_lane_that_is_named_is_paused(

@@ -130,7 +130,15 @@ async def list_all(
     names = [(row["tenant"], row["kind"], row["lane"]) for row in shown]
     rates = await _rates(call, names)
     statuses = await _statuses(call, shown)
-    pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=PAUSES_MAX)
+    found = await list_pauses(
+        call.connection,
+        tenant,
+        tenants=call.tenants,
+        kind=kind,
+        lane=lane,
+        limit=PAUSES_MAX + 1,
+    )
+    pauses = found[:PAUSES_MAX]
     return view.page(
         "flows.html",
         title="Flows",
@@ -143,10 +151,9 @@ async def list_all(
             columns=pause_columns(view),
             rows=pauses,
             empty="Nothing is paused. A flow is paused on its own page.",
+            note=f"The {PAUSES_MAX} oldest." if len(found) > PAUSES_MAX else None,
         ),
-        tenant_pauses=[
-            each for each in pauses if tenant and (kind is None or each["kind"] in {None, kind})
-        ],
+        tenant_pauses=pauses if tenant else [],
         flow=None,
         drain=None,
         listing=Listing(
@@ -173,11 +180,7 @@ async def show_flow(
 ) -> Response:
     """Show a flow: what hinders it, its limits, its pauses, and who changed them."""
     flow = await flows.find_flow(call, tenant, kind, lane, count_max=COUNTED_MAX)
-    pauses = [
-        each
-        for each in await list_pauses(call.connection, tenant, limit=PAUSES_MAX)
-        if each["kind"] in {None, kind} and each["lane"] in {None, lane}
-    ]
+    pauses = await list_pauses(call.connection, tenant, kind=kind, lane=lane, limit=PAUSES_MAX)
     changes: Listing | None = None
     if view.may(Scope.AUDIT):
         changes = await _changes(call, FlowScope(tenant, kind, lane))
@@ -284,7 +287,7 @@ async def _strip(
 async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
     wider = (FlowScope(scope.tenant), FlowScope(scope.tenant, scope.kind), scope)
     rows = await list_target_audit(
-        call.connection, [each.path for each in wider], CHANGES_MAX, tenants=call.tenants
+        call.connection, [each.path for each in wider], CHANGES_MAX + 1, tenants=call.tenants
     )
     return Listing(
         caption="Who changed what",
@@ -296,9 +299,10 @@ async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
                 "operation": OPERATION_WORDS.get(row["operation"], row["operation"]),
                 "detail": _written(row["detail"]),
             }
-            for row in rows
+            for row in rows[:CHANGES_MAX]
         ],
         empty="No changes yet. Pauses, resumes and changes of limits are listed here.",
+        note="The audit has older ones." if len(rows) > CHANGES_MAX else None,
     )
 
 

@@ -85,7 +85,6 @@ _STATES: Final = tuple(state.label for state in State)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
 """States of items that a pause concerns, as a filter has them."""
-_PAUSES_READ: Final = 500
 _PAUSES_SHOWN: Final = 3
 _FINDINGS_SHOWN: Final = 10
 _NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns it
@@ -308,18 +307,17 @@ async def _pauses(
     call: ApiCall, wanted: ItemListFilter, *, is_waiting: bool
 ) -> list[dict[str, Any]]:
     """Return the pauses of what a filter lists, if it lists what waits of something."""
-    given = {"tenant": wanted.tenant, "kind": wanted.kind, "lane": wanted.lane}
-    is_narrow = is_waiting or any(value is not None for value in given.values())
+    is_narrow = is_waiting or (wanted.tenant, wanted.kind, wanted.lane) != (None, None, None)
     if wanted.state not in _PAUSED or wanted.in_flight or not is_narrow:
         return []
-    found = await list_pauses(
-        call.connection, wanted.tenant, tenants=call.tenants, limit=_PAUSES_READ
+    return await list_pauses(
+        call.connection,
+        wanted.tenant,
+        tenants=call.tenants,
+        kind=wanted.kind,
+        lane=wanted.lane,
+        limit=_PAUSES_SHOWN + 1,
     )
-    return [
-        pause
-        for pause in found
-        if all(value is None or pause[name] in {None, value} for name, value in given.items())
-    ]
 
 
 def _columns(view: View) -> list[Column]:
