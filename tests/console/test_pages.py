@@ -52,6 +52,8 @@ FORM_FIELDS = {
 SCRIPT = "<script>alert(1)"
 TOPIC = "<b>lane</b>"
 TOPIC_OF = {"/system/topic": {"name": TOPIC}}
+_TABLE = re.compile('<table(?! class="strip")')
+"""The strip of two days is followed by the same as numbers."""
 _TEXTAREA = re.compile("<textarea.*?</textarea>", re.DOTALL)
 HOSTILE_EVENT = "<img src=x>"
 HOSTILE_KEY = HOSTILE.replace("\r\n", " ").replace("\x7f", "")
@@ -95,9 +97,10 @@ async def hostile(api: Api, item: UUID, key: NewApiKey) -> dict[str, str]:
     [finding] = await api.find("acme")
     await api.owner.execute(
         "update ledger.finding set sentence = $1, subject = $1, business_key = $1,"
-        " expected = $2, actual = $2",
+        " expected = $2, actual = $2, item_id = $3",
         HOSTILE,
         {SCRIPT: HOSTILE},
+        item,
     )
     repair = await api.propose(finding, api.person_no)
     await api.owner.execute("update ledger.repair set held_because = $1", HOSTILE)
@@ -308,6 +311,8 @@ async def test_each_table_has_a_download_that_is_answered(
         await everybody.sign_in(await api.make_key("downloads-all", *Scope, tenants=None))
         for path in [route.path.format(**hostile) for route in ROUTES]:
             page = await (everybody if path in OF_ALL else browser).open(f"/console{path}")
+            for table in _TABLE.split(page.text)[1:]:
+                assert 'class="downloads"' in table or 'class="more"' in table, path
             links: list[str] = re.findall(r'href="([^"]*[?&]format=(?:csv|json)[^"]*)"', page.text)
             for link in map(unescape, links):
                 given = await everybody.open(link)
@@ -315,7 +320,7 @@ async def test_each_table_has_a_download_that_is_answered(
                 assert given.headers["Content-Disposition"].startswith("attachment"), link
                 named |= {*parse_qs(urlsplit(link).query).get("table", [path])}
     assert named >= {"alerts", "topics", "checks", "settings", "pauses", "changes", "counts"}
-    assert named >= {"hours", "/schedules/calendar"}
+    assert named >= {"hours", "/schedules/calendar", "occurrences", "evidence_list", "findings"}
     assert named >= {"/items", "/flows", "/audit", "/reconciliation", "/system"}
     unknown = await browser.open("/console/flows?format=csv&table=filters")
     assert unknown.status == 404

@@ -99,6 +99,9 @@ async def test_a_person_takes_parked_items_and_others_see_who_has_them(
         said = await other.send(f"{path}/comments", {"kind": "Wanted", "comment": "INC-7: asked"})
         assert said.location == decide
         assert "INC-7: asked" in (await other.open(decide)).text
+        written = await other.open(f"{decide}&format=csv&table=comments")
+        [comment] = csv.DictReader(io.StringIO(written.text))
+        assert comment["comment"] == "INC-7: asked"
         named = {"item": str(ids[0]), "instead_of": "key:person"}
         assert (await other.send(f"{path}/take", named)).status == 303
         assert (await other.send(f"{path}/comments", {"item": str(ids[0])})).status == 422

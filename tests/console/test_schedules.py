@@ -162,6 +162,9 @@ async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_versi
     assert "replaces version 1" in shown.text
     assert "<del>" in shown.text
     assert "03:45:00" in shown.text
+    path = "/console/schedules/preview?format=csv&table=occurrences"
+    coming = csv.DictReader(io.StringIO((await browser.send(path, {"text": TEXT})).text))
+    assert {(row["local"][11:19], row["zone"]) for row in coming} == {("03:45:00", "Europe/Berlin")}
     assert "7 items" in shown.text
     assert "Version 2" not in (await browser.open(nightly)).text
     stale = {"text": TEXT, "base_version": "7"}

@@ -5,6 +5,7 @@ from datetime import date, datetime
 from typing import Annotated, Any, Final, NamedTuple, cast
 from uuid import UUID
 
+import orjson
 from fastapi import Depends, Response
 from pydantic import BeforeValidator
 
@@ -100,13 +101,19 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
     found = await findings.find_finding(call, finding)
     is_open = found["resolution"] == Resolution.OPEN
     plan, no_plan = await _plan(call, finding) if is_open else (None, None)
+    evidence = _evidence(found["expected"], found["actual"])
     return view.page(
         "finding.html",
         title=f"{found['type']} {found['business_key'] or found['subject']}",
         finding=found,
         rule=FINDING_RULES[FindingType(found["type"])],
         is_open=is_open,
-        evidence=_evidence(found["expected"], found["actual"]),
+        evidence=evidence,
+        evidence_list=Listing(
+            caption="Evidence",
+            columns=_EVIDENCE_COLUMNS,
+            rows=[_evidence_row(each) for each in evidence],
+        ),
         plan=plan,
         no_plan=no_plan,
         is_pending=any(each["status"] == "proposed" for each in found["repairs"]),
@@ -264,3 +271,19 @@ def _evidence(expected: Any, actual: Any) -> list[Evidence]:  # noqa: ANN401 - J
     ]
     names = list(dict.fromkeys([*sides[0], *sides[1]]))
     return [Evidence(name, sides[0].get(name), sides[1].get(name)) for name in names]
+
+
+def _evidence_row(each: Evidence) -> Row:
+    sides = {"expected": each.expected, "actual": each.actual}
+    texts = {
+        name: None if side is None else orjson.dumps(side).decode() for name, side in sides.items()
+    }
+    return {"field": each.name, "differs": each.differs, **texts}
+
+
+_EVIDENCE_COLUMNS: Final[Sequence[Column]] = (
+    Column("field", "Field"),
+    Column("expected", "Expected", "code"),
+    Column("actual", "Actual", "code"),
+    Column("differs", "Differs", "flag"),
+)

@@ -205,6 +205,7 @@ async def show_item(
     steps = await read_steps(call, page, item)
     verbs = _VERBS_BY_LABEL.get(found["state"], ()) if view.may(Scope.OPERATE) else ()
     why = await explain_item(call.connection, found, call.tenants)
+    people = await _people(call, found)
     return view.page(
         "item.html",
         title=found["business_key"],
@@ -218,7 +219,8 @@ async def show_item(
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
         findings=await _findings(call, view, item),
-        people=await _people(call, found),
+        people=people,
+        comments=None if people is None else people.comments,
     )
 
 
@@ -265,8 +267,12 @@ async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
     def show(row: Row) -> str:
         return view.url(f"/reconciliation/findings/{row['id']}")
 
+    rows = await list_findings_of_item(
+        call.connection, item, _FINDINGS_SHOWN + 1, tenants=call.tenants
+    )
     return Listing(
         caption="Findings",
+        order="newest first",
         columns=(
             Column("type", "Type", "text", show),
             Column("sentence", "What is wrong", "prose"),
@@ -275,11 +281,9 @@ async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
             Column("status", "Status", "status"),
             Column("first_seen_at", "Found", "time"),
         ),
-        rows=await list_findings_of_item(
-            call.connection, item, _FINDINGS_SHOWN, tenants=call.tenants
-        ),
+        rows=rows[:_FINDINGS_SHOWN],
         empty="",
-        downloads=False,
+        note=f"The {_FINDINGS_SHOWN} newest." if len(rows) > _FINDINGS_SHOWN else None,
     )
 
 

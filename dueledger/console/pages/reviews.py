@@ -185,6 +185,7 @@ async def preview_decision(
         "parked_reason": parked_reason,
         "error": error,
     }
+    people = await _people(call, wanted, groups, fields)
     return view.page(
         "decide.html",
         title="Decide about parked items",
@@ -195,7 +196,8 @@ async def preview_decision(
         fields=fields,
         preview=found,
         left=_count_left(groups, wanted),
-        people=await _people(call, wanted, groups, fields),
+        people=people,
+        comments=None if people is None else people.comments,
         examined_max=EXAMINED_MAX,
         must_type=_must_type(verb, found.items),
         listing=Listing(

@@ -9,7 +9,12 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from dueledger.console.forms import Moment, form_of, in_zone
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.schedules import rule_text, schedule_path, texts_of
+from dueledger.console.pages.schedules import (
+    list_occurrences,
+    rule_text,
+    schedule_path,
+    texts_of,
+)
 from dueledger.console.schedule_times import Coming, times_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import PlannedChanges, doubts
@@ -149,6 +154,7 @@ def _editor(
         place=None if place is None else schedule_path(*place),
         form_name="" if place is None else place[1],
         preview=preview,
+        occurrences=list_occurrences(preview.coming),
         plan_days=PLAN_DAYS,
     )
 

@@ -29,6 +29,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemPlace
+from dueledger.preview.occurrences import offset_text
 from dueledger.preview.policy_words import policy_words
 from dueledger.preview.rule_words import rule_words
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -120,6 +121,7 @@ async def show_schedule(
     """Show a definition: what it owes next, its versions, and the items it owed."""
     versions = await versions_of(call.connection, tenant, name, VERSIONS_SHOWN)
     newest = versions[0]
+    coming = await coming_of(call.connection, view, newest)
     executions = await page_executions(
         call.connection,
         tenant,
@@ -129,7 +131,9 @@ async def show_schedule(
         examined_max=EXECUTIONS_EXAMINED_MAX,
         bytes_max=PAGE_BYTES_MAX,
     )
-    pauses = await list_pauses(call.connection, tenant, tenants=call.tenants, limit=_PAUSES_MAX)
+    pauses = await list_pauses(
+        call.connection, tenant, tenants=call.tenants, kind=newest.kind, limit=_PAUSES_MAX
+    )
     return view.page(
         "schedule.html",
         title=name,
@@ -138,8 +142,9 @@ async def show_schedule(
         policies=_policies_of(newest),
         owner=_owner_of(newest),
         rule=rule_text(newest.document),
-        coming=await coming_of(call.connection, view, newest),
-        pauses=[each for each in pauses if each["kind"] in {None, newest.kind}],
+        coming=coming,
+        occurrences=list_occurrences(coming),
+        pauses=pauses,
         own_pause=any(each["kind"] == newest.kind for each in pauses),
         versions=list(zip(versions, _changes(versions), strict=True)),
         texts=texts_of(newest),
@@ -261,6 +266,28 @@ def _owner_of(version: DefinitionVersion) -> str | None:
     """Return the label `owner` of a schedule; of an event rule it is an expression."""
     labels: Mapping[str, str] = version.document.get("labels") or {}
     return labels.get("owner") if version.event_type is None else None
+
+
+def list_occurrences(coming: Coming) -> Listing:
+    """Return what a definition owes next as a list, which is a download."""
+    return Listing(
+        caption="Next occurrences",
+        columns=(
+            Column("due_at", "Due", "time"),
+            Column("local", "Local time"),
+            Column("zone", "Zone"),
+            Column("how", "How it was found", "prose"),
+        ),
+        rows=[
+            {
+                "due_at": found.due_at,
+                "local": f"{found.local.isoformat()}{offset_text(found.utc_offset)}",
+                "zone": coming.zone,
+                "how": words or None,
+            }
+            for found, words in coming.rows
+        ],
+    )
 
 
 async def coming_of(connection: Connection, view: View, version: DefinitionVersion) -> Coming:

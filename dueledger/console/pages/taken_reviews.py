@@ -130,7 +130,6 @@ async def read_comments(call: ApiCall, tenant: str, targets: Sequence[str]) -> L
         rows=[{**reviews.comment_of(row), "about": _about(row)} for row in rows[:COMMENTS_MAX]],
         empty="",
         note="The audit has older ones." if len(rows) > COMMENTS_MAX else None,
-        downloads=False,
     )
 
 
