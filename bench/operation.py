@@ -11,11 +11,11 @@ from bench.ledgers import Ledger, MeasurementFailed
 from bench.report import Goal, Measured
 from bench.rig import Rig
 from bench.usage import Usage
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.operations import (
     ItemFilter,
-    OperationVerb,
     record_operation,
     show_operation,
 )

@@ -1,4 +1,7 @@
-"""Decisions about items that are named, by id or by business key: they are made at once."""
+"""Decisions about items that are named, by id or by business key, and why some are refused.
+
+They are made at once.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +9,15 @@ from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
+from dueledger.ledger.item_verbs import MOVED, UNKNOWN, OperationVerb, refusal
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.items import ItemRequestResult, RequestResult
+from dueledger.ledger.store.items import RequestResult
 from dueledger.ledger.store.operations import (
-    OperationVerb,
+    ItemState,
     apply_verb,
     find_items_of_tenant,
     find_keyed_items,
+    read_item_states,
 )
 
 KEYED_ITEMS_MAX: Final = 1_000
@@ -30,6 +35,20 @@ class KeyedItems:
     kind: str | None = None
     lane: str | None = None
     field: str = "business_keys"
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedItem:
+    """What came of a decision about an item; if it was refused, why."""
+
+    id: UUID
+    result: RequestResult
+    reason: str | None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Return whether the item is changed, or will be."""
+        return self.reason is None
 
 
 async def find_named(
@@ -63,6 +82,22 @@ async def find_named(
     return ids
 
 
+async def decide_items(
+    connection: Connection,
+    verb: OperationVerb,
+    ids: Sequence[UUID],
+    *,
+    reason: str,
+    actor_no: int,
+) -> list[DecidedItem]:
+    """Apply a verb to items; return what came of it in input order, with what the refused are."""
+    results = await apply_verb(connection, verb, ids, reason=reason, actor_no=actor_no)
+    refused = [each.id for each in results if not each.is_accepted]
+    states = await read_item_states(connection, refused) if refused else []
+    refusals = {each.id: _refusal(verb, each) for each in states}
+    return [DecidedItem(each.id, each.result, refusals.get(each.id)) for each in results]
+
+
 async def decide_for_tenant(
     connection: Connection,
     verb: OperationVerb,
@@ -71,10 +106,16 @@ async def decide_for_tenant(
     tenant: str,
     reason: str,
     actor_no: int,
-) -> list[ItemRequestResult]:
+) -> list[DecidedItem]:
     """Apply a verb to items of one tenant; those of others are unknown. Keeps the order."""
     own = await find_items_of_tenant(connection, ids, tenant)
     meant = [each for each in dict.fromkeys(ids) if each in own]
-    results = await apply_verb(connection, verb, meant, reason=reason, actor_no=actor_no)
-    found = {each.id: each for each in results}
-    return [found.get(each, ItemRequestResult(each, RequestResult.UNKNOWN)) for each in ids]
+    decided = await decide_items(connection, verb, meant, reason=reason, actor_no=actor_no)
+    found = {each.id: each for each in decided}
+    return [found.get(each, DecidedItem(each, RequestResult.UNKNOWN, UNKNOWN)) for each in ids]
+
+
+def _refusal(verb: OperationVerb, item: ItemState) -> str:
+    if item.state is None:
+        return UNKNOWN
+    return refusal(verb, item.state, waits_for_key=item.waits_for_key) or MOVED

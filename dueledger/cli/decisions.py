@@ -1,8 +1,8 @@
 """Lists to read before a decision about items, and how the results of a decision are printed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import NamedTuple, assert_never
 from uuid import UUID
 
 import typer
@@ -15,7 +15,13 @@ from dueledger.cli.session import ledger_connection, run
 
 app = typer.Typer(rich_markup_mode=None)
 
-_ACCEPTED: Final = frozenset({"done", "requested"})
+
+class PrintedResult(NamedTuple):
+    """The result of a decision by id; if it was refused, why."""
+
+    id: UUID
+    result: str
+    reason: str | None
 
 
 class ReviewList(StrEnum):
@@ -37,28 +43,18 @@ def rejected(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption
     _show_list(ReviewList.REJECTED, limit, dsn, as_json=json_)
 
 
-def print_results(
-    results: Mapping[UUID, str],
-    explain: Callable[[Mapping[UUID, str]], Iterable[str]],
-    *,
-    as_json: bool,
-) -> None:
-    """Print the result of a decision by id, and end with exit code 1 if any was refused.
-
-    `explain` returns sentences about the refused ones, of which there is at least one.
-    """
-    rows = [{"id": identity, "result": result} for identity, result in results.items()]
+def print_results(results: Iterable[PrintedResult], *, as_json: bool) -> None:
+    """Print the results of a decision, and end with exit code 1 if any was refused."""
+    rows = [each._asdict() for each in results]
+    refused = sum(row["reason"] is not None for row in rows)
     if as_json:
         print_lines(rows)
     else:
-        print_rows(rows, ("id", "result"), empty="")
-    refused = {each: result for each, result in results.items() if result not in _ACCEPTED}
-    if not refused:
-        return
-    for sentence in explain(refused):
-        say(sentence)
-    say(f"{len(refused):,} of {len(results):,} were refused.")
-    options.exit_with(ExitCode.FAILED)
+        columns = ("id", "result", "reason") if refused else ("id", "result")
+        print_rows(rows, columns, empty="")
+    if refused:
+        say(f"{refused:,} of {len(rows):,} were refused.")
+        options.exit_with(ExitCode.FAILED)
 
 
 def _show_list(review_list: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:

@@ -1,12 +1,12 @@
 """Commands for findings: the list, one of them, and what a person decides about it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 from uuid import UUID
 
 import typer
 
-from dueledger.cli.decisions import print_results
+from dueledger.cli.decisions import PrintedResult, print_results
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption, TenantOption
 from dueledger.cli.output import (
     mark_capped,
@@ -19,6 +19,7 @@ from dueledger.cli.output import (
 )
 from dueledger.cli.session import PersonsChange, ledger_connection, persons_change, run
 from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.refusals import finding_refusal
 
 app = typer.Typer(rich_markup_mode=None)
 finding = typer.Typer(help="Show one finding, explain it, or accept it.", rich_markup_mode=None)
@@ -143,7 +144,11 @@ async def _show(dsn: str | None, finding_id: UUID) -> dict[str, Any]:
 def _resolve(
     resolution: Resolution, ids: Sequence[UUID], reason: str, dsn: str | None, *, as_json: bool
 ) -> None:
-    print_results(run(_record(resolution, ids, reason, dsn)), _refusals, as_json=as_json)
+    results = run(_record(resolution, ids, reason, dsn))
+    print_results(
+        [PrintedResult(each, result, finding_refusal(result)) for each, result in results.items()],
+        as_json=as_json,
+    )
 
 
 async def _record(
@@ -169,18 +174,3 @@ async def audit_decided(
     done = [each for each, result in results.items() if result == "done"]
     for each, tenant in (await find_tenants_of_findings(change.connection, done)).items():
         await change.audit(operation, f"{path}/{each}", [tenant], reason)
-
-
-def _refusals(refused: Mapping[UUID, str]) -> Iterable[str]:
-    for identity, result in refused.items():
-        match result:
-            case "unknown":
-                why = "does not exist; `dueledger findings --all` lists them"
-            case "own":
-                why = (
-                    "has a repair that you proposed: somebody else resolves it, or approves the "
-                    "repair"
-                )
-            case _:
-                why = f"is {result.replace('_', ' ')} already"
-        yield f"The finding {identity} {why}."

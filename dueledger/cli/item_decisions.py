@@ -4,14 +4,14 @@ Items named by id or business key are decided at once. A filter shows how many i
 with --execute it is recorded as an operation, which upkeep carries out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
 import typer
 
-from dueledger.cli.decisions import print_results
+from dueledger.cli.decisions import PrintedResult, print_results
 from dueledger.cli.options import (
     DsnOption,
     JsonOption,
@@ -185,12 +185,7 @@ def decide(
     named = bool(selection.ids or selection.business_keys)
     _check(selection, named=named, execute=execute)
     if named:
-        results = run(_apply(verb, selection, reason, dsn))
-        print_results(
-            results,
-            lambda _: ("`dueledger why ITEM` shows the state of an item.",),
-            as_json=as_json,
-        )
+        print_results(run(_apply(verb, selection, reason, dsn)), as_json=as_json)
         return
     items = _filter_of(selection)
     if execute:
@@ -268,9 +263,9 @@ def _filter_of(selection: ItemSelection) -> "ItemFilter":
 
 async def _apply(
     verb: str, selection: ItemSelection, reason: str, dsn: str | None
-) -> Mapping[UUID, str]:
-    from dueledger.decisions import KeyedItems, find_named
-    from dueledger.ledger.store.operations import OperationVerb, apply_verb
+) -> list[PrintedResult]:
+    from dueledger.decisions import KeyedItems, decide_items, find_named
+    from dueledger.ledger.item_verbs import OperationVerb
 
     known = OperationVerb(verb)
     keyed = KeyedItems(
@@ -282,7 +277,7 @@ async def _apply(
     )
     async with persons_change(dsn) as change:
         ids = selection.ids or await find_named(change.connection, known, keyed)
-        results = await apply_verb(
+        results = await decide_items(
             change.connection, known, ids, reason=reason, actor_no=change.actor_no
         )
         if accepted := sum(each.is_accepted for each in results):
@@ -290,11 +285,12 @@ async def _apply(
             target = "items" if tenant is None else f"tenants/{tenant}"
             tenants = None if tenant is None else [tenant]
             await change.audit("decideItems", target, tenants, reason, verb=known, items=accepted)
-    return {one.id: one.result.value for one in results}
+    return [PrintedResult(each.id, each.result.value, each.reason) for each in results]
 
 
 async def _preview(verb: str, items: "ItemFilter", dsn: str | None) -> "OperationPreview":
-    from dueledger.ledger.store.operations import OperationVerb, preview_operation
+    from dueledger.ledger.item_verbs import OperationVerb
+    from dueledger.ledger.store.operations import preview_operation
 
     async with ledger_connection(dsn) as connection:
         return await preview_operation(connection, OperationVerb(verb), items)
@@ -303,11 +299,8 @@ async def _preview(verb: str, items: "ItemFilter", dsn: str | None) -> "Operatio
 async def _record(
     verb: str, items: "ItemFilter", reason: str, dsn: str | None
 ) -> dict[str, object] | None:
-    from dueledger.ledger.store.operations import (
-        OperationVerb,
-        record_operation,
-        show_operation,
-    )
+    from dueledger.ledger.item_verbs import OperationVerb
+    from dueledger.ledger.store.operations import record_operation, show_operation
 
     async with persons_change(dsn) as change:
         operation_no = await record_operation(

@@ -16,6 +16,7 @@ from dueledger.cli.output import (
     say,
 )
 from dueledger.cli.session import ledger_connection, persons_change, run
+from dueledger.refusals import OPERATION_ENDED
 
 if TYPE_CHECKING:
     from dueledger.ledger.errors import NotFound
@@ -73,7 +74,7 @@ def abort(
     else:
         _print_operation(found)
     if not is_aborted:
-        say("It had ended before; nothing was changed.")
+        say(f"The operation is not aborted: {OPERATION_ENDED}. Nothing was changed.")
         options.exit_with(ExitCode.FAILED)
 
 

@@ -1,13 +1,12 @@
 """Commands for repairs: the dry run, executing them, and approving those that wait."""
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Final
 from uuid import UUID
 
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.decisions import print_results
+from dueledger.cli.decisions import PrintedResult, print_results
 from dueledger.cli.findings import FindingTypeOption, audit_decided, read_type
 from dueledger.cli.options import (
     DsnOption,
@@ -29,6 +28,7 @@ from dueledger.cli.reconciliation import (
     read_dates,
 )
 from dueledger.cli.session import ledger_connection, person_name, persons_change, run
+from dueledger.refusals import repair_refusal
 
 app = typer.Typer(rich_markup_mode=None)
 repair = typer.Typer(rich_markup_mode=None)
@@ -38,13 +38,6 @@ _COLUMNS: Final = (
     *("id", "type", "kind", "business_key", "action", "before", "after"),
     *("proposed_by", "held_because", "approved_by"),
 )
-_REFUSALS: Final = {
-    "own": "was proposed by you: somebody else approves it",
-    "approved": "is approved already",
-    "finished": "was executed or refused already",
-    "closed": "is of a finding that is not open any more",
-    "unknown": "does not exist; `dueledger repair list` lists those that wait",
-}
 
 
 @repair.callback(invoke_without_command=True)
@@ -127,11 +120,11 @@ def approve(
     dsn: DsnOption = None,
 ) -> None:
     """Approve proposed repairs that somebody else proposed. The next pass executes them."""
-    print_results(run(_approve(repairs, reason, dsn)), _refusals, as_json=json_)
-
-
-def _refusals(refused: Mapping[UUID, str]) -> Iterable[str]:
-    return (f"The repair {each} {_REFUSALS[result]}." for each, result in refused.items())
+    results = run(_approve(repairs, reason, dsn))
+    print_results(
+        [PrintedResult(each, result, repair_refusal(result)) for each, result in results.items()],
+        as_json=json_,
+    )
 
 
 async def _list(

@@ -190,6 +190,7 @@ class DecisionResult(BaseModel):
             description="requested: it is in flight and ends at its next start, or completes; finished: it had ended; illegal: its state does not allow it"
         ),
     ]
+    reason: Annotated[str | None, Field(description="why it was refused")]
 
 
 class DecisionResults(BaseModel):
@@ -816,7 +817,7 @@ OperationVerb = TypeAliasType(
     Annotated[
         Literal["trigger", "park", "redrive", "write_off", "cancel"],
         Field(
-            description="What is done to each item.\n\n`cancel` means items in flight, too, unless the filter asks how items came into their state."
+            description="What is done to each item, the most helpful verb of a state first.\n\n`cancel` means items in flight, too, unless a filter asks how items came into their state."
         ),
     ],
 )

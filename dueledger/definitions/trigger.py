@@ -1,16 +1,17 @@
 """Trigger a schedule: owe one item of it now, by a person's decision."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem, shown_value
 from dueledger.ledger.identity import item_id
+from dueledger.ledger.item_verbs import VERB_STATES, OperationVerb
 from dueledger.ledger.rules.schedule_drafts import cycle_of, draft_triggered, local_time
-from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import (
@@ -23,9 +24,10 @@ from dueledger.ledger.store.definitions import (
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import emit_items, show_item
 
-WAITING: Final = frozenset({State.SCHEDULED.label, State.RETRYABLE_FAILURE.label})
+WAITING: Final = frozenset(state.label for state in VERB_STATES[OperationVerb.TRIGGER])
 """The states, by name, of items that `dueledger trigger ITEM` can make available."""
 
+_HAS_ENDED: Final = "it has ended; define it again without `ended`"
 _SECOND: Final = "{at:%Y-%m-%dT%H:%M:%S}Z"
 _DATE_CHARS: Final = 10
 _OWN_NAME: Final = "a name not used yet, such as rerun-2, to run the schedule once more"
@@ -95,36 +97,31 @@ async def trigger_definition(
     return TriggerResult(item, created, draft.cycle, state)
 
 
+def trigger_refusal(in_force: Mapping[str, Any] | None) -> str | None:
+    """Return why a definition is not triggered, by the document in force; None if it is."""
+    if in_force is None:
+        return "no version of it is in force; put one in force with `dueledger define`"
+    if in_force.get("ended"):
+        return _HAS_ENDED
+    if in_force.get("event") is not None:
+        return "it is an event rule: events owe its items"
+    if in_force.get("when") is None:
+        return "it declares a kind: services emit its items"
+    return None
+
+
 async def _schedule_in_force(
     connection: Connection, tenant: str, name: str
 ) -> tuple[DefinitionRow, Definition]:
     row = await find_definition(connection, tenant, name)
-    if row is None:
-        raise NotFound(
-            f"no version of {name!r} is in force for tenant {tenant!r}; "
-            "put one in force with `dueledger define`",
-            tenant=tenant,
-            definition=name,
-        )
+    refusal = trigger_refusal(None if row is None else row.document)
+    if row is None or refusal == _HAS_ENDED:
+        message = f"{name!r} of tenant {tenant!r} cannot be triggered: {refusal}"
+        raise NotFound(message, tenant=tenant, definition=name)
+    if refusal is not None:
+        problem = Problem("definition", name, refusal, "`dueledger emit`")
+        raise InvalidInput("The definition cannot be triggered:", [problem])
     definition = parse_definition(row.document, source=f"{tenant}/{name}", calendars=None)
-    if definition.ended:
-        raise NotFound(
-            f"{name!r} has ended for tenant {tenant!r}; define it again without `ended`",
-            tenant=tenant,
-            definition=name,
-        )
-    if definition.is_declaration:
-        reason = "declares a kind: services emit its items"
-        problem = Problem("definition", name, reason, "`dueledger emit`")
-        raise InvalidInput("A kind cannot be triggered:", [problem])
-    if not definition.is_schedule:
-        problem = Problem(
-            "definition",
-            name,
-            "is an event rule: events owe its items",
-            "`dueledger emit`, or the event itself",
-        )
-        raise InvalidInput("An event rule cannot be triggered:", [problem])
     return row, definition
 
 

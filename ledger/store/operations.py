@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import ItemRequestResult, RequestResult, withdraw_items
@@ -23,19 +23,6 @@ COUNTED_MAX: Final = 10_000
 COUNT_EXAMINED_MAX: Final = 20_000
 """Open items of the flows of a filter that are examined to count those that match."""
 OPEN_READ_MAX: Final = 100
-
-
-class OperationVerb(StrEnum):
-    """What is done to each item.
-
-    `cancel` means items in flight, too, unless the filter asks how items came into their state.
-    """
-
-    TRIGGER = "trigger"
-    PARK = "park"
-    REDRIVE = "redrive"
-    WRITE_OFF = "write_off"
-    CANCEL = "cancel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +87,15 @@ class OperationProgress:
     done: int
     requested: int
     is_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ItemState:
+    """The state of an item, None if it does not exist, and whether it waits for its key."""
+
+    id: UUID
+    state: State | None
+    waits_for_key: bool
 
 
 async def find_operation_of_item(connection: Connection, item_no: int) -> OperationProgress | None:
@@ -217,6 +213,16 @@ async def find_items_of_tenant(
     """Find which of these items are a tenant's."""
     rows = await connection.fetch(statement("find_items_of_tenant"), ids, tenant)
     return {row["id"] for row in rows}
+
+
+async def read_item_states(connection: Connection, ids: Sequence[UUID]) -> list[ItemState]:
+    """Read the states of items, in input order."""
+    return [
+        ItemState(
+            row["id"], None if row["state"] is None else State(row["state"]), row["waits_for_key"]
+        )
+        for row in await connection.fetch(statement("read_item_states"), ids)
+    ]
 
 
 async def apply_verb(

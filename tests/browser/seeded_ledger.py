@@ -7,6 +7,7 @@ from uuid import UUID
 
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.overview import OverviewRefresh
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -14,7 +15,7 @@ from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 from dueledger.ledger.store.items import emit_items
-from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.operations import ItemFilter, record_operation
 from tests.hostile_text import HOSTILE
 from tests.ledger.conftest import Ledger
 from tests.service.conftest import SCHEDULE, Api

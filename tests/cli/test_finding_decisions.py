@@ -77,10 +77,10 @@ async def test_g11_a_finding_is_resolved_by_a_named_person_once_and_never_by_who
         1,
         ["explained", "unknown"],
     )
-    assert "is explained already" in refused.err
+    assert "is explained already" in refused.lines[0]["reason"]
     own = decide("ann", "finding", "accept", first, "--reason", "leave it")
     assert (own.code, own.lines[0]["result"]) == (1, "own")
-    assert "somebody else" in own.err
+    assert "somebody else" in own.lines[0]["reason"]
     accepted = decide("bob", "finding", "accept", first, "--reason", "leave it")
     assert (accepted.code, accepted.lines[0]["result"]) == (0, "done")
 
@@ -114,7 +114,7 @@ async def test_g11_a_repair_is_approved_by_somebody_else_than_who_proposed_it(
     ]
     maker = decide("ann", "repair", "approve", str(REPAIR), "--reason", "mine")
     assert (maker.code, maker.lines[0]["result"]) == (1, "own")
-    assert "somebody else" in maker.err
+    assert "somebody else" in maker.lines[0]["reason"]
 
     checker = decide("bob", "repair", "approve", str(REPAIR), "--reason", "checked")
     assert (checker.code, checker.lines[0]["result"]) == (0, "done")

@@ -147,7 +147,7 @@ def test_an_item_is_started_before_its_time_in_a_persons_name(dueledger_on: Comm
         "emit", *OWED, "--key", "INV-1", "--due-at", "2199-01-01", "--json"
     ).document["id"]
     answer = dueledger_on("trigger", item, "--reason", "the customer waits", "--json").document
-    assert answer == {"id": item, "result": "done"}
+    assert answer == {"id": item, "result": "done", "reason": None}
     timeline = dueledger_on("show", item, "--json").document["timeline"]
     assert [step["event"] for step in timeline] == ["emitted", "expedited"]
     assert timeline[1]["actor"].startswith("person:")

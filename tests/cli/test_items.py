@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from dueledger.ledger.item_verbs import OperationVerb, refusal
+from dueledger.ledger.states import State
 from tests.logins import with_login
 
 Command = Callable[..., Any]
@@ -69,7 +71,8 @@ def test_a_decision_that_does_not_fit_the_state_fails_and_says_so(dueledger_on: 
     ).document["id"]
     ran = dueledger_on("redrive", item, "--reason", "try again", "--json")
     assert ran.code == 1
-    assert ran.lines == [{"id": item, "result": "illegal"}]
+    why = refusal(OperationVerb.REDRIVE, State.SCHEDULED)
+    assert ran.lines == [{"id": item, "result": "illegal", "reason": why}]
 
 
 def test_nothing_is_found_under_a_key_that_nobody_owes(dueledger_on: Command) -> None:

@@ -5,20 +5,36 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from html import unescape
+from uuid import UUID
 
 from dueledger.console.clock import iso
+from dueledger.ledger.item_verbs import OperationVerb, refusal
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
-from dueledger.ledger.store.api_keys import NewApiKey
+from dueledger.ledger.states import State
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import emit_items
-from tests.console.conftest import Browser
+from tests.console.conftest import Browser, open_browser
 from tests.ledger.conftest import Ledger
 from tests.service.conftest import EVENT, SCHEDULE, Api
 
 _PRIMARY = re.compile(
     r'<(?:a class="button primary" href="([^"]+)"|summary class="button primary")>([^<]+)<'
 )
+
+
+_REFUSED_ACTION = re.compile(
+    r'<button type="button" aria-disabled="true" aria-describedby="([\w-]+)">([^<]+)</button>'
+    r' <span id="\1">([^<]+)</span>'
+)
+_VERB_OF = {
+    "Start now": OperationVerb.TRIGGER,
+    "Park": OperationVerb.PARK,
+    "Redrive": OperationVerb.REDRIVE,
+    "Write off": OperationVerb.WRITE_OFF,
+    "Cancel": OperationVerb.CANCEL,
+}
 
 
 async def test_the_first_button_is_the_one_that_helps(
@@ -61,7 +77,13 @@ async def test_the_first_button_is_the_one_that_helps(
         found = _PRIMARY.findall((await browser.open(f"/console/items/{item}")).text)
         assert found == ([] if button is None else [button])
         assert not (button and button[0]) or (await browser.open(button[0])).status == 200
-    assert "Once its key is free" in (await browser.open(f"/console/items/{second}")).text
+    page = (await browser.open(f"/console/items/{second}")).text
+    assert "Once its key is free" in page
+    why = refusal(OperationVerb.TRIGGER, State.SCHEDULED, waits_for_key=True)
+    assert [shown[1:] for shown in _REFUSED_ACTION.findall(page)][:1] == [("Start now", why)]
+    body = {"verb": "trigger", "ids": [str(second)], "reason": "INC-1"}
+    answer = await api.ask("POST", "/v1/tenants/acme/decisions", key=key, body=body)
+    assert answer.document["items"][0]["reason"] == why
 
 
 async def test_what_an_item_names_is_a_link(
@@ -116,3 +138,43 @@ async def test_a_list_of_late_items_says_how_late_they_are(
     assert "How late" not in later
     [worst] = re.findall(r'<a href="([^"]+)">The 20 worst</a>', page)
     assert (await browser.open(unescape(worst))).text.index("L-2") > 0
+
+
+async def test_a_verb_is_offered_where_it_is_applied_and_else_shown_with_what_rest_refuses_it_by(
+    api: Api, browser: Browser, key: NewApiKey, make_drafts: Callable[..., list[ItemDraft]]
+) -> None:
+    async def decide(verb: OperationVerb, item: UUID) -> tuple[str, str | None]:
+        body = {"verb": verb, "ids": [str(item)], "reason": "INC-1"}
+        answer = await api.ask("POST", "/v1/tenants/acme/decisions", key=key, body=body)
+        [decided] = answer.document["items"]
+        return decided["result"], decided["reason"]
+
+    async def place(state: State, number: int) -> UUID:
+        kind = f"Verbs{state.label}{number}"
+        ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+        return (await ledger.place(state, kind=kind)).id
+
+    reader = await api.make_key("reads-items", Scope.READ)
+    seen: set[OperationVerb] = set()
+    for state in State:
+        item = await place(state, 0)
+        page = (await browser.open(f"/console/items/{item}")).text
+        offered = [OperationVerb(verb) for verb in re.findall(r'name="verb" value="(\w+)"', page)]
+        refused = {
+            _VERB_OF[words]: unescape(why) for _, words, why in _REFUSED_ACTION.findall(page)
+        }
+        assert {*offered, *refused} == set(OperationVerb), state
+        assert not {*offered} & {*refused}, state
+        for verb, why in refused.items():
+            result, reason = await decide(verb, item)
+            assert (result in {"illegal", "finished"}, reason) == (True, why), (verb, state)
+        for number, verb in enumerate(offered):
+            other = await place(state, number) if number else item
+            result, reason = await decide(verb, other)
+            assert (result in {"done", "requested"}, reason) == (True, None), (verb, state)
+        seen |= {*offered}
+        async with open_browser(api) as other_browser:
+            await other_browser.sign_in(reader)
+            theirs = (await other_browser.open(f"/console/items/{item}")).text
+        assert ("Not possible now" in page, "Not possible now" in theirs) == (True, False), state
+    assert seen == set(OperationVerb)

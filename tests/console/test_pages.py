@@ -21,12 +21,12 @@ from dueledger.console.activity import LedgerActivity
 from dueledger.console.app import PAGES
 from dueledger.console.navigation import NAVIGATION
 from dueledger.console.overview import OverviewRefresh
-from dueledger.console.pages.items import VERBS
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, ensure_flow, pause_flows
-from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.operations import ItemFilter, record_operation
 from dueledger.service.app import ROUTES as SERVICE_ROUTES
 from dueledger.service.query_parameters import query_parameters
 from dueledger.service.scoped_routes import CallRoute
@@ -332,19 +332,6 @@ async def test_a_key_or_an_id_leads_to_the_item(api: Api, browser: Browser, key:
         found = await browser.open(f"/console/items?q={named}")
         assert (found.status, found.location) == (303, f"/console/items/{made}")
     assert "No item has the business key F-2" in (await browser.open("/console/items?q=F-2")).text
-
-
-def test_a_person_may_decide_in_the_states_to_which_the_verbs_are_applied(
-    verb_states: set[tuple[str, int]],
-) -> None:
-    offered = {(verb.value, int(state)) for state, verbs in VERBS.items() for verb in verbs}
-    assert offered == verb_states
-
-
-@pytest.fixture(scope="module")
-async def verb_states(api: Api) -> set[tuple[str, int]]:
-    rows = await api.owner.fetch("select verb, state from ledger.operation_state")
-    return {(row["verb"], row["state"]) for row in rows}
 
 
 async def test_what_is_decided_on_the_page_is_in_the_journal_with_name_and_reason(

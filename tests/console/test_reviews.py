@@ -52,7 +52,11 @@ async def test_parked_items_of_one_error_are_redriven_as_one_operation(
     shown = await browser.open(done.location)
     assert "2 of 2 items are done" in shown.text
     assert "INC-1" in shown.text
-    assert "Abort" not in shown.text
+    late = await browser.send(f"{done.location}/abort", {"reason": "late"})
+    assert late.status == 409
+    assert "it has ended" in late.text
+    assert '/abort"' not in shown.text
+    assert 'Abort</button> <span id="action-abort">it has ended</span>' in shown.text
     left = await browser.open("/console/reviews/parked?kind=Grouped&format=csv")
     assert [each["business_key"] for each in csv.DictReader(io.StringIO(left.text))] == ["G-2"]
     entry = await api.owner.fetchrow(
@@ -172,10 +176,16 @@ async def test_a_repair_is_approved_by_a_second_person(
     page = await browser.open("/console/reviews")
     assert f"/console/reconciliation/findings/{finding}" in page.text
     path = f"/console/reconciliation/findings/{finding}"
-    assert "somebody else approves it" in (await browser.open(path)).text
+    own_page = (await browser.open(path)).text
+    words = ("Approve", "Explain", "Accept")
+    assert [f">{each}</button> <span" in own_page for each in words] == [True] * 3
+    assert not any(f'primary">{each}' in own_page for each in words)
     approve = f"/console/reconciliation/repairs/{repair}/approve"
-    refused = await browser.send(approve, {"reason": "INC-3"})
-    assert refused.status == 409
+    for action in (approve, f"{path}/explain", f"{path}/accept"):
+        refused = await browser.send(action, {"reason": "INC-3"})
+        assert refused.status == 409
+        [why] = re.findall(r"you proposed [^<.]+", refused.text)
+        assert f">{why}</span>" in own_page
     async with open_browser(api) as other:
         await other.sign_in(await api.make_key("checker", *Scope))
         assert "Approve</button>" in (await other.open(path)).text

@@ -14,6 +14,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowScope, resume_flows
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import SCHEDULE, Api
+from tests.service.test_events import RULE
 
 NIGHTLY = {
     **SCHEDULE,
@@ -116,6 +117,24 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
         ("resumeDefinition", "INC-5 ended"),
         ("triggerDefinition", "the file came late"),
     ]
+
+
+async def test_what_cannot_be_triggered_says_so_as_rest_does(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    documents: dict[str, dict[str, object]] = {
+        "ended-trigger": {**NIGHTLY, "ended": True},
+        "declared-trigger": {"kind": "DeclaredDue", "dispatch": {"direct": dict[str, object]()}},
+        "ruled-trigger": {**RULE, "kind": "RuledDue"},
+    }
+    for name, document in documents.items():
+        await api.define("acme", name, document)
+        page = (await browser.open(f"/console/schedules/acme/{name}")).text
+        assert "/trigger" not in page
+        [why] = re.findall(r'Trigger</button> <span id="action-trigger">([^<]+)', page)
+        path = f"/v1/definitions/acme/{name}/trigger"
+        refused = await api.ask("POST", path, key=key, body={"reason": "the file came late"})
+        assert (refused.status in {404, 422}, why in refused.text) == (True, True), refused.text
 
 
 async def test_a_pause_of_a_tenant_is_not_ended_by_its_schedules(

@@ -17,6 +17,7 @@ from dueledger.doctor import Health, run_checks
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.intake.process import open_intake
 from dueledger.ledger.intake.settings import EventIntakeSettings
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.materialise.process import open_materialiser
 from dueledger.ledger.materialise.settings import MaterialiserSettings
@@ -28,7 +29,7 @@ from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, show_item
-from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.operations import ItemFilter, record_operation
 from dueledger.ledger.store.processes import (
     ProcessRole,
     list_processes,

@@ -10,12 +10,13 @@ from uuid import UUID
 import pytest
 from fastapi.routing import APIRoute
 
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import withdraw_items
-from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.operations import ItemFilter, record_operation
 from dueledger.ledger.store.statements import statement
 from dueledger.service.app import ROUTES
 from tests.databases import MakeDatabase

@@ -97,7 +97,7 @@ async def test_an_operation_is_counted_recorded_carried_out_and_aborted(
     late = await api.ask(
         "POST", f"/v1/operations/{number}/abort", key=operator, body={"reason": "late"}
     )
-    assert "had ended" in problem(late, 409, "CONFLICT").detail
+    assert "it has ended" in problem(late, 409, "CONFLICT").detail
     again = await api.ask("POST", OPERATIONS, key=operator, body=body)
     assert "No item matches" in problem(again, 404, "NOT_FOUND").detail
 

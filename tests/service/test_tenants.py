@@ -8,10 +8,11 @@ from uuid import UUID
 import pytest
 from fastapi.routing import APIRoute
 
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, pause_flows
-from dueledger.ledger.store.operations import ItemFilter, OperationVerb, record_operation
+from dueledger.ledger.store.operations import ItemFilter, record_operation
 from dueledger.ledger.store.statements import parse_statement, statement_paths
 from dueledger.service.app import ROUTES
 from dueledger.service.scoped_routes import CallRoute
@@ -105,6 +106,7 @@ UNBOUND = {
     "find_tenants_of_findings": "of findings and repairs that were decided for the tenants",
     "record_repairs": "of a finding that list_repair_grounds found for the tenants",
     "find_items_of_tenant": "of the tenant of an item that show_item found for the tenants",
+    "read_item_states": "of items that find_items_of_tenant found",
     **dict.fromkeys(
         (
             "count_leases",

@@ -15,10 +15,16 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import Conflict
-from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
+from dueledger.ledger.finding_types import (
+    FINDING_RULES,
+    FindingType,
+    RepairStatus,
+    Resolution,
+)
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import PageAfter, list_findings
 from dueledger.ledger.store.repairs import list_waiting_repairs
+from dueledger.refusals import finding_refusal, repair_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import findings
@@ -118,10 +124,15 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
         no_plan=no_plan,
         is_pending=any(each["status"] == "proposed" for each in found["repairs"]),
         repairs=[
-            {**each, "proposed_at": datetime.fromisoformat(each["proposed_at"])}
+            {
+                **each,
+                "proposed_at": datetime.fromisoformat(each["proposed_at"]),
+                "refusal": repair_refusal(_approval_result(each, call.caller.name)),
+            }
             for each in found["repairs"]
         ],
-        may_decide=is_open and view.may(Scope.APPROVE),
+        may_decide=view.may(Scope.APPROVE),
+        refusal=finding_refusal(_resolution_result(found, call.caller.name)),
     )
 
 
@@ -234,6 +245,28 @@ def list_repairs_of(
         next_cursor=next_cursor,
         downloads=downloads,
     )
+
+
+def _resolution_result(found: Mapping[str, Any], caller: str) -> str:
+    """Return what `resolve_findings` would answer to a caller about a finding as it is now."""
+    if found["resolution"] != Resolution.OPEN:
+        return found["resolution"]
+    is_own = any(
+        each["status"] == RepairStatus.PROPOSED and each["proposed_by"] == caller
+        for each in found["repairs"]
+    )
+    return "own" if is_own else "done"
+
+
+def _approval_result(repair: Mapping[str, Any], caller: str) -> str:
+    """Return what `approve_repairs` would answer about a repair of an open finding."""
+    if repair["status"] != RepairStatus.PROPOSED:
+        return "finished"
+    if repair["proposed_by"] == caller:
+        return "own"
+    held_because, covered = repair["held_because"], repair["approved_over"] or ()
+    is_covered = held_because is None or held_because in covered
+    return "approved" if repair["approved_by"] and is_covered else "done"
 
 
 async def _plan(call: ApiCall, finding: UUID) -> tuple[Mapping[str, object] | None, str | None]:

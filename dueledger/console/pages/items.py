@@ -21,13 +21,13 @@ from dueledger.decisions import decide_for_tenant
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import explain_item, lists_open_items, of_definition, read_item
 from dueledger.ledger.errors import Conflict
+from dueledger.ledger.item_verbs import OperationVerb, refusal
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import list_findings_of_item
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter
 from dueledger.ledger.store.items import RequestResult
-from dueledger.ledger.store.operations import OperationVerb
 from dueledger.reviews import of_flow, of_item
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
@@ -43,15 +43,7 @@ from dueledger.service.routes.items import (
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
 
-VERBS: Final = {
-    State.SCHEDULED: (OperationVerb.TRIGGER, OperationVerb.CANCEL),
-    State.RETRYABLE_FAILURE: (OperationVerb.TRIGGER, OperationVerb.PARK, OperationVerb.CANCEL),
-    State.MANUAL_REVIEW: (OperationVerb.REDRIVE, OperationVerb.WRITE_OFF, OperationVerb.CANCEL),
-    State.CLAIMED: (OperationVerb.CANCEL,),
-    State.RUNNING: (OperationVerb.CANCEL,),
-}
-"""What a person may decide of an item in each state; of others nothing."""
-_VERBS_BY_LABEL: Final = {state.label: verbs for state, verbs in VERBS.items()}
+_STATE_OF: Final = {state.label: state for state in State}
 _VERB_TEXTS: Final = {
     OperationVerb.TRIGGER: ("Start now", "It is available now; its due time stays."),
     OperationVerb.PARK: ("Park", "It waits for a person."),
@@ -76,12 +68,7 @@ _OF_FLOW: Final = frozenset(
     }
 )
 """Hindrances that the page of the flow ends, or explains."""
-_RESULTS: Final = {
-    RequestResult.FINISHED: "It has ended before; nothing was changed.",
-    RequestResult.ILLEGAL: "It has moved on to a state in which that is not possible.",
-    RequestResult.UNKNOWN: "It does not exist any more.",
-}
-_STATES: Final = tuple(state.label for state in State)
+_STATES: Final = tuple(_STATE_OF)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
 """States of items that a pause concerns, as a filter has them."""
@@ -203,7 +190,8 @@ async def show_item(
     """Show an item: why it is as it is, what is owed, and what happened."""
     found = await read_item(call.connection, item, call.tenants)
     steps = await read_steps(call, page, item)
-    verbs = _VERBS_BY_LABEL.get(found["state"], ()) if view.may(Scope.OPERATE) else ()
+    refusals = _refusals(found) if view.may(Scope.OPERATE) else {}
+    verbs = [verb for verb, why in refusals.items() if why is None]
     why = await explain_item(call.connection, found, call.tenants)
     people = await _people(call, found)
     return view.page(
@@ -218,6 +206,7 @@ async def show_item(
         steps=steps[: page.limit],
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
+        refused=[(_VERB_TEXTS[verb][0], why) for verb, why in refusals.items() if why is not None],
         findings=await _findings(call, view, item),
         people=people,
         comments=None if people is None else people.comments,
@@ -242,10 +231,21 @@ async def decide(
         actor_no=call.caller.actor_no,
     )
     call.note_change(tenants=[found["tenant"]], verb=form.verb, items=1)
-    if decided.result in _RESULTS:
-        raise Conflict(_RESULTS[decided.result], item=str(item))
+    words = _VERB_TEXTS[form.verb][0]
+    if decided.reason is not None:
+        message = f"{words}: {decided.reason}. Nothing was changed."
+        raise Conflict(message, item=str(item))
     said = "Requested" if decided.result is RequestResult.REQUESTED else "Done"
-    return view.done(f"{said}: {_VERB_TEXTS[form.verb][0].lower()}.", f"/items/{item}")
+    return view.done(f"{said}: {words.lower()}.", f"/items/{item}")
+
+
+def _refusals(item: Row) -> dict[OperationVerb, str | None]:
+    """Return why each verb is not applied to an item as it is now; None for those that are."""
+    waits_for_key = item["available_at"] == _NEVER
+    return {
+        verb: refusal(verb, _STATE_OF[item["state"]], waits_for_key=waits_for_key)
+        for verb in OperationVerb
+    }
 
 
 def _flow(view: View, item: Row) -> str:

@@ -14,6 +14,7 @@ from dueledger.hindrances import has_upkeep
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import list_operations
 from dueledger.ledger.store.processes import read_roles
+from dueledger.refusals import OPERATION_ENDED
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
@@ -62,6 +63,9 @@ async def show_operation(
         title=f"Operation {operation}",
         operation=found,
         is_open=is_open,
+        refused=[("Abort", OPERATION_ENDED)]
+        if found["status"] == "done" and view.may(Scope.OPERATE)
+        else [],
         has_upkeep=not is_open or has_upkeep(await read_roles(call.connection)),
     )
 

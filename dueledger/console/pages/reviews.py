@@ -18,10 +18,10 @@ from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import (
     ItemFilter,
-    OperationVerb,
     list_operations,
     preview_operation,
 )

@@ -19,14 +19,19 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.defaults import defaults_of, without_defaults
 from dueledger.definitions.diff import value_changes
-from dueledger.definitions.trigger import trigger_definition
+from dueledger.definitions.trigger import trigger_definition, trigger_refusal
 from dueledger.importers.definition_yaml import document_text
 from dueledger.items import page_executions
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import DueledgerError, InvalidDefinition
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.definitions import DefinitionVersion, VersionPlace, list_versions
+from dueledger.ledger.store.definitions import (
+    DefinitionVersion,
+    VersionPlace,
+    VersionState,
+    list_versions,
+)
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import ItemPlace
 from dueledger.preview.occurrences import offset_text
@@ -149,7 +154,7 @@ async def show_schedule(
         versions=list(zip(versions, _changes(versions), strict=True)),
         texts=texts_of(newest),
         path=schedule_path(tenant, name),
-        is_schedule=newest.event_type is None and "when" in newest.document,
+        trigger_refusal=trigger_refusal(_document_in_force(versions)),
         listing=Listing(
             caption="History",
             order="latest effective date first",
@@ -240,6 +245,14 @@ def _texts_of(stored: bytes) -> DefinitionTexts:
             document_text({name: document[name] for name in [*known, *others]}), ""
         )
     return DefinitionTexts(document_text(written), document_text(defaults) if defaults else "")
+
+
+def _document_in_force(versions: Sequence[DefinitionVersion]) -> Mapping[str, Any] | None:
+    """Return the document in force now; None if there is none among these versions."""
+    for each in versions:
+        if each.effective_from <= each.now and each.state is not VersionState.SUPERSEDED:
+            return each.document
+    return None
 
 
 def _changes(versions: Sequence[DefinitionVersion]) -> list[list[tuple[str, str, str]]]:

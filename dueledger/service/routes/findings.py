@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 from datetime import date, datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Response
@@ -26,6 +26,7 @@ from dueledger.ledger.store.repairs import (
     record_repairs,
 )
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, plan_repairs
+from dueledger.refusals import finding_refusal, repair_refusal
 from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
@@ -35,13 +36,6 @@ from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
 approve = ScopedRoutes(Scope.APPROVE, "findings")
-
-_REPAIR_REFUSALS: Final = {
-    "own": "was proposed by this key's actor: somebody else approves it",
-    "approved": "is approved already",
-    "finished": "was executed or refused already",
-    "closed": "is of a finding that is not open any more",
-}
 
 
 class FindingSummary(BaseModel):
@@ -312,7 +306,8 @@ async def approve_one(call: CurrentCall, repair: UUID, decision: PersonsReason) 
     if result == "unknown":
         raise NotFound(f"There is no repair {repair}. GET /v1/repairs lists them.")
     if result != "done":
-        raise Conflict(f"The repair {repair} {_REPAIR_REFUSALS[result]}.", result=result)
+        message = f"The repair {repair} is not approved: {repair_refusal(result)}."
+        raise Conflict(message, result=result)
     await _note_tenant(call, repair)
     return answer({"id": repair, "result": result})
 
@@ -347,16 +342,11 @@ async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason:
         tenants=call.tenants,
     )
     result = results[finding]
-    if result == "own":
-        message = (
-            f"The finding {finding} has a repair that this key's actor proposed: somebody else"
-            " resolves it, or approves the repair."
-        )
-        raise Conflict(message, result=result)
     if result == "unknown":
         raise _unknown(finding)
     if result != "done":
-        raise Conflict(f"The finding {finding} is {result} already.", result=result)
+        message = f"The finding {finding} is not {resolution}: {finding_refusal(result)}."
+        raise Conflict(message, result=result)
     await _note_tenant(call, finding)
     return answer({"id": finding, "resolution": resolution})
 

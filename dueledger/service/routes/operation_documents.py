@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dueledger.ledger.store.operations import OperationVerb
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.service.bodies import RequestBody
 from dueledger.service.pages import Page
 from dueledger.service.routes.fields import PRINTABLE, Instant, Key, Lane, Name, Reason, StateName
@@ -72,6 +72,7 @@ class DecisionResult(BaseModel):
             "finished: it had ended; illegal: its state does not allow it"
         ),
     ]
+    reason: Annotated[str | None, Field(description="why it was refused")]
 
 
 class DecisionResults(BaseModel):

@@ -16,6 +16,7 @@ from dueledger.ledger.store.operations import (
     record_operation,
     show_operation,
 )
+from dueledger.refusals import OPERATION_ENDED
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
@@ -138,7 +139,8 @@ async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest
     tenants = None if found["tenant"] is None else [str(found["tenant"])]
     call.note_change(tenants=tenants, is_changed=is_aborted)
     if not is_aborted and found["aborted_by"] is None:
-        raise Conflict("The operation had ended before; nothing was changed.", operation=operation)
+        message = f"The operation is not aborted: {OPERATION_ENDED}. Nothing was changed."
+        raise Conflict(message, operation=operation)
     return answer(found)
 
 

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
+from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.operations import (
     ItemFilter,
-    OperationVerb,
     record_operation,
     show_operation,
 )

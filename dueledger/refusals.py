@@ -1,0 +1,36 @@
+"""Why what a person decides about findings, repairs and operations is refused, in words.
+
+REST, the command line and the console have them; those of items are `ledger.item_verbs`.
+"""
+
+from typing import Final
+
+from dueledger.ledger.finding_types import Resolution
+
+OPERATION_ENDED: Final = "it has ended"
+_OF_REPAIRS: Final = {
+    "finished": "it was executed or refused",
+    "closed": "its finding is not open any more",
+    "own": "you proposed it: somebody else approves it",
+    "approved": "it is approved already",
+    "unknown": "there is no such repair",
+}
+"""By the result of `approve_repairs`, in the order in which that statement asks."""
+
+
+def repair_refusal(result: str) -> str | None:
+    """Return why a repair is not approved, by its result; None if it is."""
+    return _OF_REPAIRS.get(result)
+
+
+def finding_refusal(result: str) -> str | None:
+    """Return why a finding is not resolved, by its result; None if it is."""
+    match result:
+        case "done":
+            return None
+        case "unknown":
+            return "there is no such finding"
+        case "own":
+            return "you proposed its repair: somebody else resolves it, or approves the repair"
+        case _:
+            return f"it is {Resolution(result).replace('_', ' ')} already"
