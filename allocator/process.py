@@ -42,7 +42,7 @@ async def open_allocator(
             roles=("allocator", "upkeep"),
             before_use=lift_sequences,
         ) as pool,
-        open_presence(dsn, name, ProcessRole.ALLOCATOR, does_upkeep=True) as presence,
+        open_presence(dsn, name, ProcessRole.ALLOCATOR, does_upkeep=True, stop=stop) as presence,
     ):
         allocator_no = presence.process_no
         publishers = {load: Publisher(_options(settings, name), stop=stop) for load in FlowLoad}

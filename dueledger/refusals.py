@@ -1,4 +1,4 @@
-"""Why what a person decides about findings, repairs and operations is refused, in words.
+"""Why a person's decision about findings, repairs, operations and processes is refused, in words.
 
 REST, the command line and the console have them; those of items are `ledger.item_verbs`.
 """
@@ -16,6 +16,19 @@ _OF_REPAIRS: Final = {
     "unknown": "there is no such repair",
 }
 """By the result of `approve_repairs`, in the order in which that statement asks."""
+
+_OF_DRAINS: Final = {
+    "ended": "it has stopped; what runs in its place has another name",
+    "gone": "it is gone: it was killed, or lost its connection",
+    "unable": "it takes no such request; SIGTERM drains it",
+    "unknown": "there is no such process",
+}
+"""By the result of `request_drain`."""
+
+
+def drain_refusal(result: str) -> str | None:
+    """Return why a process is not asked to drain, by the result of `request_drain`."""
+    return _OF_DRAINS.get(result)
 
 
 def repair_refusal(result: str) -> str | None:

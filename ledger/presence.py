@@ -38,6 +38,7 @@ from dueledger.ledger.store.processes import (
     end_sleep,
     is_seen_by_all,
     parse_woken_flow,
+    record_drain,
     record_process_failure,
     record_process_kinds,
     register_process,
@@ -95,16 +96,20 @@ class Presence:
         yields: bool = False,
         kinds: Sequence[str] | None = None,
         does_upkeep: bool | None = None,
+        stop: Stop | None = None,
     ) -> None:
         """With `yields`, the process stops its handlers while `is_confirmed` is false.
 
         `kinds` are those that a worker has handlers for. `does_upkeep` is None where its role says.
+        Somebody may ask for a process's `stop` in the ledger.
         """
         self.process_no = 0
         self.losses = 0
         self._yields = yields
         self._served = self._recorded = _Served(kinds)
         self._does_upkeep = does_upkeep
+        self._stop = stop
+        self._is_drain_recorded = False
         self._failure = self._recorded_failure = ProcessFailure()
         self._confirmed_at = float("-inf")
         self._dsn = dsn
@@ -139,8 +144,10 @@ class Presence:
                     await self._register(connection)
                 else:
                     asked_at = monotonic()
-                    self._clock.read(await renew_process(connection, self.process_no), asked_at)
+                    beat = await renew_process(connection, self.process_no)
+                    self._clock.read(beat.now, asked_at)
                     self._confirmed_at = asked_at
+                    await self._drain(connection, is_asked=beat.is_drain_asked)
                 if (failure := self._failure) != self._recorded_failure:
                     await record_process_failure(connection, self.process_no, failure)
                     self._recorded_failure = failure
@@ -202,6 +209,16 @@ class Presence:
             return result
 
         return reported
+
+    async def _drain(self, connection: Connection, *, is_asked: bool) -> None:
+        """Request the stop if somebody asked for it, and record that the process drains."""
+        if self._stop is None:
+            return
+        if is_asked:
+            self._stop.request()
+        if self._stop.is_requested and not self._is_drain_recorded:
+            await record_drain(connection, self.process_no)
+            self._is_drain_recorded = True
 
     # The number.
 
@@ -316,6 +333,7 @@ class Presence:
             kinds=(served := self._served).kinds,
             kind_tenants=served.tenants,
             does_upkeep=self._does_upkeep,
+            drains=self._stop is not None,
         )
         self._recorded = served
         self._confirmed_at = asked_at
@@ -360,6 +378,7 @@ async def open_presence(
     yields: bool = False,
     kinds: Sequence[str] | None = None,
     does_upkeep: bool | None = None,
+    stop: Stop | None = None,
 ) -> AsyncGenerator[Presence]:
     """Register a process under its actor name, and keep its row and its lock for the block.
 
@@ -367,12 +386,14 @@ async def open_presence(
     Cancels the block and raises it, too, once the ledger does not know the process: a caller that
     opens everything again goes on.
     """
-    presence = Presence(dsn, name, role, yields=yields, kinds=kinds, does_upkeep=does_upkeep)
-    stop = Stop()
+    presence = Presence(
+        dsn, name, role, yields=yields, kinds=kinds, does_upkeep=does_upkeep, stop=stop
+    )
+    ended = Stop()
     try:
         await presence.open()
         keeping = asyncio.create_task(
-            run_service("presence", presence.tick, stop=stop, idle_seconds=presence.pause_seconds)
+            run_service("presence", presence.tick, stop=ended, idle_seconds=presence.pause_seconds)
         )
         try:
             async with asyncio.timeout(None) as known:
@@ -385,7 +406,7 @@ async def open_presence(
                 raise _forgotten() from error
             raise
         finally:
-            stop.request()
+            ended.request()
             presence.tick_soon()
             await asyncio.wait({keeping}, timeout=END_SECONDS)
             keeping.cancel()

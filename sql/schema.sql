@@ -4521,6 +4521,12 @@ CREATE TABLE ledger.process (
     unavailable_topics jsonb,
     does_upkeep boolean,
     certificate_expires_at timestamp with time zone,
+    drains boolean DEFAULT false NOT NULL,
+    drain_asked_at timestamp with time zone,
+    drain_asked_by bigint,
+    drain_reason text,
+    draining_since timestamp with time zone,
+    CONSTRAINT process_drain_named CHECK ((((drain_asked_at IS NULL) = (drain_asked_by IS NULL)) AND ((drain_asked_at IS NULL) = (drain_reason IS NULL)))),
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text, 'alerter'::text])))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -4561,6 +4567,12 @@ COMMENT ON COLUMN ledger.process.does_upkeep IS 'Whether it does upkeep; null of
 
 COMMENT ON COLUMN ledger.process.certificate_expires_at IS 'When the certificate that a service shows its clients expires; null without one.';
 
+COMMENT ON COLUMN ledger.process.drains IS 'Whether it drains and stops when somebody asks for it here, as by SIGTERM.';
+
+COMMENT ON COLUMN ledger.process.drain_asked_at IS 'When somebody asked it to drain and stop; its successor has a row of its own.';
+
+COMMENT ON COLUMN ledger.process.draining_since IS 'Since when it takes no more work and ends what it has: because of that request, or of a signal.';
+
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
     a.name,
@@ -4584,13 +4596,19 @@ CREATE VIEW ledger.process_status AS
     p.failed_service,
     p.unavailable_topics,
     COALESCE(p.does_upkeep, (p.role = ANY (ARRAY['allocator'::text, 'direct_worker'::text]))) AS does_upkeep,
-    p.certificate_expires_at
-   FROM (((ledger.process p
+    p.certificate_expires_at,
+    p.drains,
+    p.drain_asked_at,
+    d.name AS drain_asked_by,
+    p.drain_reason,
+    p.draining_since
+   FROM ((((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
+     LEFT JOIN ledger.actor d ON ((d.actor_no = p.drain_asked_by)))
      CROSS JOIN LATERAL ledger.process_key(p.process_no) k(class, key))
-     LEFT JOIN pg_locks l ON (((l.locktype = 'advisory'::text) AND ((l.classid)::bigint = k.class) AND ((l.objid)::bigint = k.key) AND (l.objsubid = 2) AND l.granted AND (l.database = ( SELECT d.oid
-           FROM pg_database d
-          WHERE (d.datname = current_database()))))));
+     LEFT JOIN pg_locks l ON (((l.locktype = 'advisory'::text) AND ((l.classid)::bigint = k.class) AND ((l.objid)::bigint = k.key) AND (l.objsubid = 2) AND l.granted AND (l.database = ( SELECT d_1.oid
+           FROM pg_database d_1
+          WHERE (d_1.datname = current_database()))))));
 
 COMMENT ON VIEW ledger.process_status IS 'Processes with their status. live: it renews its row; silent: it holds its lock and has not renewed its row for 15 s, as a stopped process or one whose network is cut; gone: it was killed or lost its connection; ended: it stopped.';
 
@@ -5433,6 +5451,9 @@ ALTER TABLE ONLY ledger.permitted_transition
 
 ALTER TABLE ONLY ledger.population
     ADD CONSTRAINT population_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
+
+ALTER TABLE ONLY ledger.process
+    ADD CONSTRAINT process_drain_asked_by_fkey FOREIGN KEY (drain_asked_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.process
     ADD CONSTRAINT process_process_no_fkey FOREIGN KEY (process_no) REFERENCES ledger.actor(actor_no);
@@ -6367,6 +6388,7 @@ GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_alerter;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_allocator;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_intake;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.process TO ledger_operator;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_outcome_intake;
 GRANT SELECT ON TABLE ledger.process TO ledger_pull_worker;
 GRANT SELECT,INSERT ON TABLE ledger.process TO ledger_reconciler;
@@ -6507,6 +6529,32 @@ GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(does_upkeep) ON TABLE ledger.process TO ledger_worker;
 
 GRANT UPDATE(certificate_expires_at) ON TABLE ledger.process TO ledger_service;
+
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(drains) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(drain_asked_at) ON TABLE ledger.process TO ledger_operator;
+
+GRANT UPDATE(drain_asked_by) ON TABLE ledger.process TO ledger_operator;
+
+GRANT UPDATE(drain_reason) ON TABLE ledger.process TO ledger_operator;
+
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_alerter;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Sequence
 
     from dueledger.ledger.presence import Presence
+    from dueledger.ledger.runtime.service import Stop
     from dueledger.ledger.store import Pool
     from dueledger.workers.counts import WorkerCounts
     from dueledger.workers.handlers import Handlers
@@ -42,9 +43,12 @@ class WorkerConnections(NamedTuple):
 
 @asynccontextmanager
 async def open_connections(
-    settings: WorkerSettings, handlers: Handlers, roles: Sequence[str]
+    settings: WorkerSettings,
+    handlers: Handlers,
+    roles: Sequence[str],
+    stop: Stop | None = None,
 ) -> AsyncGenerator[WorkerConnections]:
-    """Open a worker's connections and register its actor.
+    """Open a worker's connections and register its actor. Somebody may ask it for the `stop`.
 
     Raises Unavailable without Postgres, NotPermitted if its login lacks one of `roles`.
     """
@@ -71,6 +75,7 @@ async def open_connections(
                 yields=handlers.are_async,
                 kinds=sorted({each.kind for each in handlers}),
                 does_upkeep="upkeep" in roles,
+                stop=stop,
             )
         )
         yield WorkerConnections(name, presence.process_no, pool, transactions, presence)

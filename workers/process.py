@@ -93,7 +93,8 @@ class _Run:
         return counts or WorkerCounts()
 
     async def _work(self, stop: Stop, *, once: bool) -> WorkerCounts:
-        async with open_connections(self.settings, self.handlers, self.roles) as connections:
+        asked = stop if self.may_exit else None  # a program decides itself about what it embeds
+        async with open_connections(self.settings, self.handlers, self.roles, asked) as connections:
             stop.mark_started()
             worker = Worker(self.settings, self.handlers, connections, self.make_source)
             name, counts = connections.name, worker.counts

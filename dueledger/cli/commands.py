@@ -134,6 +134,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
                 "flow": "Show and change the limits of flows.",
             },
         ),
+        **_entries("dueledger.cli.drain", {"drain": "Ask a process to drain and stop."}),
         **_entries(
             "dueledger.cli.health",
             {"health": "Say whether the process on this machine lives and can take work."},

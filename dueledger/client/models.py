@@ -231,6 +231,26 @@ class DefinitionPage(BaseModel):
     ]
 
 
+class DrainAnswer(BaseModel):
+    """
+    A process that is asked to drain: now, or before by somebody else.
+    """
+
+    name: str
+    result: Literal["done", "asked"]
+
+
+class DrainRequest(BaseModel):
+    """
+    Why a process drains.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
+
+
 class EmissionVerdict(BaseModel):
     """
     The result for one item: it is new, or it was there before.
@@ -1843,6 +1863,11 @@ class ProcessDocument(BaseModel):
     certificate_expires_at: Annotated[
         AwareDatetime | None, Field(description="of a service with a certificate")
     ]
+    drains: Annotated[bool, Field(description="it takes a request to drain")]
+    drain_asked_at: AwareDatetime | None
+    drain_asked_by: str | None
+    drain_reason: str | None
+    draining_since: Annotated[AwareDatetime | None, Field(description="it takes no more work")]
 
 
 class ProcessList(BaseModel):

@@ -76,6 +76,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *findings.approve.routes,
     *audit.audit.routes,
     *system.read.routes,
+    *system.operate.routes,
     *runbook.read.routes,
     *badges.read.routes,
     *live.read.routes,

@@ -64,6 +64,7 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *reports.audit.routes,
     *reports.download.routes,
     *system.read.routes,
+    *system.operate.routes,
 ]
 """All, in the order of the OpenAPI document."""
 

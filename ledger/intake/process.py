@@ -19,7 +19,9 @@ _PAUSE_SECONDS: Final = 0.01  # each poll waits for events itself
 
 
 @asynccontextmanager
-async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicIntake]:
+async def open_intake(
+    settings: EventIntakeSettings, stop: Stop | None = None
+) -> AsyncGenerator[TopicIntake]:
     """Open an intake under its own actor name, and create its topics.
 
     Raises Unavailable if Postgres or Kafka cannot be reached.
@@ -44,7 +46,7 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicInta
             # recording 2,000 events takes 550 ms with them and 60 without.
             profile=PlanProfile.ANALYTIC,
         ) as pool,
-        open_presence(dsn, name, ProcessRole.INTAKE) as presence,
+        open_presence(dsn, name, ProcessRole.INTAKE, stop=stop) as presence,
         open_reader(settings, options, client=name.replace(":", "-")) as reader,
     ):
         actor_no = presence.process_no
@@ -61,6 +63,6 @@ async def run_intake(settings: EventIntakeSettings, stop: Stop) -> None:
 
 
 async def _run(settings: EventIntakeSettings, stop: Stop) -> None:
-    async with open_intake(settings) as intake:
+    async with open_intake(settings, stop) as intake:
         stop.mark_started()
         await run_service("intake", intake.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

@@ -52,7 +52,9 @@ class MaterialisePasses:
 
 
 @asynccontextmanager
-async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[MaterialisePasses]:
+async def open_materialiser(
+    settings: MaterialiserSettings, stop: Stop | None = None
+) -> AsyncGenerator[MaterialisePasses]:
     """Open a materialiser with its own actor. Raises Unavailable if Postgres cannot be reached."""
     name = incarnation(ActorKind.MATERIALISER)
     dsn = settings.dsn.get_secret_value()
@@ -64,7 +66,7 @@ async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Ma
             roles=("materialiser",),
             profile=PlanProfile.ANALYTIC,
         ) as pool,
-        open_presence(dsn, name, ProcessRole.MATERIALISER) as presence,
+        open_presence(dsn, name, ProcessRole.MATERIALISER, stop=stop) as presence,
     ):
         actor_no = presence.process_no
         log = get_logger("materialiser")
@@ -79,7 +81,7 @@ async def run_materialiser(settings: MaterialiserSettings, stop: Stop) -> None:
 
 
 async def _run(settings: MaterialiserSettings, stop: Stop) -> None:
-    async with open_materialiser(settings) as materialiser:
+    async with open_materialiser(settings, stop) as materialiser:
         stop.mark_started()
         await run_service(
             "materialiser",

@@ -27,7 +27,7 @@ async def open_relay(settings: RelaySettings, *, stop: Stop | None = None) -> As
             settings.outbox_dsn.get_secret_value(), application_name=name, size_max=1
         ) as outbox,
         open_pool(dsn, application_name=name, size_max=1, roles=("relay",)) as ledger,
-        open_presence(dsn, name, ProcessRole.RELAY) as presence,
+        open_presence(dsn, name, ProcessRole.RELAY, stop=stop) as presence,
     ):
         log = get_logger("relay")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=presence.process_no)

@@ -41,12 +41,26 @@ class ProcessStatus(StrEnum):
     GONE = "gone"
 
 
+class DrainResult(StrEnum):
+    """The result of a request to drain. ASKED: somebody asked before; GONE and ENDED are refusals.
+
+    UNABLE: it takes no such request.
+    """
+
+    DONE = "done"
+    ASKED = "asked"
+    ENDED = "ended"
+    GONE = "gone"
+    UNABLE = "unable"
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
     """A process that did not stop in order, as the ledger knows it.
 
     `failure`: why it cannot take work, since `failing_since`, if it cannot. A service may have a
-    certificate, which expires at `certificate_expires_at`.
+    certificate, which expires at `certificate_expires_at`. One that `drains` takes a request to.
     """
 
     process_no: int
@@ -60,6 +74,18 @@ class ProcessRow:
     failing_since: datetime | None
     failure: str | None
     certificate_expires_at: datetime | None
+    drains: bool
+    drain_asked_at: datetime | None
+    drain_asked_by: str | None
+    drain_reason: str | None
+    draining_since: datetime | None
+
+
+class Beat(NamedTuple):
+    """What a process reads when it renews its row: the business clock, and whether to drain."""
+
+    now: datetime
+    is_drain_asked: bool
 
 
 class WokenFlow(NamedTuple):
@@ -144,26 +170,39 @@ async def register_process(
     kinds: Sequence[str] | None,
     kind_tenants: KindTenants | None = None,
     does_upkeep: bool | None = None,
+    drains: bool = False,
 ) -> ProcessLock:
     """Insert or renew the row of a process, and take its lock on this connection if it is free.
 
     `kinds` are those that a worker has handlers for; of others, None. Of those in `kind_tenants` it
     takes the items of these tenants alone. Without `does_upkeep`, its role says whether it does.
 
-    With `yields`, its runs may be released once the lock has been missing for four seconds.
+    With `yields`, its runs may be released once the lock has been missing for four seconds. One
+    that `drains` may be asked to, by `request_drain`.
     """
     pid = connection.get_server_pid()
     values = process_no, role, host, version, yields, pid, kinds, does_upkeep, kind_tenants or None
-    (row,) = await connection.fetch(statement("register_process"), *values)
+    (row,) = await connection.fetch(statement("register_process"), *values, drains)
     return ProcessLock(**row)
 
 
-async def renew_process(connection: Connection, process_no: int) -> datetime:
-    """Record that a process lives, unless that was recorded in the last five seconds.
+async def renew_process(connection: Connection, process_no: int) -> Beat:
+    """Record that a process lives, unless that was recorded in the last five seconds."""
+    (row,) = await connection.fetch(statement("renew_process"), process_no)
+    return Beat(**row)
 
-    Returns the ledger's business clock.
-    """
-    return await connection.fetchval(statement("renew_process"), process_no)
+
+async def request_drain(
+    connection: Connection, name: str, *, reason: str, actor_no: int
+) -> DrainResult:
+    """Ask the process of a name to drain and stop. It reads that within a second."""
+    found = await connection.fetchval(statement("request_drain"), name, reason, actor_no)
+    return DrainResult.UNKNOWN if found is None else DrainResult(found)
+
+
+async def record_drain(connection: Connection, process_no: int) -> None:
+    """Record that a process drains."""
+    await connection.execute(statement("record_drain"), process_no)
 
 
 async def record_process_failure(

@@ -46,6 +46,7 @@ LINKED = {
     "decide": ("/console/reviews", "td.c-action a"),
     "operation": ("/console/reviews/operations", "tbody th a"),
     "finding": ("/console/reconciliation/findings", "tbody th a"),
+    "process": ("/console/system", "tbody th a[href*='/system/process']"),
 }
 """Pages by the link of another one that leads to them."""
 BETWEEN = 1024

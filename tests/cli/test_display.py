@@ -119,6 +119,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("define",): ("definition.yaml",),
     ("definitions",): (),
     ("doctor",): (),
+    ("drain",): (HOSTILE, f"--reason={HOSTILE}"),
     ("emit",): (
         *("--tenant=acme", "--kind=Renewal", f"--key={HOSTILE}", "--effective-date=2027-03-01"),
         *("--due-at=2027-03-01", f"--cycle={HOSTILE}", f"--payload={HOSTILE}"),

@@ -71,6 +71,7 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
     ("migrate", "--cell", "0"),
     ("grant", "emitter", "TO", "nobody-of-this-name", "--tenant", "acme"),
     ("revoke", "emitter", "FROM", "nobody-of-this-name"),
+    ("drain", "worker:host:1:abcd", "--reason", "because"),
     ("pause", "acme", "K", "--lane", "l", "--reason", "because"),
     ("resume", "acme", "K", "--lane", "l"),
     ("trigger", "nightly-close", "--tenant", "acme", "--cycle", "1", "--reason", "because"),

@@ -31,10 +31,12 @@ from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, show_item
 from dueledger.ledger.store.operations import ItemFilter, record_operation
 from dueledger.ledger.store.processes import (
+    DrainResult,
     ProcessRole,
     list_processes,
     prune_processes,
     read_roles,
+    request_drain,
 )
 from dueledger.reconciler.process import open_reconciler
 from dueledger.reconciler.settings import ReconcilerSettings
@@ -260,6 +262,41 @@ async def test_the_doctor_names_processes_that_are_gone(
     assert live == (Health.OK, "live: 1 worker")
     assert health is Health.WARN
     assert f"{NAME} (gone)" in text
+
+
+async def test_only_a_process_that_lives_under_the_name_is_asked_to_drain(
+    connection: Connection, database: str, actor_no: int
+) -> None:
+    async def ask(name: str = NAME) -> DrainResult:
+        return await request_drain(connection, name, reason="INC-1", actor_no=actor_no)
+
+    stop, other_stop = Stop(), Stop()
+    presence = Presence(database, NAME, ProcessRole.WORKER, stop=stop)
+    other = Presence(database, f"{NAME}0", ProcessRole.WORKER, stop=other_stop)
+    without = Presence(database, f"{NAME}1", ProcessRole.SERVICE)
+    for each in (presence, other, without):
+        await each.open()
+    assert await ask(f"{NAME}2") is DrainResult.UNKNOWN
+    assert await ask(f"{NAME}1") is DrainResult.UNABLE
+    assert [await ask(), await ask()] == [DrainResult.DONE, DrainResult.ASKED]
+    for each in (presence, other, without):
+        await each.tick()
+    assert (stop.is_requested, other_stop.is_requested) == (True, False)
+    other_stop.request()  # as by a signal
+    await connection.fetchval(KILL, NAME)
+    assert await ask() is DrainResult.GONE
+    for _ in range(2):  # it takes its lock again, under the same name
+        for each in (presence, other):
+            with suppress(Exception):
+                await each.tick()
+    assert await ask() is DrainResult.ASKED
+    rows = {row.name: row for row in await list_processes(connection, 10)}
+    assert (rows[NAME].drain_asked_by, rows[NAME].drain_reason) == ("test", "INC-1")
+    draining = {name for name, row in rows.items() if row.draining_since is not None}
+    assert draining == {NAME, f"{NAME}0"}
+    for each in (presence, other, without):
+        await each.close()
+    assert await ask() is DrainResult.ENDED
 
 
 async def test_the_doctor_says_why_a_process_cannot_take_work_until_it_can(

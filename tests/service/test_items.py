@@ -46,6 +46,7 @@ OPERATIONS = {
     ("/v1/findings/counts", "get"): "countFindings",
     ("/v1/watermarks", "get"): "listWatermarks",
     ("/v1/processes", "get"): "listProcesses",
+    ("/v1/processes/{process}/drain", "post"): "drainProcess",
     ("/v1/topics", "get"): "listTopics",
     ("/v1/alerts", "get"): "listAlerts",
     ("/v1/tenants/{tenant}/decisions", "post"): "decideItems",

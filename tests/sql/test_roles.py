@@ -198,10 +198,10 @@ WRITERS: dict[str, dict[str, set[str]]] = {
         "update": {"service", "upkeep"},
         "delete": {"upkeep"},
     },
-    # Who lives.
+    # Who lives, and whom a person asks to drain.
     "process": {
         "insert": PROCESSES,
-        "update": PROCESSES | {"upkeep"},
+        "update": PROCESSES | {"operator", "upkeep"},
         "delete": {"upkeep"},
     },
     "pending": {

@@ -59,7 +59,7 @@ async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator
 
 @asynccontextmanager
 async def _open(
-    settings: OutcomeIntakeSettings,
+    settings: OutcomeIntakeSettings, stop: Stop | None = None
 ) -> AsyncGenerator[tuple[TopicIntake, OutcomeTopics]]:
     name = incarnation(ActorKind.WORKER)
     client = name.replace(":", "-")
@@ -80,7 +80,7 @@ async def _open(
             roles=("outcome_intake",),
             before_use=lift_sequences,
         ) as pool,
-        open_presence(dsn, name, ProcessRole.OUTCOME_INTAKE) as presence,
+        open_presence(dsn, name, ProcessRole.OUTCOME_INTAKE, stop=stop) as presence,
         open_reader(settings, options, client=client) as reader,
     ):
         actor_no = presence.process_no
@@ -100,7 +100,7 @@ async def run_outcome_intake(settings: OutcomeIntakeSettings, stop: Stop) -> Non
 
 
 async def _run(settings: OutcomeIntakeSettings, stop: Stop) -> None:
-    async with _open(settings) as (intake, topics), asyncio.TaskGroup() as both:
+    async with _open(settings, stop) as (intake, topics), asyncio.TaskGroup() as both:
         stop.mark_started()
         both.create_task(
             run_service("outcomes", intake.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from pydantic import SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.console.firing_alerts import sentence_of
+from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
@@ -17,20 +18,47 @@ from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
 from dueledger.ledger.store.findings import read_last_pass
-from dueledger.ledger.store.processes import count_leases, list_processes
+from dueledger.ledger.store.processes import (
+    DrainResult,
+    ProcessRow,
+    ProcessStatus,
+    count_leases,
+    list_processes,
+)
 from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
 from dueledger.ledger_checks import Health, check_ledger, check_machine
+from dueledger.refusals import drain_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
-from dueledger.service.routes.fields import Text
+from dueledger.service.routes import system
+from dueledger.service.routes.fields import Key, Text
+from dueledger.service.routes.system import DrainRequest
 from dueledger.service.settings import ServiceSettings
 
 read = PageRoutes(Scope.READ, "console")
+operate = PageRoutes(Scope.OPERATE, "console")
 
 PROCESSES_MAX: Final = 200
 TOPICS_MAX: Final = 100
 PARTITIONS_MAX: Final = 500
 LEASES_MAX: Final = 2_000
 """Leases that are counted, those that end first."""
+
+
+class DrainForm(DrainRequest):
+    """A process to drain, and why."""
+
+    name: Key
+
+
+def _require_all_tenants(call: ApiCall) -> None:
+    if call.tenants is not None:
+        raise NotPermitted("The page is of the whole ledger. Sign in by a key for all tenants.")
+
+
+async def _call_of_all(call: CurrentCall) -> ApiCall:
+    """Return the call, before its form is read, if it is of a caller for all tenants."""
+    _require_all_tenants(call)
+    return call
 
 
 @read.page("/system")
@@ -96,6 +124,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
                     "started_at": each.started_at,
                     "leases": held,
                     "leases_capped": is_capped,
+                    "draining_since": each.draining_since,
                     "failure": each.failure,
                     "failing_since": each.failing_since,
                     "certificate_expires_at": each.certificate_expires_at,
@@ -107,6 +136,37 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
             note="The first ones by role." if len(processes) > PROCESSES_MAX else None,
         ),
     )
+
+
+@read.page("/system/process")
+async def show_process(
+    call: CurrentCall, view: CurrentView, name: Annotated[str, Text] = ""
+) -> Response:
+    """Show a process, and whether it drains."""
+    _require_all_tenants(call)
+    now = await read_machine_now(call.connection)
+    view = replace(view, clock=replace(view.clock, now=now))
+    rows = await list_processes(call.connection, PROCESSES_MAX)
+    found = next((each for each in rows if each.name == name), None)
+    refusal = None if found is None else drain_refusal(_drain_result(found))
+    return view.page(
+        "process.html",
+        title=name or "Process",
+        process=found,
+        refusal=refusal,
+        may_drain=found is not None and view.may(Scope.OPERATE),
+    )
+
+
+@operate.action("/system/drain", "drainProcess")
+async def drain(
+    call: Annotated[ApiCall, Depends(_call_of_all)],
+    view: CurrentView,
+    form: Annotated[DrainForm, Depends(form_of(DrainForm))],
+) -> Response:
+    """Ask a process to drain and stop."""
+    await system.drain(call, form.name, DrainRequest(reason=form.reason))
+    return view.done("It is asked to drain and stop.", "/system/process", name=form.name)
 
 
 @read.page("/system/topic")
@@ -129,17 +189,22 @@ async def show_topic(
     )
 
 
-def _require_all_tenants(call: ApiCall) -> None:
-    if call.tenants is not None:
-        raise NotPermitted("The page is of the whole ledger. Sign in by a key for all tenants.")
+def _drain_result(process: ProcessRow) -> str:
+    """Return what `request_drain` would answer about a process as it is now."""
+    if process.status is ProcessStatus.GONE:
+        return DrainResult.GONE
+    return DrainResult.DONE if process.drains else DrainResult.UNABLE
 
 
 def _process_columns(view: View) -> Sequence[Column]:
+    def address(row: Row) -> str:
+        return view.url("/system/process", name=row["name"])
+
     def running(row: Row) -> str:
         return view.url("/items", worker=row["name"])
 
     return (
-        Column("name", "Process"),
+        Column("name", "Process", "text", address),
         Column("role", "Role"),
         Column("status", "Status", "status"),
         Column("seen_at", "Last seen", "time"),
@@ -147,6 +212,7 @@ def _process_columns(view: View) -> Sequence[Column]:
         Column("version", "Version"),
         Column("started_at", "Started", "time"),
         Column("leases", "Leases", "count", running, "leases_capped"),
+        Column("draining_since", "Draining since", "time"),
         Column("failure", "Cannot take work", "prose"),
         Column("failing_since", "Since", "time"),
         Column("certificate_expires_at", "Certificate until", "time"),

@@ -1,24 +1,39 @@
-"""Routes of the system: processes, topics and alerts. A caller for some tenants is given none."""
+"""Routes of the system: processes, topics and alerts. A caller for some tenants is given none.
+
+Nor may it ask a process to drain: that works for others, too.
+"""
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import Query, Response
-from pydantic import BaseModel, Field
+from fastapi import Path, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from dueledger.alerts.open_alerts import list_open_alerts
+from dueledger.ledger.errors import Conflict, NotFound, NotPermitted
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.processes import ProcessRole, ProcessStatus, list_processes
+from dueledger.ledger.store.processes import (
+    DrainResult,
+    ProcessRole,
+    ProcessStatus,
+    list_processes,
+    request_drain,
+)
 from dueledger.ledger.store.topic_partitions import list_topics
+from dueledger.refusals import drain_refusal
+from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
+from dueledger.service.routes.fields import Key, Reason
 from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "system")
+operate = ScopedRoutes(Scope.OPERATE, "system")
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+ProcessPath = Annotated[Key, Path(description="name of a process, as lists show it")]
 
 
 class ProcessDocument(BaseModel):
@@ -36,12 +51,32 @@ class ProcessDocument(BaseModel):
     certificate_expires_at: Annotated[
         datetime | None, Field(description="of a service with a certificate")
     ]
+    drains: Annotated[bool, Field(description="it takes a request to drain")]
+    drain_asked_at: datetime | None
+    drain_asked_by: str | None
+    drain_reason: str | None
+    draining_since: Annotated[datetime | None, Field(description="it takes no more work")]
 
 
 class ProcessList(BaseModel):
     """Processes by role, the last to be seen first."""
 
     items: list[ProcessDocument]
+
+
+class DrainRequest(RequestBody):
+    """Why a process drains."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "a new version"}]})
+
+    reason: Reason
+
+
+class DrainAnswer(BaseModel):
+    """A process that is asked to drain: now, or before by somebody else."""
+
+    name: str
+    result: Literal["done", "asked"]
 
 
 class TopicDocument(BaseModel):
@@ -91,6 +126,27 @@ async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
         return answer({"items": []})
     found = await list_processes(call.connection, limit)
     return answer({"items": [members_of(ProcessDocument, asdict(each)) for each in found]})
+
+
+@operate.add("POST", "/v1/processes/{process}/drain", "drainProcess", DrainAnswer)
+async def drain(call: CurrentCall, process: ProcessPath, asked: DrainRequest) -> Response:
+    """Ask a process to end what it has and stop, as SIGTERM does. It begins within a second.
+
+    The name is that of one incarnation: what is started in its place is not asked.
+    """
+    if call.tenants is not None:
+        raise NotPermitted("A process works for all tenants. Use a key for all tenants.")
+    result = await request_drain(
+        call.connection, process, reason=asked.reason, actor_no=call.caller.actor_no
+    )
+    if result is DrainResult.UNKNOWN:
+        message = f"There is no process {process}. GET /v1/processes lists them."
+        raise NotFound(message, process=process)
+    if refusal := drain_refusal(result):
+        raise Conflict(f"The process is not asked to drain: {refusal}.", process=process)
+    is_changed = result is DrainResult.DONE
+    call.note_change(target=f"processes/{process}", is_changed=is_changed)
+    return answer({"name": process, "result": result})
 
 
 @read.add("GET", "/v1/topics", "listTopics", TopicList)

@@ -6,7 +6,7 @@ grant usage on schema ledger_migration to ledger_operator;
 grant select on ledger.actor, ledger.audit, ledger.calendar, ledger.calendar_use, ledger.credit, ledger.definition,
   ledger.due_item, ledger.due_item_default, ledger.expedited, ledger.failure_streak, ledger.finding,
   ledger.flood_pace, ledger.flow, ledger.held_key, ledger.kind, ledger.materialised, ledger.open_item, ledger.operation, ledger.operation_state,
-  ledger.partition_span, ledger.pause, ledger.pending, ledger.process_status, ledger.rejected_write, ledger.repair, ledger.retired_key,
+  ledger.partition_span, ledger.pause, ledger.pending, ledger.process, ledger.process_status, ledger.rejected_write, ledger.repair, ledger.retired_key,
   ledger.review, ledger.run, ledger.seal, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,
   ledger.tz_change_version, ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_operator;
@@ -28,6 +28,7 @@ grant update (ends_at) on ledger.materialised to ledger_operator;
 grant update (abort_reason, aborted_by, ended_at) on ledger.operation to ledger_operator;
 grant update (paused_until, resumed_at, resumed_by) on ledger.pause to ledger_operator;
 grant update (available_at) on ledger.pending to ledger_operator;
+grant update (drain_asked_at, drain_asked_by, drain_reason) on ledger.process to ledger_operator;
 grant update (taken_at, taken_by) on ledger.review to ledger_operator;
 grant update (flow_no) on ledger.run to ledger_operator;
 grant update (applied_at, items, superseded) on ledger.tz_change_version to ledger_operator;

@@ -18,6 +18,13 @@ create table ledger.process (
   unavailable_topics jsonb,
   does_upkeep boolean,
   certificate_expires_at timestamptz,
+  drains boolean not null default false,
+  drain_asked_at timestamptz,
+  drain_asked_by bigint references ledger.actor,
+  drain_reason text,
+  draining_since timestamptz,
+  constraint process_drain_named check (
+    (drain_asked_at is null) = (drain_asked_by is null) and (drain_asked_at is null) = (drain_reason is null)),
   constraint process_role_known check (role in (
     'allocator', 'worker', 'direct_worker', 'outcome_intake', 'intake', 'materialiser', 'reconciler', 'relay', 'service',
     'alerter'))
@@ -52,6 +59,10 @@ comment on column ledger.process.unavailable_topics is
   'Topics to which an allocator could not publish when it last tried, each with the reason.';
 comment on column ledger.process.certificate_expires_at is
   'When the certificate that a service shows its clients expires; null without one.';
+comment on column ledger.process.drains is 'Whether it drains and stops when somebody asks for it here, as by SIGTERM.';
+comment on column ledger.process.drain_asked_at is 'When somebody asked it to drain and stop; its successor has a row of its own.';
+comment on column ledger.process.draining_since is
+  'Since when it takes no more work and ends what it has: because of that request, or of a signal.';
 comment on column ledger.process.sleeps_until is
   'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 comment on column ledger.process.locked_on is

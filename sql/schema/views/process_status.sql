@@ -19,9 +19,10 @@ create view ledger.process_status as
     end as status,
     p.kinds, p.kind_tenants, p.failing_since, p.failure, p.failed_service, p.unavailable_topics,
     coalesce(p.does_upkeep, p.role in ('allocator', 'direct_worker')) as does_upkeep,
-    p.certificate_expires_at
+    p.certificate_expires_at, p.drains, p.drain_asked_at, d.name as drain_asked_by, p.drain_reason, p.draining_since
   from ledger.process p
   join ledger.actor a on a.actor_no = p.process_no
+  left join ledger.actor d on d.actor_no = p.drain_asked_by
   cross join lateral ledger.process_key(p.process_no) k
   left join pg_locks l on l.locktype = 'advisory' and l.classid::bigint = k.class and l.objid::bigint = k.key
     and l.objsubid = 2 and l.granted

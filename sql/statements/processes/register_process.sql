@@ -10,6 +10,7 @@
 -- $7 kinds text[]
 -- $8 does_upkeep boolean
 -- $9 kind_tenants jsonb
+-- $10 drains boolean
 -- index: process_pkey
 -- locks: the process's own (see process_key; not waited for); process row (for update)
 with before as materialized (
@@ -25,14 +26,14 @@ lock as materialized (
   cross join lateral (select pg_backend_pid() = $6::integer as is_direct) d
 )
 insert into ledger.process as p (process_no, role, host, version, started_at, seen_at, locked_on, yields, kinds, does_upkeep,
-  kind_tenants)
+  kind_tenants, drains)
 select $1::bigint, $2::text, $3::text, $4::text, ledger.machine_now(), ledger.machine_now(),
-  case when l.is_held then pg_postmaster_start_time() end, $5::boolean, $7::text[], $8::boolean, $9::jsonb
+  case when l.is_held then pg_postmaster_start_time() end, $5::boolean, $7::text[], $8::boolean, $9::jsonb, $10::boolean
 from (select count(*) as known from before) b  -- read before the row changes
 cross join lock l
 on conflict (process_no) do update
 set seen_at = excluded.seen_at, ended_at = null, locked_on = excluded.locked_on, unlocked_at = null,
   yields = excluded.yields, kinds = excluded.kinds, does_upkeep = excluded.does_upkeep, kind_tenants = excluded.kind_tenants,
-  sleeps_until = null
+  drains = excluded.drains, sleeps_until = null
 returning pg_backend_pid() = $6::integer as is_direct, p.locked_on is not null as is_locked,
   coalesce((select b.has_lapsed from before b), false) as has_lapsed
