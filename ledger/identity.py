@@ -63,7 +63,7 @@ def unusable_reason(text: str) -> str | None:
         return "contains NUL (U+0000), which is not allowed in a key"
     if SEPARATOR in text:
         return "contains U+001F, which separates the fields of an identity"
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text):
         return "contains a lone surrogate, which UTF-8 cannot encode"
     return None
 

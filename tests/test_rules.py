@@ -9,8 +9,8 @@ from dueledger.ledger.definitions.parsing import Definition, load_definitions
 from dueledger.ledger.errors import BeyondCalendar, InvalidEvent, InvalidItem
 from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
 from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
-from dueledger.ledger.rules.schedule_drafts import cycle_of, draft_occurrences
-from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.schedule import cycle_of, tzdata_version
 
 RENEWAL = """
 definition: policy-renewal

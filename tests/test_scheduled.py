@@ -1,5 +1,6 @@
 """The items of a schedule with a smear, and those of missed occurrences."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -58,7 +59,7 @@ def owed_by_event(rule: Definition, events: int) -> list[ItemDraft]:
 
 
 async def stored_overlaps(
-    connection: Connection, drafts: list[ItemDraft], actor_no: int
+    connection: Connection, drafts: Sequence[ItemDraft], actor_no: int
 ) -> list[tuple[int | None, str | None]]:
     """Emit drafts, and return what each does while its overlap key is held, and that key."""
     await emit_items(connection, drafts, actor_no=actor_no)

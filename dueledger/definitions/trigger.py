@@ -11,7 +11,8 @@ from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem, shown_value
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.item_verbs import VERB_STATES, OperationVerb
-from dueledger.ledger.rules.schedule_drafts import cycle_of, draft_triggered, local_time
+from dueledger.ledger.rules.schedule_drafts import draft_triggered, local_time
+from dueledger.ledger.schedule import cycle_of
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import (

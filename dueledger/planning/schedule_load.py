@@ -16,8 +16,7 @@ from typing import Final
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import BeyondCalendar, InvalidInput, Problem, WindowTooLarge
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.rules.schedule_drafts import cycle_of
-from dueledger.ledger.schedule import CHAINED, DATED, Occurrence
+from dueledger.ledger.schedule import CHAINED, DATED, Occurrence, cycle_of
 from dueledger.ledger.schedule.smear import smear_seconds
 from dueledger.ledger.store.pending_load import CountedSchedule
 from dueledger.preview.occurrences import preview_slices

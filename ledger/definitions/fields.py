@@ -1,5 +1,6 @@
 """The text fields of a definition's document, with their checks."""
 
+from functools import lru_cache
 from typing import Annotated, Final, cast
 
 import jmespath
@@ -40,6 +41,7 @@ _OPENING: Final = frozenset({"filter", "lbrace", "lbracket", "lparen"})
 _CLOSING: Final = frozenset({"rbrace", "rbracket", "rparen"})
 
 
+@lru_cache(maxsize=1024)
 def check_path(text: str) -> str:
     """Return `text` if it is a JMESPath expression of at most PATH_DEPTH_MAX levels, or refuse it.
 
@@ -91,6 +93,8 @@ def check_usable(text: str) -> str:
 
 def check_name(text: str) -> str:
     """Return `text` if all of its characters are visible. Refuse it otherwise."""
+    if text.isprintable():
+        return text
     odd = next((each for each in text if is_invisible(each)), None)
     if odd is not None:
         reason = f"has U+{ord(odd):04X}, which is invisible or changes how others are shown"

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import date
 from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
@@ -24,6 +23,7 @@ from dueledger.ledger.materialise.version_expansion import (
     expand_observed,
 )
 from dueledger.ledger.rules.catch_up import find_latest
+from dueledger.ledger.rules.draft_runs import DraftRun
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
@@ -43,7 +43,7 @@ from dueledger.ledger.store.definitions import (
     take_ended_versions,
     take_materialisable,
 )
-from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.item_runs import ItemRun, emit_runs, split_runs
 from dueledger.ledger.store.partitions import list_unmade_item_months, make_item_months
 
 _UNREADABLE: Final = (DueledgerError, ValueError, ArithmeticError, LookupError)
@@ -117,7 +117,10 @@ class Materialiser:
                         # What a pass writes may lock the default partition: no month is made then.
                         await until_committed.enter_async_context(self._writing)
                         if unmade is None:
-                            unmade = await list_unmade_item_months(connection, _dates(expansions))
+                            unmade = await list_unmade_item_months(
+                                connection,
+                                {day for each in expansions for day in each.owed.effective_dates()},
+                            )
                         if not unmade:
                             made, refused = await self._emit_all(connection, expansions, rows)
                             failures += refused
@@ -294,25 +297,27 @@ class Materialiser:
         self, connection: Connection, expansions: Sequence[Expansion]
     ) -> MaterialisedCounts:
         """Emit the items of first versions, all together."""
-        owed = [
-            OwedOccurrence(expansion.definition_no, draft, expansion.effective_from)
-            for expansion in expansions
-            for draft in expansion.owed.drafts
-        ]
+        runs: list[ItemRun] = []
+        owed: list[OwedOccurrence] = []
+        for expansion in expansions:
+            number, since = expansion.definition_no, expansion.effective_from
+            drafts = expansion.owed.drafts
+            if isinstance(drafts, DraftRun):
+                runs.append(ItemRun(number, drafts, since))
+            else:
+                owed += [OwedOccurrence(number, draft, since) for draft in drafts]
         emitted = 0
+        for parts in split_runs(runs, _EMIT_ITEMS):
+            known = await emit_runs(connection, parts, actor_no=self._actor_no)
+            emitted += sum(len(each.drafts) for each in parts) - len(known)
+            owed += [
+                OwedOccurrence(run.definition_no, run.drafts[index], run.since)
+                for run, index in known
+            ]
         for first in range(0, len(owed), _EMIT_ITEMS):
             batch = owed[first : first + _EMIT_ITEMS]
-            results = await emit_items(
-                connection,
-                [each.draft for each in batch],
-                actor_no=self._actor_no,
-                definition_nos=[each.definition_no for each in batch],
-            )
-            known = [
-                each for each, result in zip(batch, results, strict=True) if not result.created
-            ]
-            issued = await emit_or_revise(connection, known, actor_no=self._actor_no)
-            emitted += len(results) - len(known) + sum(each.created for each in issued)
+            issued = await emit_or_revise(connection, batch, actor_no=self._actor_no)
+            emitted += sum(each.created for each in issued)
         skips = [
             OwedOccurrence(
                 expansion.definition_no, skip.draft, expansion.effective_from, skip.reason
@@ -404,11 +409,3 @@ class Materialiser:
                 definition_no=failure.row.definition_no,
                 reason=failure.reason,
             )
-
-
-def _dates(expansions: Sequence[Expansion]) -> set[date]:
-    return {
-        draft.effective_date
-        for expansion in expansions
-        for draft in (*expansion.owed.drafts, *(skip.draft for skip in expansion.owed.skipped))
-    }

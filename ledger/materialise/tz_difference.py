@@ -20,7 +20,6 @@ from dueledger.ledger.materialise.version_expansion import TZ_SHIFT_MAX
 from dueledger.ledger.rules.calendar_change import known_until
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import (
-    cycle_of,
     draft_occurrences,
     expand_schedule,
     issue_draft,
@@ -33,6 +32,7 @@ from dueledger.ledger.schedule import (
     Occurrence,
     Relative,
     SkipReason,
+    cycle_of,
     due_for,
     tzdata_version,
 )

@@ -32,8 +32,8 @@ from dueledger.ledger.rules.path_evaluation import (
     names_of,
     weigh,
 )
-from dueledger.ledger.rules.schedule_drafts import OVERLAPS, cycle_of
-from dueledger.ledger.schedule import Occurrence, Relative, tzdata_version
+from dueledger.ledger.rules.schedule_drafts import OVERLAPS
+from dueledger.ledger.schedule import Occurrence, Relative, cycle_of, tzdata_version
 from dueledger.ledger.schedule.smear import smear_seconds
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 

@@ -1,8 +1,8 @@
 """Drafts of what a schedule owes: its occurrences, smeared, and those it missed. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import repeat
 from typing import Any, Final
 
@@ -11,16 +11,19 @@ import orjson
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.errors import InvalidItem, Problem
 from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.draft_runs import DraftRun
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap, SkippedDraft
 from dueledger.ledger.schedule import (
     RECURRING,
     AfterCompletion,
     Decision,
     Occurrence,
+    OccurrenceColumns,
     Relative,
     Roll,
     ScheduleWindow,
     Skipped,
+    cycle_of,
     expand,
     load_zone,
     tzdata_version,
@@ -63,12 +66,24 @@ _YEAR: Final = timedelta(days=365)
 class ScheduleDrafts:
     """What a schedule owes in a window: items, and occurrences recorded as skipped."""
 
-    drafts: list[ItemDraft]
+    drafts: Sequence[ItemDraft]
     skipped: list[SkippedDraft]
 
     def __add__(self, other: "ScheduleDrafts") -> "ScheduleDrafts":
         """Return what both owe."""
-        return ScheduleDrafts(self.drafts + other.drafts, self.skipped + other.skipped)
+        if not (self.drafts and other.drafts):
+            return ScheduleDrafts(self.drafts or other.drafts, self.skipped + other.skipped)
+        return ScheduleDrafts([*self.drafts, *other.drafts], self.skipped + other.skipped)
+
+    def effective_dates(self) -> set[date]:
+        """Return the effective dates of all."""
+        drafts = self.drafts
+        owed = (
+            drafts.effective_dates
+            if isinstance(drafts, DraftRun)
+            else (draft.effective_date for draft in drafts)
+        )
+        return {*owed, *(skip.draft.effective_date for skip in self.skipped)}
 
     def each(self) -> Iterator[tuple[ItemDraft, str | None]]:
         """Yield the draft of each occurrence; with the reason if it is skipped."""
@@ -124,12 +139,15 @@ def draft_window(
     Occurrences due before `owed_from` are recorded as skipped: they were missed.
     """
     constant = _constant_fields(definition)
-    smears = _smears(definition, window, end)
-    owed: list[ItemDraft] = []
     skipped = [
         SkippedDraft(_skipped_draft(constant, definition, each), skip_reason_of(each))
         for each in window.skipped
     ]
+    missed = owed_from is not None and any(each.due_at < owed_from for each in window.occurrences)
+    if definition.smear is None and not missed:
+        return ScheduleDrafts(_draft_run(constant, definition, window.columns), skipped)
+    smears = _smears(definition, window, end)
+    owed: list[ItemDraft] = []
     for found, smear in zip(window.occurrences, smears, strict=True):
         draft = _scheduled_draft(constant, definition, found, smear)
         if owed_from is not None and found.due_at < owed_from:
@@ -166,18 +184,6 @@ def local_time(definition: Definition, at: datetime) -> datetime:
     """Return an instant as local time of the schedule's zone, naive."""
     zone = load_zone(getattr(definition.when, "timezone", "UTC"))
     return at.astimezone(zone).replace(tzinfo=None)
-
-
-def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
-    """Return the cycle of a recurring schedule's occurrence."""
-    text = nominal.isoformat(
-        timespec="microseconds"
-        if nominal.microsecond
-        else "seconds"
-        if nominal.second
-        else "minutes"
-    )
-    return f"{text}#2" if decision is Decision.FOLD_BOTH_SECOND else text
 
 
 def skip_reason_of(skipped: Skipped) -> str:
@@ -260,6 +266,18 @@ def _scheduled_draft(
         nominal=nominal,
         decision=found.decision.value,
         smear_seconds=smear_by,
+    )
+
+
+def _draft_run(
+    constant: Mapping[str, Any], definition: Definition, columns: OccurrenceColumns
+) -> DraftRun:
+    start_within, complete_within = definition.sla.start_within, definition.sla.complete_within
+    return DraftRun(
+        constant,
+        columns,
+        [due_at + start_within for due_at in columns.due_ats] if start_within else None,
+        [due_at + complete_within for due_at in columns.due_ats] if complete_within else None,
     )
 
 

@@ -16,9 +16,11 @@ from dueledger.ledger.schedule.resolution import (
     Fold,
     Gap,
     Occurrence,
+    OccurrenceColumns,
     ScheduleWindow,
     Skipped,
     SkipReason,
+    cycle_of,
     resolve,
 )
 from dueledger.ledger.schedule.rrule import Rrule
@@ -50,6 +52,7 @@ __all__ = [
     "Gap",
     "Observance",
     "Occurrence",
+    "OccurrenceColumns",
     "Recurring",
     "Relative",
     "Roll",
@@ -59,6 +62,7 @@ __all__ = [
     "Skipped",
     "Weekday",
     "When",
+    "cycle_of",
     "due_for",
     "expand",
     "load_zone",

@@ -8,7 +8,7 @@ an ambiguous one is refused, and croniter (in tests) gets the numbers. Measured 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final, Never
 
 from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, value_error
@@ -45,14 +45,14 @@ MONTH_NAMES: Final = (
 WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _CronField:
     name: str
     low: int
     high: int
     names: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def all(self) -> tuple[int, ...]:
         return tuple(range(self.low, self.high + 1))
 

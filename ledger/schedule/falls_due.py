@@ -4,6 +4,7 @@ A window up to that occurrence could have millions of times that a calendar skip
 """
 
 from datetime import UTC, datetime, time, timedelta
+from functools import lru_cache
 from typing import Final
 
 from dueledger.ledger.errors import BeyondCalendar
@@ -35,6 +36,18 @@ def ever_due(when: Recurring, observance: Observance | None, since: datetime | N
     An expression is searched for YEARS_SEARCHED, from its own start on. Also True if the answer
     depends on days that the calendar does not cover.
     """
+    if observance is None and since is None:
+        return _ever_due_shared(when)  # pyright: ignore[reportArgumentType] - frozen
+    return _search(when, observance, since)
+
+
+@lru_cache(maxsize=1024)
+def _ever_due_shared(when: Recurring) -> bool:
+    """Search once for all definitions of the same rule."""
+    return _search(when, None, None)
+
+
+def _search(when: Recurring, observance: Observance | None, since: datetime | None) -> bool:
     start = _begin(when) if since is None else max(_begin(when), since)
     first_day = None if observance is None else observance.calendar.first_day
     if first_day is not None:

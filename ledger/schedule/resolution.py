@@ -7,8 +7,9 @@ Pure: the zone is an argument, nothing is read.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Final, NamedTuple, assert_never
 from zoneinfo import ZoneInfo
 
@@ -91,12 +92,51 @@ def instant_of(found: Occurrence | Skipped) -> datetime:
     return found.due_at if isinstance(found, Occurrence) else found.at
 
 
-@dataclass(frozen=True, slots=True)
+class OccurrenceColumns(NamedTuple):
+    """What items have of their occurrences, a column each. A `nominal` is ISO text."""
+
+    cycles: Sequence[str]
+    effective_dates: Sequence[date]
+    due_ats: Sequence[datetime]
+    nominals: Sequence[str]
+    decisions: Sequence[str]
+
+
+@dataclass(frozen=True)
 class ScheduleWindow:
     """Occurrences and skipped times of a schedule in a half-open window, each in order of time."""
 
     occurrences: tuple[Occurrence, ...]
     skipped: tuple[Skipped, ...]
+
+    @cached_property
+    def columns(self) -> OccurrenceColumns:
+        """The occurrences by column; once for all definitions that share the window."""
+        found = self.occurrences
+        nominals = [cycle_of(each.nominal) for each in found]
+        second = Decision.FOLD_BOTH_SECOND
+        return OccurrenceColumns(
+            [
+                cycle_of(each.nominal, second) if each.decision is second else nominal
+                for each, nominal in zip(found, nominals, strict=True)
+            ],
+            [each.nominal.date() for each in found],
+            [each.due_at for each in found],
+            nominals,
+            [each.decision.value for each in found],
+        )
+
+
+def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
+    """Return the cycle of a recurring schedule's occurrence."""
+    text = nominal.isoformat(
+        timespec="microseconds"
+        if nominal.microsecond
+        else "seconds"
+        if nominal.second
+        else "minutes"
+    )
+    return f"{text}#2" if decision is Decision.FOLD_BOTH_SECOND else text
 
 
 def resolve(

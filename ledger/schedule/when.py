@@ -31,7 +31,7 @@ from dueledger.ledger.schedule.resolution import Occurrence, ScheduleWindow
 from dueledger.ledger.schedule.rrule import Rrule
 
 OCCURRENCES_MAX: Final = 2_000_000
-_SHARED_OCCURRENCES_MAX: Final = 100  # of 1,024 windows some 25 MB at most
+_SHARED_OCCURRENCES_MAX: Final = 100  # of 1,024 windows, with columns, some 40 MB at most
 _SHARED_MAX: Final = timedelta(days=31)
 _SLICE_OCCURRENCES: Final = 20_000
 _SLICE_MIN: Final = timedelta(hours=1)
