@@ -3857,7 +3857,6 @@ COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
 CREATE TABLE ledger.flood_pace (
     one_row boolean DEFAULT true NOT NULL,
     share double precision DEFAULT 1 NOT NULL,
-    threshold double precision DEFAULT 1 NOT NULL,
     stepped_at timestamp with time zone,
     counted_from timestamp with time zone,
     slowed_at timestamp with time zone,
@@ -3865,15 +3864,13 @@ CREATE TABLE ledger.flood_pace (
     lag_seconds double precision,
     lag_target_seconds double precision,
     CONSTRAINT flood_pace_only_one CHECK (one_row),
-    CONSTRAINT flood_pace_share_range CHECK ((((share >= (0.01)::double precision) AND (share <= (1)::double precision)) AND ((threshold >= (0.01)::double precision) AND (threshold <= (1)::double precision))))
+    CONSTRAINT flood_pace_share_range CHECK (((share >= (0.01)::double precision) AND (share <= (1)::double precision)))
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
 COMMENT ON TABLE ledger.flood_pace IS 'The pace of floods while flows with a lag target have items, in one row: a process that claims floods steps it, one at a time.';
 
 COMMENT ON COLUMN ledger.flood_pace.share IS 'Share of the time in which floods are claimed.';
-
-COMMENT ON COLUMN ledger.flood_pace.threshold IS 'Up to this share it doubles each step; from there on it grows evenly.';
 
 COMMENT ON COLUMN ledger.flood_pace.stepped_at IS 'When it was last stepped, by the machine clock: the fence of the next step. One that is old is not in force.';
 
@@ -6131,8 +6128,6 @@ GRANT SELECT ON TABLE ledger.flood_pace TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.flood_pace TO ledger_operator;
 
 GRANT UPDATE(share) ON TABLE ledger.flood_pace TO ledger_allocator;
-
-GRANT UPDATE(threshold) ON TABLE ledger.flood_pace TO ledger_allocator;
 
 GRANT UPDATE(stepped_at) ON TABLE ledger.flood_pace TO ledger_allocator;
 

@@ -5,12 +5,12 @@ from time import monotonic
 from typing import Final, final
 
 from dueledger.ledger.rules.flood_pace import (
-    FIRST_PACE,
     RESTART_SECONDS,
+    SHARE_FIRST,
     TARGET_READ_SECONDS_MAX,
-    FloodPace,
     LagTargets,
-    next_pace,
+    items_max,
+    next_share,
     rest_seconds,
     step_seconds,
 )
@@ -20,9 +20,6 @@ from dueledger.ledger.store.flood_paces import read_flood_pace, step_flood_pace
 CLAIMS_READ_MAX: Final = 1000
 WINDOW_STEPS: Final = 2
 """Claims of the last two steps count: fewer would be few, older ones show an older pace."""
-PACED_ITEMS_MIN: Final = 250
-"""A smaller claim takes nearly as long."""
-_FULL: Final = FloodPace()
 
 
 @final
@@ -34,7 +31,8 @@ class FloodPacer:
     """
 
     def __init__(self) -> None:
-        self._pace = _FULL
+        self._share = 1.0
+        self._items_max: int | None = None
         self._read_at = -inf
         self._claimed_at = -inf
         self._rests_until: float | None = None
@@ -42,19 +40,18 @@ class FloodPacer:
     @property
     def share(self) -> float:
         """The share of the time in which floods are claimed; 1 at full speed."""
-        return self._pace.share
+        return self._share
 
     def items_of(self, items: int) -> int:
         """Return how many of these items a flood may have in one claim."""
-        return max(min(items, PACED_ITEMS_MIN), int(items * self._pace.share))
+        return items if self._items_max is None else min(items, self._items_max)
 
     def next_claim_at(self, now: float) -> float:
         """Return when the next flood may be claimed, asked when the process could claim it now."""
-        if self._pace is _FULL:
+        if self._share == 1:
             return now
         if self._rests_until is None:
-            busy_seconds = now - self._claimed_at
-            self._rests_until = now + rest_seconds(self._pace.share, busy_seconds)
+            self._rests_until = now + rest_seconds(self._share, now - self._claimed_at)
         return self._rests_until
 
     def claiming(self, now: float) -> None:
@@ -68,7 +65,7 @@ class FloodPacer:
 
     def end(self) -> None:
         """Give floods their full speed: no flow has a lag target."""
-        self._pace, self._read_at = _FULL, -inf
+        self._share, self._items_max, self._read_at = 1.0, None, -inf
 
     async def refresh(self, connection: Connection, targets: LagTargets) -> None:
         """Read the pace, and step it, if a step is due.
@@ -82,17 +79,17 @@ class FloodPacer:
             target_seconds=min(targets.greatest, TARGET_READ_SECONDS_MAX),
             claims_max=CLAIMS_READ_MAX,
         )
-        self._pace = stored.pace
+        self._share, self._items_max = stored.share, items_max(targets.least)
         pause = seconds - stored.age_seconds
         if not 0 < pause <= seconds:  # longer where the clock of the database was set back
             starts_again = stored.age_seconds > RESTART_SECONDS
             late = stored.latest if stored.count.is_late and not starts_again else None
-            pace = FIRST_PACE if starts_again else next_pace(stored.pace, stored.count)
+            share = SHARE_FIRST if starts_again else next_share(stored.share, stored.count)
             pause = seconds
             if await step_flood_pace(
-                connection, stored.stepped_at, pace, late=late, starts_again=starts_again
+                connection, stored.stepped_at, share, late=late, starts_again=starts_again
             ):
-                self._pace = pace
+                self._share = share
             else:
                 pause = 0.0
         self._read_at = monotonic() + pause

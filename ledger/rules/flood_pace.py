@@ -1,8 +1,8 @@
 """The pace of floods: which share of the time they may be claimed while a flow has a lag target.
 
-The controller is additive increase and multiplicative decrease after a slow start, as TCP has it
-(Chiu and Jain, 1989; RFC 5681). The signal is how long items waited, as in CoDel (RFC 8289), and
-the share is one of time, as in Kafka's request quotas. Pure.
+The share falls at once by much if flows are late, and grows by little, or quickly while they are
+far from their targets. The signal is how long items waited, as in CoDel (RFC 8289), and the share
+is one of time, as in Kafka's request quotas. Pure.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ SHARE_MIN: Final = 1 / 8
 """Floods always have this share: they end, even if their pace does not help the late flow."""
 SHARE_FIRST: Final = 1 / 4
 """A flood begins with this share: at full speed its first half second would be late for all."""
-THRESHOLD_FIRST: Final = 1 / 2
 DECREASE: Final = 0.7
-INCREASE: Final = 1 / 64
-GROWTH: Final = 2.0
-"""The slow start doubles the share each step, up to the threshold."""
-LATE_RATIO: Final = 0.1
+INCREASE: Final = 1.03
+GROWTH: Final = 1.125
+"""The increase while lags are below half of their targets."""
+LATE_RATIO: Final = 0.05
 """More late claims than this are a reason to slow down; fewer are noise."""
 STEP_SECONDS_MIN: Final = 0.1
 STEP_SECONDS_MAX: Final = 5.0
@@ -28,27 +27,32 @@ TARGET_READ_SECONDS_MAX: Final = 600.0
 REST_SECONDS_MAX: Final = 1.0
 RESTART_SECONDS: Final = 10.0
 """A pace that nobody has changed for so long belongs to an earlier flood."""
-
-
-@dataclass(frozen=True, slots=True)
-class FloodPace:
-    """The share of the time in which floods are claimed, and up to which share it doubles."""
-
-    share: float = 1.0
-    threshold: float = 1.0
+ITEMS_OF_TARGET_SECOND: Final = 40_000
+"""Items that two cores work in a second: a claim is worked within the least lag target."""
+ITEMS_MIN: Final = 250
+"""A smaller claim takes nearly as long."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagCount:
-    """Claims of flows with a lag target since the pace fell, and how many were started late."""
+    """Claims of flows with a lag target since the share fell, and how many were started late.
+
+    `near` counts those whose lag was above half of their target.
+    """
 
     claims: int
     late: int
+    near: int
 
     @property
     def is_late(self) -> bool:
-        """Return whether the lag is above the target: more than a tenth of the claims are late."""
+        """Return whether the lag is above the target: more than a twentieth of them are late."""
         return self.late > LATE_RATIO * self.claims
+
+    @property
+    def is_early(self) -> bool:
+        """Return whether the lag is known to be below half of the target, likewise."""
+        return self.claims > 0 and self.near <= LATE_RATIO * self.claims
 
 
 class LagTargets(NamedTuple):
@@ -58,18 +62,11 @@ class LagTargets(NamedTuple):
     greatest: float
 
 
-FIRST_PACE: Final = FloodPace(SHARE_FIRST, THRESHOLD_FIRST)
-
-
-def next_pace(pace: FloodPace, count: LagCount) -> FloodPace:
-    """Return the pace of the next step: slower if claims were late, otherwise a little faster."""
+def next_share(share: float, count: LagCount) -> float:
+    """Return the share of the next step: less if claims were late, otherwise more."""
     if count.is_late:
-        share = max(SHARE_MIN, pace.share * DECREASE)
-        return FloodPace(share, share)
-    if pace.share < pace.threshold:
-        return FloodPace(min(pace.threshold, pace.share * GROWTH), pace.threshold)
-    share = min(1.0, pace.share + INCREASE)
-    return FloodPace(share, share)
+        return max(SHARE_MIN, share * DECREASE)
+    return min(1.0, share * (GROWTH if count.is_early else INCREASE))
 
 
 def step_seconds(lag_target_seconds: float) -> float:
@@ -80,3 +77,8 @@ def step_seconds(lag_target_seconds: float) -> float:
 def rest_seconds(share: float, busy_seconds: float) -> float:
     """Return how long a flood rests after it was busy so long, to have its share of the time."""
     return 0.0 if share >= 1 else min(REST_SECONDS_MAX, busy_seconds * (1 / share - 1))
+
+
+def items_max(lag_target_seconds: float) -> int:
+    """Return how many items of floods one claim may have, from the lowest target."""
+    return max(ITEMS_MIN, int(ITEMS_OF_TARGET_SECOND * lag_target_seconds))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from dueledger.ledger.rules.flood_pace import FloodPace, LagCount
+from dueledger.ledger.rules.flood_pace import LagCount
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
@@ -19,13 +19,13 @@ class LateFlow:
 
 @dataclass(frozen=True, slots=True)
 class StoredPace:
-    """The pace as it is stored, and the claims that count for the next step.
+    """The share of the time as it is stored, and the claims that count for the next step.
 
     `stepped_at` is the fence of the next step, and `age_seconds` how long ago that was: None and
     infinity before the first.
     """
 
-    pace: FloodPace
+    share: float
     stepped_at: datetime | None
     age_seconds: float
     count: LagCount
@@ -44,12 +44,12 @@ async def read_flood_pace(
         statement("read_flood_pace"), window_seconds, target_seconds, claims_max
     )
     assert row is not None  # noqa: S101 - the table has one row
-    share, threshold, stepped_at, age_seconds, claims, late, *latest = row
+    share, stepped_at, age_seconds, claims, late, near, *latest = row
     return StoredPace(
-        FloodPace(share, threshold),
+        share,
         stepped_at,
         age_seconds,
-        LagCount(claims, late),
+        LagCount(claims, late, near),
         None if latest[0] is None else LateFlow(*latest),
     )
 
@@ -57,18 +57,18 @@ async def read_flood_pace(
 async def step_flood_pace(
     connection: Connection,
     stepped_at: datetime | None,
-    pace: FloodPace,
+    share: float,
     *,
     late: LateFlow | None,
     starts_again: bool = False,
 ) -> bool:
-    """Store the next pace; False if another process has stepped it since it was read.
+    """Store the next share; False if another process has stepped it since it was read.
 
     `late` is the flow that was late, if one was. From then on only claims of items that were
     available later count, and also if it `starts_again`.
     """
     named = (late.flow_no, late.lag_seconds, late.lag_target_seconds) if late else (None,) * 3
     stepped = await connection.fetchval(
-        statement("step_flood_pace"), stepped_at, pace.share, pace.threshold, starts_again, *named
+        statement("step_flood_pace"), stepped_at, share, starts_again, *named
     )
     return stepped is not None

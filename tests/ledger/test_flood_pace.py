@@ -1,5 +1,6 @@
 """The pace of floods: bounded, and back at full speed when nothing is late."""
 
+from collections import deque
 from math import inf
 
 import pytest
@@ -10,16 +11,18 @@ from dueledger.flow_status import slowed_text
 from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.rules.flood_pace import (
     DECREASE,
-    FIRST_PACE,
+    GROWTH,
     INCREASE,
+    ITEMS_MIN,
     REST_SECONDS_MAX,
+    SHARE_FIRST,
     SHARE_MIN,
     STEP_SECONDS_MAX,
     STEP_SECONDS_MIN,
-    FloodPace,
     LagCount,
     LagTargets,
-    next_pace,
+    items_max,
+    next_share,
     rest_seconds,
     step_seconds,
 )
@@ -30,46 +33,60 @@ from dueledger.ledger.store.flows import list_flows
 
 from .conftest import Ledger
 
-ON_TIME, LATE = LagCount(100, 10), LagCount(100, 11)
-RECOVERY_STEPS = 2 + round((1 - SHARE_MIN) / INCREASE)
-paces = st.builds(FloodPace, st.floats(SHARE_MIN, 1, width=32), st.floats(SHARE_MIN, 1, width=32))
-counts = st.builds(LagCount, st.integers(0, 1000), st.integers(0, 1000))
+EARLY, NEAR, LATE = LagCount(100, 5, 5), LagCount(100, 5, 6), LagCount(100, 6, 6)
+UNKNOWN = LagCount(0, 0, 0)
+RECOVERY_SECONDS = 2.0
+DELAY_STEPS = 2
+shares = st.floats(SHARE_MIN, 1, width=32)
+counts = st.builds(LagCount, st.integers(0, 1000), st.integers(0, 1000), st.integers(0, 1000))
 
 
-@given(paces, st.lists(counts, max_size=200))
+@given(shares, st.lists(counts, max_size=200))
 def test_the_share_stays_within_its_bounds_whatever_is_counted(
-    pace: FloodPace, seen: list[LagCount]
+    share: float, seen: list[LagCount]
 ) -> None:
     for count in seen:
-        before, pace = pace, next_pace(pace, count)
-        assert SHARE_MIN <= pace.share <= 1
+        before, share = share, next_share(share, count)
+        assert SHARE_MIN <= share <= 1
         if count.is_late:
-            assert pace.share < before.share or pace.share == SHARE_MIN
+            assert share == max(SHARE_MIN, before * DECREASE)
         else:
-            assert pace.share > before.share or pace.share == 1
+            assert share == min(1, before * (GROWTH if count.is_early else INCREASE))
 
 
-@given(paces)
-def test_floods_are_at_full_speed_again_after_a_bounded_time_without_late_claims(
-    pace: FloodPace,
+@given(shares)
+def test_floods_are_at_full_speed_again_after_two_seconds_without_late_claims(
+    share: float,
 ) -> None:
-    for _ in range(RECOVERY_STEPS):
-        pace = next_pace(pace, ON_TIME)
-    assert pace.share == 1
+    for _ in range(round(RECOVERY_SECONDS / STEP_SECONDS_MIN)):
+        share = next_share(share, EARLY)
+    assert share == 1
 
 
-@given(st.floats(SHARE_MIN, 1), paces)
-def test_the_share_stays_near_what_the_others_bear(bearable: float, pace: FloodPace) -> None:
-    """Beyond that share claims are late: it is passed by one step, and left by one fall."""
-    for _ in range(RECOVERY_STEPS):
-        pace = next_pace(pace, LATE if pace.share > bearable else ON_TIME)
-    shares: list[float] = []
-    for _ in range(400):
-        pace = next_pace(pace, LATE if pace.share > bearable else ON_TIME)
-        shares.append(pace.share)
-    assert max(shares) <= min(1, bearable + INCREASE) + 1e-9
-    assert min(shares) >= max(SHARE_MIN, DECREASE * bearable) - 1e-9
-    assert sum(shares) / len(shares) >= 0.8 * bearable
+def _lag(share: float, bearable: float) -> LagCount:
+    """Count claims of a queue whose wait is half of the target at 0.8 of the bearable share."""
+    return LATE if share > bearable else NEAR if share > 0.8 * bearable else EARLY
+
+
+@given(st.floats(SHARE_MIN, 1), shares)
+def test_the_share_comes_near_what_the_others_bear_within_three_seconds_and_stays_there(
+    bearable: float, share: float
+) -> None:
+    """What is counted is what the share caused two steps ago; nothing counts again after a fall."""
+    effects = deque([UNKNOWN] * DELAY_STEPS, DELAY_STEPS)
+    seen: list[float] = []
+    for _ in range(round(20 / STEP_SECONDS_MIN)):
+        count = effects.popleft()
+        effects.append(_lag(share, bearable))
+        share = next_share(share, count)
+        if count.is_late:
+            effects = deque([UNKNOWN] * DELAY_STEPS, DELAY_STEPS)
+        seen.append(share)
+    settled = seen[round(3 / STEP_SECONDS_MIN) :]
+    overshoot = GROWTH ** (DELAY_STEPS + 1)
+    assert max(settled) <= min(1, bearable * overshoot) + 1e-9
+    assert min(settled) >= max(SHARE_MIN, DECREASE * bearable) - 1e-9
+    assert sum(settled) / len(settled) >= 0.85 * bearable
 
 
 def test_a_step_is_long_enough_to_know_what_is_late_and_a_rest_is_bounded() -> None:
@@ -81,6 +98,7 @@ def test_a_step_is_long_enough_to_know_what_is_late_and_a_rest_is_bounded() -> N
     assert rest_seconds(1, 0.02) == rest_seconds(1, inf) == 0
     assert rest_seconds(0.25, 0.02) == pytest.approx(0.06)
     assert rest_seconds(SHARE_MIN, 60) == REST_SECONDS_MAX
+    assert [items_max(target) for target in (0.001, 0.025, 3600)] == [ITEMS_MIN, 1000, 144_000_000]
 
 
 async def _pend(ledger: Ledger, lane: str, seconds_ago: float, target: float | None) -> int:
@@ -129,7 +147,7 @@ async def test_a_claim_has_the_flow_whose_target_it_misses_first(ledger: Ledger)
     await _start_directly(ledger, [slow, late])
     await _start_directly(ledger, [other])
     stored = await _read(ledger)
-    assert (stored.count, stored.stepped_at) == (LagCount(1, 1), None)
+    assert (stored.count, stored.stepped_at) == (LagCount(1, 1, 1), None)
     assert stored.latest is not None
     assert (stored.latest.flow_no, stored.latest.lag_target_seconds) == (late, 5)
     assert stored.latest.lag_seconds >= 20
@@ -138,11 +156,12 @@ async def test_a_claim_has_the_flow_whose_target_it_misses_first(ledger: Ledger)
 @pytest.mark.parametrize(
     ("target", "end", "count"),
     [
-        (3600, "", LagCount(0, 0)),  # not started, and not late yet
-        (5, "", LagCount(1, 1)),  # not started, and late whenever it is
-        (3600, "start", LagCount(1, 0)),
-        (5, "start", LagCount(1, 1)),
-        (5, "release", LagCount(0, 0)),
+        (3600, "", LagCount(0, 0, 0)),  # not started, and not late yet
+        (5, "", LagCount(1, 1, 1)),  # not started, and late whenever it is
+        (3600, "start", LagCount(1, 0, 0)),
+        (30, "start", LagCount(1, 0, 1)),
+        (5, "start", LagCount(1, 1, 1)),
+        (5, "release", LagCount(0, 0, 0)),
     ],
 )
 async def test_a_claim_counts_as_late_from_when_it_cannot_be_started_in_time(
@@ -150,7 +169,7 @@ async def test_a_claim_counts_as_late_from_when_it_cannot_be_started_in_time(
 ) -> None:
     flow_no = await _pend(ledger, "", 20, target)
     claim = await ledger.claim()
-    assert (await _read(ledger)).count == LagCount(0, 0), "nobody asked for its lag"
+    assert (await _read(ledger)).count == LagCount(0, 0, 0), "nobody asked for its lag"
     await ledger.connection.execute(
         "update ledger.claim set lag_flow_no = $1,"
         " available_since = ledger.now() - interval '20 seconds'",
@@ -163,7 +182,7 @@ async def test_a_claim_counts_as_late_from_when_it_cannot_be_started_in_time(
     assert (await _read(ledger)).count == count
     connection = ledger.connection
     old = await read_flood_pace(connection, window_seconds=0, target_seconds=60, claims_max=100)
-    assert old.count == LagCount(0, 0)
+    assert old.count == LagCount(0, 0, 0)
 
 
 async def test_a_claim_counts_when_its_lag_is_known_however_long_ago_it_was_made(
@@ -178,7 +197,7 @@ async def test_a_claim_counts_when_its_lag_is_known_however_long_ago_it_was_made
         " available_since = ledger.now() - interval '20 s'",
         flow_no,
     )
-    for target, count in ((10.0, LagCount(1, 1)), (1.0, LagCount(0, 0))):
+    for target, count in ((10.0, LagCount(1, 1, 1)), (1.0, LagCount(0, 0, 0))):
         stored = await read_flood_pace(
             ledger.connection, window_seconds=5, target_seconds=target, claims_max=100
         )
@@ -216,20 +235,19 @@ async def test_one_of_two_processes_steps_the_pace_and_later_items_alone_count(
     flow_no = await _pend(ledger, "", 20, 5)
     await _start_directly(ledger, [flow_no])
     stored = await _read(ledger)
-    pace, late = FloodPace(0.5, 0.5), stored.latest
+    share, late = 0.5, stored.latest
     assert late is not None
     for fence, steps in ((stored.stepped_at, True), (stored.stepped_at, False)):
-        assert steps is await step_flood_pace(ledger.connection, fence, pace, late=late)
+        assert steps is await step_flood_pace(ledger.connection, fence, share, late=late)
     after = await _read(ledger)
-    assert (after.pace, after.count) == (pace, LagCount(0, 0))
-    faster = FloodPace(0.75, 0.75)
-    assert await step_flood_pace(ledger.connection, after.stepped_at, faster, late=None)
+    assert (after.share, after.count) == (share, LagCount(0, 0, 0))
+    assert await step_flood_pace(ledger.connection, after.stepped_at, 0.75, late=None)
     cause = await ledger.connection.fetchrow("select * from ledger.flood_pace")
     assert cause is not None
     assert (cause["flow_no"], cause["lag_target_seconds"]) == (flow_no, 5)
     assert cause["slowed_at"] is not None
     last = (await _read(ledger)).stepped_at
-    assert await step_flood_pace(ledger.connection, last, FloodPace(), late=None)
+    assert await step_flood_pace(ledger.connection, last, 1.0, late=None)
     cause = await ledger.connection.fetchrow("select flow_no, slowed_at from ledger.flood_pace")
     assert cause is not None
     assert tuple(cause) == (None, None)
@@ -240,7 +258,7 @@ async def test_a_flood_begins_slowly_and_has_its_full_speed_without_a_target(
 ) -> None:
     pacer = FloodPacer()
     await pacer.refresh(ledger.connection, LagTargets(0.05, 0.05))
-    assert (pacer.share, pacer.items_of(4000)) == (FIRST_PACE.share, 1000)
+    assert (pacer.share, pacer.items_of(4000), pacer.items_of(90)) == (SHARE_FIRST, 2000, 90)
     pacer.claiming(10.0)
     assert pacer.next_claim_at(10.02) == pytest.approx(10.08)
     assert pacer.next_claim_at(10.05) == pytest.approx(10.08)

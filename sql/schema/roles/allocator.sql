@@ -11,7 +11,7 @@ grant select (allocator_no, attempt, available_since, batch_max, claimed_at, clo
 grant insert on ledger.claim, ledger.held_key, ledger.pending, ledger.process, ledger.run, ledger.transition,
   ledger.withdrawal to ledger_allocator;
 grant update (base_offset, closed_at, deadline, published_at, started) on ledger.claim to ledger_allocator;
-grant update (counted_from, flow_no, lag_seconds, lag_target_seconds, share, slowed_at, stepped_at, threshold) on ledger.flood_pace
+grant update (counted_from, flow_no, lag_seconds, lag_target_seconds, share, slowed_at, stepped_at) on ledger.flood_pace
   to ledger_allocator;
 grant update (tokens, tokens_at) on ledger.flow to ledger_allocator;
 grant update (available_at) on ledger.pending to ledger_allocator;

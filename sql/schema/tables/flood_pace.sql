@@ -1,7 +1,6 @@
 create table ledger.flood_pace (
   one_row boolean primary key default true,
   share double precision not null default 1,
-  threshold double precision not null default 1,
   stepped_at timestamptz,
   counted_from timestamptz,
   slowed_at timestamptz,
@@ -9,7 +8,7 @@ create table ledger.flood_pace (
   lag_seconds double precision,
   lag_target_seconds double precision,
   constraint flood_pace_only_one check (one_row),
-  constraint flood_pace_share_range check (share between 0.01 and 1 and threshold between 0.01 and 1)
+  constraint flood_pace_share_range check (share between 0.01 and 1)
 ) with (
   fillfactor = 50,
   autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
@@ -18,7 +17,6 @@ create table ledger.flood_pace (
 comment on table ledger.flood_pace is
   'The pace of floods while flows with a lag target have items, in one row: a process that claims floods steps it, one at a time.';
 comment on column ledger.flood_pace.share is 'Share of the time in which floods are claimed.';
-comment on column ledger.flood_pace.threshold is 'Up to this share it doubles each step; from there on it grows evenly.';
 comment on column ledger.flood_pace.stepped_at is
   'When it was last stepped, by the machine clock: the fence of the next step. One that is old is not in force.';
 comment on column ledger.flood_pace.counted_from is

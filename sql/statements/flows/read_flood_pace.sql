@@ -1,4 +1,4 @@
--- Read the pace of floods, how many claims count for its next step, how many of these are late, and the latest of them.
+-- Read the pace of floods, how many claims count for its next step, how many of these are late or near it, and the latest of them.
 -- returns: exactly one
 -- roles: allocator
 -- $1 seconds double precision
@@ -6,13 +6,14 @@
 -- $3 claims_max integer
 -- index: claim_lag_idx, flow_pkey
 -- locks: none
-select p.share, p.threshold, p.stepped_at,
+select p.share, p.stepped_at,
   coalesce(extract(epoch from ledger.machine_now() - p.stepped_at)::double precision, 'infinity') as age_seconds,
-  m.claims, m.late, m.flow_no, m.lag_seconds, m.lag_target_seconds
+  m.claims, m.late, m.near, m.flow_no, m.lag_seconds, m.lag_target_seconds
 from ledger.flood_pace p
 cross join lateral (
-  select count(*) filter (where l.is_started or l.lag_seconds > l.lag_target_seconds)::integer as claims,
+  select count(*) filter (where l.is_started or l.lag_seconds > l.lag_target_seconds / 2)::integer as claims,
     count(*) filter (where l.lag_seconds > l.lag_target_seconds)::integer as late,
+    count(*) filter (where l.lag_seconds > l.lag_target_seconds / 2)::integer as near,
     (array_agg(l.flow_no order by l.lag_seconds / l.lag_target_seconds desc))[1] as flow_no,
     (array_agg(l.lag_seconds order by l.lag_seconds / l.lag_target_seconds desc))[1] as lag_seconds,
     (array_agg(l.lag_target_seconds order by l.lag_seconds / l.lag_target_seconds desc))[1] as lag_target_seconds
