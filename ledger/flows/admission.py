@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ShareResult
@@ -75,7 +75,7 @@ async def admit_shares(
         if flow.is_limited:
             left[flow_no] -= quota
             if flow.is_counted != locked[flow_no]:
-                flow = replace(flow, is_counted=locked[flow_no])  # as it was read under the lock
+                flow = flow._replace(is_counted=locked[flow_no])  # as it was read under the lock
         admitted.append(share._replace(flow=flow, quota=quota))
     return Admission(admitted, allowances, refused)
 

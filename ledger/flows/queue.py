@@ -14,7 +14,6 @@ Times are monotonic seconds, passed in by the caller.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 from itertools import count
@@ -161,7 +160,7 @@ class FlowQueue(Generic[GroupT]):
                 self._return(entry)
             case QueueState.QUEUED | QueueState.LIMITED:
                 pass
-        entry.flow = replace(entry.flow, has_plain=True)
+        entry.flow = entry.flow._replace(has_plain=True)
         entry.floor, entry.touched_at = entry.floor.lowered(since), now
         return True
 
@@ -313,7 +312,7 @@ class FlowQueue(Generic[GroupT]):
                 continue
             entry.floor, entry.taken = result.floor, 0
             if (result.plain, result.serial) != (entry.flow.has_plain, entry.flow.has_serial):
-                entry.flow = replace(entry.flow, has_plain=result.plain, has_serial=result.serial)
+                entry.flow = entry.flow._replace(has_plain=result.plain, has_serial=result.serial)
             if entry.state is not QueueState.QUERIED or result.due_seconds is None:
                 continue
             without_rows.discard(result.flow_no)

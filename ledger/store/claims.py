@@ -41,8 +41,7 @@ OVERLAP_SECONDS: Final = 1.0
 """How far a floor stays behind now: rows of transactions shorter than this are never below it."""
 
 
-@dataclass(frozen=True, slots=True)
-class DueFlow:
+class DueFlow(NamedTuple):
     """A flow with plain or serial rows (or both) that are available in `due_seconds`.
 
     The fields have the order of list_due_flows: thousands of these are made at once.
@@ -85,8 +84,7 @@ class DueFlow:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class NextDue:
+class NextDue(NamedTuple):
     """When a flow's next row is available (None: no row is pending), and its floor.
 
     The fields have the order of find_next_due.
@@ -186,7 +184,7 @@ async def list_due_flows(
     rows = await connection.fetch(
         statement("list_due_flows"), limit, kinds, horizon_seconds, OVERLAP_SECONDS
     )
-    return [DueFlow(*row) for row in rows]
+    return list(map(DueFlow._make, rows))
 
 
 async def find_next_due(
@@ -209,7 +207,7 @@ async def find_next_due(
         [floor.serial_at for floor in floors],
         overlap_seconds,
     )
-    return [NextDue(*row) for row in rows]
+    return list(map(NextDue._make, rows))
 
 
 async def claim_items(

@@ -5,7 +5,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final, cast
 
@@ -227,7 +227,7 @@ async def test_a_small_claim_takes_plain_due_rows_from_the_floor_on_and_says_whe
     before = await _pending(connection)
     flow = next(flow for flow in await list_due_flows(connection, 10) if flow.tenant == "acme")
     floor_at = await connection.fetchval("select ledger.now() - interval '2h'")
-    flow = replace(flow, floor_at=floor_at, floor_block=0, retry_floor_at=floor_at)
+    flow = flow._replace(floor_at=floor_at, floor_block=0, retry_floor_at=floor_at)
     known = [await _claim_due(connection, flow) for _ in range(2)]
     assert await _pending(connection) == before[2:]
     assert known == [{}, {flow.flow_no: pytest.approx(30, abs=5)}]

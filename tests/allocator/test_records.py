@@ -4,7 +4,6 @@
 
 from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import cast
 from uuid import UUID
@@ -156,7 +155,7 @@ async def test_a_batch_has_the_codec_that_the_kind_names_or_that_of_the_settings
     )
     builder = ClaimBatchBuilder(7, Publisher(options, stop=Stop()).new_batch)
     rows = ClaimedRows([row(payload=f'"{"x" * 300}"')], CLAIM_ID.claimed_at)
-    flows = {1: replace(FLOWS[1], compression=named)}
+    flows = {1: FLOWS[1]._replace(compression=named)}
 
     (batch,) = await builder.build(rows, flows, {"due.RenewalDue": 1}, draw_fences)
 

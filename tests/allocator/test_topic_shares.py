@@ -1,7 +1,5 @@
 """The shares of a claim: within the capacity of each topic, and by weight."""
 
-from dataclasses import replace
-
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
 from dueledger.allocator.choose.topic_shares import COUNTED_FLOWS_MAX, next_topic_shares
 from dueledger.ledger.flows.queue import FlowQueue
@@ -46,7 +44,7 @@ def test_a_capacity_smaller_than_the_number_of_flows_goes_to_those_that_are_next
 
 
 def test_few_counted_flows_are_admitted_at_once_and_the_others_pass_them() -> None:
-    counted = [replace(flow(number), is_limited=True, is_counted=True) for number in range(100)]
+    counted = [flow(number)._replace(is_limited=True, is_counted=True) for number in range(100)]
     queue = queued(*counted, flow(100), flow(101))
 
     first = [
@@ -69,7 +67,7 @@ def test_few_counted_flows_are_admitted_at_once_and_the_others_pass_them() -> No
 def test_limited_flows_share_the_capacity_of_their_topic_with_the_others() -> None:
     queue = queued(
         *(
-            replace(flow(number), is_limited=number % 2 == 0, is_counted=number % 2 == 0)
+            flow(number)._replace(is_limited=number % 2 == 0, is_counted=number % 2 == 0)
             for number in range(6)
         )
     )

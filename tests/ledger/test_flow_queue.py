@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import inf
 
@@ -229,7 +228,7 @@ def test_a_list_that_comes_while_a_claim_is_made_changes_nothing_of_its_flows() 
 
 
 def test_a_flow_waits_until_its_next_row_is_due() -> None:
-    queue = listed(replace(flow(1), due_seconds=2.5))
+    queue = listed(flow(1)._replace(due_seconds=2.5))
 
     assert queue.next_due_at() == 2.5
     assert take(queue, now=2.4) == []
@@ -239,7 +238,7 @@ def test_a_flow_waits_until_its_next_row_is_due() -> None:
 
 
 def test_a_claim_that_says_when_the_next_row_is_due_spares_the_query() -> None:
-    serial = replace(flow(4), has_serial=True)
+    serial = flow(4)._replace(has_serial=True)
     queue = listed(flow(1), flow(2), flow(3), serial, flow(5), flow(6))
     shares = take(queue, 600)
     taken = {1: 3, 2: 3, 3: 0, 4: 3, 5: 3, 6: 64}
@@ -270,7 +269,7 @@ def test_a_flow_with_a_new_item_is_queued_without_a_list() -> None:
 
 
 def test_a_flow_listed_long_ago_or_with_serial_rows_is_listed_for_its_new_item() -> None:
-    queue = listed(flow(1), replace(flow(2), has_serial=True))
+    queue = listed(flow(1), flow(2)._replace(has_serial=True))
     queue.requeue_at_end(take(queue), {1: 1, 2: 1}, now=1.0, scanned=ScannedFlows({1: inf, 2: inf}))
 
     assert not queue.wake(2, NOON, now=0.5)
@@ -280,7 +279,7 @@ def test_a_flow_listed_long_ago_or_with_serial_rows_is_listed_for_its_new_item()
 def test_a_new_item_of_a_long_transaction_lowers_the_floor_of_its_flow() -> None:
     floors: list[tuple[datetime, int]] = []
     for since in (NOON, NOON - timedelta(seconds=2)):
-        queue = listed(replace(flow(1), floor_at=NOON - timedelta(seconds=1), floor_block=7))
+        queue = listed(flow(1)._replace(floor_at=NOON - timedelta(seconds=1), floor_block=7))
         queue.requeue_at_end(take(queue), {1: 1}, now=1.0, scanned=ScannedFlows({1: inf}))
         assert queue.wake(1, since, now=0.5)
         [share] = take(queue)
@@ -361,7 +360,7 @@ def test_a_served_flow_is_not_returned() -> None:
 
 
 def test_an_exhausted_flow_is_left_out_and_checked_less_and_less_often() -> None:
-    queue = listed(replace(flow(1), is_limited=True))
+    queue = listed(flow(1)._replace(is_limited=True))
     take(queue)
     queue.defer_limited([1], now=1.0)
     now, pauses = 1.0, list[float]()
@@ -383,7 +382,7 @@ def test_an_exhausted_flow_is_left_out_and_checked_less_and_less_often() -> None
 
 
 def test_a_limited_flow_whose_check_failed_is_checked_again() -> None:
-    queue = listed(replace(flow(1), is_limited=True))
+    queue = listed(flow(1)._replace(is_limited=True))
     take(queue)
     queue.defer_limited([1], now=1.0)
 
@@ -394,7 +393,7 @@ def test_a_limited_flow_whose_check_failed_is_checked_again() -> None:
 
 
 def test_an_empty_bucket_is_checked_when_it_has_a_token_and_not_before() -> None:
-    queue = listed(replace(flow(1), is_limited=True), replace(flow(2), is_limited=True))
+    queue = listed(flow(1)._replace(is_limited=True), flow(2)._replace(is_limited=True))
     take(queue)
     queue.defer_limited([1, 2], now=1.0)
     assert queue.limit_checks_due(10, now=2.0) == [1, 2]
@@ -408,20 +407,20 @@ def test_an_empty_bucket_is_checked_when_it_has_a_token_and_not_before() -> None
 
 
 def test_a_flow_whose_rate_is_changed_or_removed_is_queued_by_the_next_list() -> None:
-    slow = replace(flow(1), is_limited=True, rate_per_second=0.001)
-    queue = listed(slow, replace(slow, flow_no=2), replace(slow, flow_no=3))
+    slow = flow(1)._replace(is_limited=True, rate_per_second=0.001)
+    queue = listed(slow, slow._replace(flow_no=2), slow._replace(flow_no=3))
     take(queue)
     queue.defer_limited([1, 2, 3], now=1.0)
     assert queue.limit_checks_due(10, now=1.2) == [1, 2, 3]
     queue.apply_allowances([1, 2, 3], dict.fromkeys([1, 2, 3], FlowAllowance(0, 1000.0)), now=1.2)
 
-    relist(queue, [slow, replace(slow, flow_no=2, rate_per_second=5.0), flow(3)], asked_at=1.5)
+    relist(queue, [slow, slow._replace(flow_no=2, rate_per_second=5.0), flow(3)], asked_at=1.5)
 
     assert [number for number, _ in quotas(take(queue, now=1.5))] == [2, 3]
 
 
 def test_a_serial_flow_is_queried_each_time() -> None:
-    queue = listed(replace(flow(1), has_plain=False, has_serial=True))
+    queue = listed(flow(1)._replace(has_plain=False, has_serial=True))
 
     queries = serve(queue, take(queue, 10))
 

@@ -1,7 +1,6 @@
 """The shares of a pool: weights hold over time, beside a flood, and within its capacity."""
 
 from collections import Counter
-from dataclasses import replace
 from math import inf
 from operator import attrgetter
 
@@ -20,7 +19,7 @@ def flow(number: int, weight: int = 1, **changed: object) -> DueFlow:
     listed = DueFlow(
         number, "acme", KIND, f"lane-{number}", "due.RenewalDue", weight, 120, 30, None, 60
     )
-    return replace(listed, **changed)
+    return listed._replace(**changed)
 
 
 def new_queue() -> FlowQueue[str]:
