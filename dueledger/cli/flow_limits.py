@@ -146,13 +146,25 @@ def _number(name: str, text: str, option: str) -> float:
 async def _set(
     tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
 ) -> list[dict[str, Any]]:
-    from dueledger.ledger.store.flows import FlowScope, ensure_flow, set_flow_limits
+    from dueledger.ledger.store.flows import (
+        FlowScope,
+        change_detail,
+        ensure_flow,
+        lock_flow_limits,
+        set_flow_limits,
+    )
 
     scope = FlowScope(tenant, kind, lane)
+    values = {name: getattr(limits, name) for name in FLOW_BOUNDS}
+    detail = {
+        name: each for name, each in values.items() if each is not None or name in limits.cleared
+    }
     async with persons_change(dsn) as change:
         if lane is not None:
             await ensure_flow(change.connection, tenant, kind, lane)
+            before = await lock_flow_limits(change.connection, tenant, kind, lane)
+            detail = detail if before is None else change_detail(detail, before)
         rows = await set_flow_limits(change.connection, scope, limits, actor_no=change.actor_no)
         if rows:
-            await change.audit("setFlowLimits", scope.path, [tenant])
+            await change.audit("setFlowLimits", scope.path, [tenant], **detail)
     return rows

@@ -280,6 +280,11 @@ async def lock_flow_limits(
     return dict(row) if row else None
 
 
+def change_detail(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the audit has of changed limits of one flow: as they are, and as they were."""
+    return {**given, "before": {name: before[name] for name in given}}
+
+
 async def expedite_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:

@@ -90,6 +90,8 @@ async def test_the_audit_has_what_a_person_changed_by_commands_and_under_which_l
     ]
     assert {each["actor"] for each in listed} == {"person:jane"}
     assert [each["login"] for each in listed] == [owner] * 4 + ["test_operator"] * 9
+    [limits] = [each["detail"] for each in listed if each["operation"] == "setFlowLimits"]
+    assert limits == {"weight": 2, "before": {"weight": 1}}
     reasons = {each["operation"]: each["reason"] for each in listed}
     assert {name for name, reason in reasons.items() if reason == "INC-1"} == {
         *("pauseFlows", "triggerDefinition", "decideItems", "createOperation", "abortOperation")

@@ -94,7 +94,7 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     assert (await browser.send("/console/flows/acme/resume", resume)).status == 303
     assert await flow() == (False, 2.5)
     history = (await browser.open(path)).text.partition("Who changed what")[2]
-    for words in ("Items per second: 2.5", "until: 2190-01-01T10:00:00+00:00", "slowly"):
+    for words in ("Items per second: none → 2.5", "until: 2190-01-01T10:00:00+00:00", "slowly"):
         assert words in history
 
 
@@ -226,7 +226,7 @@ async def test_only_limits_that_were_typed_change(
     [flow] = await list_flows(api.owner, kind="Limited")
     assert (flow["rate_per_second"], flow["concurrency_max"]) == (2.5, 7)
     history = (await browser.open("/console/flows/acme/Limited")).text
-    assert "Items per second: 2.5" in history
+    assert "Items per second: none → 2.5<" in history
     shown["rate_per_second"] = 2.5
     removed = await browser.send(path, {**fields, "shown": json.dumps(shown), "reason": "INC-5"})
     assert removed.status == 303

@@ -107,6 +107,9 @@ async def _change_items_and_flows(recorder: Recorder, item: str, parked: str) ->
     ask, change, flow = recorder.ask, recorder.change, "flows/acme/PolicyRenewalDue"
     flow_limits = "PATCH /v1/flows/acme/PolicyRenewalDue"
     await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow, weight=2)
+    faster = {"lane": "", "rate_per_second": 5}
+    was = {"before": {"rate_per_second": None}}
+    await change("setFlowLimits", flow_limits, faster, target=f"{flow}/", rate_per_second=5, **was)
     scope = {"kind": "PolicyRenewalDue", "lane": "x"}
     await change("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON}, target=f"{flow}/x")
     await ask("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON})

@@ -309,10 +309,17 @@ async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
 def _written(detail: Mapping[str, Any] | None) -> str | None:
     if not detail:
         return None
-    return ", ".join(
-        f"{LIMIT_WORDS.get(name, name)}: {'none' if value is None else value}"
-        for name, value in detail.items()
-    )
+    before: Mapping[str, Any] = detail.get("before", {})
+
+    def text(name: str, value: object) -> str:
+        was = f"{_value(before[name])} → " if name in before else ""
+        return f"{LIMIT_WORDS.get(name, name)}: {was}{_value(value)}"
+
+    return ", ".join(text(name, value) for name, value in detail.items() if name != "before")
+
+
+def _value(value: object) -> str:
+    return "none" if value is None else f"{value}"
 
 
 def _items(view: View, row: Row, **filters: object) -> str:

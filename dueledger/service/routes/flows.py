@@ -18,6 +18,7 @@ from dueledger.ledger.store.flows import (
     FlowPlace,
     FlowScope,
     PausePlace,
+    change_detail,
     list_flows,
     list_pauses,
     lock_flow_limits,
@@ -234,14 +235,14 @@ async def change_limits(
 ) -> Response:
     """Change the limits of a flow, or of each lane of its kind, from the next claim on."""
     scope = FlowScope(tenant, kind, change.lane)
-    if if_match is not None:
-        await _check_unchanged(call, scope, if_match)
+    before = await _lock_limits(call, scope, if_match)
     given = change.model_dump(include=change.model_fields_set & set(_LIMITS))
     limits = _limits_of(given)
     rows = await set_flow_limits(call.connection, scope, limits, actor_no=call.caller.actor_no)
     if not rows:
         raise _unknown(tenant, kind, change.lane)
-    call.note_change(target=scope.path, **given)
+    detail = given if before is None else change_detail(given, before)
+    call.note_change(target=scope.path, **detail)
     headers = {} if change.lane is None else _etag(rows[0])
     flows = [members_of(FlowLimitsDocument, row) for row in rows]
     return answer({"flows": flows}, headers=headers)
@@ -294,14 +295,22 @@ async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> 
     return answer({"pauses": resumed.pauses, "flows": flows})
 
 
-async def _check_unchanged(call: ApiCall, scope: FlowScope, if_match: str) -> None:
-    """Raise PreconditionFailed unless If-Match names the limits that the flow has."""
+async def _lock_limits(
+    call: ApiCall, scope: FlowScope, if_match: str | None
+) -> dict[str, Any] | None:
+    """Return the limits that a flow has until they change; None for each lane of a kind.
+
+    Raises PreconditionFailed unless they are those that `if_match` names, if it is given.
+    """
     if scope.kind is None or scope.lane is None:
+        if if_match is None:
+            return None
         problem = Problem("/lane", "", "If-Match names the limits of one flow", "a lane")
         raise InvalidInput("The limits of the flow are invalid:", [problem])
     found = await lock_flow_limits(call.connection, scope.tenant, scope.kind, scope.lane)
-    if found is not None:
+    if found is not None and if_match is not None:
         check_match(if_match, _version(found))
+    return found
 
 
 def _etag(row: Mapping[str, Any]) -> dict[str, str]:
