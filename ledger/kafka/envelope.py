@@ -153,7 +153,7 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
             subject.decode(),
             cycle.decode(),
             _date(effective),
-            _instant(due_at),
+            parse_instant(due_at),
             UUID(item.decode()),
             int(attempt),
             content.decode(),
@@ -245,7 +245,8 @@ def _date(value: bytes) -> date:
 
 
 @lru_cache(maxsize=4096)
-def _instant(value: bytes) -> datetime:
+def parse_instant(value: bytes) -> datetime:
+    """Return an instant with its offset. Raises ValueError."""
     instant = datetime.fromisoformat(value.decode())
     if instant.tzinfo is None:
         raise ValueError("an instant without an offset")
@@ -274,7 +275,7 @@ _READERS: Final[dict[str, tuple[Callable[[bytes], object], str | None]]] = {
     ATTEMPT: (_digits, _NUMBER_ACCEPTED),
     SPECVERSION_HEADER: (_version, SPECVERSION),
     EFFECTIVE: (_date, "a date as 2027-03-01"),
-    DUE_AT: (_instant, _INSTANT_ACCEPTED),
-    TIME: (_instant, _INSTANT_ACCEPTED),
+    DUE_AT: (parse_instant, _INSTANT_ACCEPTED),
+    TIME: (parse_instant, _INSTANT_ACCEPTED),
     ITEM: (_item, "a UUID"),
 }

@@ -1,7 +1,8 @@
 """Cache of parsed work headers, by the bytes that many records share.
 
 Most headers of a record are equal, byte for byte, to those of the next record of its claim. They
-are looked up as one run of bytes; only an item's own headers are parsed.
+are looked up as one run of bytes; only an item's own headers are parsed. If items are due one by
+one, those before the due time are looked up.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _CACHE_MAX: Final = 4096
 # From after the position to the first header of the item's own, in the allocator's order.
 _SHARED: Final = slice(3, envelope.WORK_HEADERS.index(envelope.ID))
+_BEFORE_TIME: Final = slice(3, envelope.WORK_HEADERS.index(envelope.TIME))
 _UUID_CHARACTERS: Final = 36
 _FENCE: Final = header_name(envelope.FENCE)
 _TOKEN: Final = header_name(envelope.TOKEN)
@@ -27,6 +29,8 @@ _ID: Final = header_name(envelope.ID)
 _ITEM: Final = header_name(envelope.ITEM) + VARINTS[_UUID_CHARACTERS]
 _SUBJECT: Final = header_name(envelope.SUBJECT)
 _TRACEPARENT: Final = header_name(envelope.TRACEPARENT)
+_TIME: Final = header_name(envelope.TIME)
+_DUE_AT: Final = header_name(envelope.DUE_AT)
 
 _cache: Final[dict[bytes, envelope.WorkHeaders]] = {}
 
@@ -37,10 +41,15 @@ def cache_headers(
     """Keep a record's parsed headers for records with the same shared headers."""
     names = tuple(name for name, _ in headers[: len(envelope.WORK_HEADERS)])
     if names == envelope.WORK_HEADERS:
-        if len(_cache) >= _CACHE_MAX:
-            _cache.clear()
-        shared = [header(name, value) for name, value in headers[_SHARED] if value is not None]
-        _cache[b"".join(shared)] = parsed
+        for part in (_BEFORE_TIME, _SHARED):
+            shared = [header(name, value) for name, value in headers[part] if value is not None]
+            _keep(b"".join(shared), parsed)
+
+
+def _keep(shared: bytes, parsed: envelope.WorkHeaders) -> None:
+    if len(_cache) >= _CACHE_MAX:
+        _cache.clear()
+    _cache[shared] = parsed
 
 
 def cached_headers(body: bytes, at: int, end: int) -> envelope.WorkHeaders | None:
@@ -66,7 +75,7 @@ def cached_headers_after_position(
 ) -> envelope.WorkHeaders | None:
     """Return the work headers of a record of known claim and position; the others begin at `at`."""
     own = body.find(_ID, at, end)
-    known = _cache.get(body[at:own])
+    known = _cache.get(body[at:own]) or _cached_but_due_at(body[at:own])
     if known is None:
         return None
     fence_text = b"%d" % claim_id.fence
@@ -100,6 +109,25 @@ def cached_headers_after_position(
         )
     except (ValueError, IndexError):
         return None
+
+
+def _cached_but_due_at(shared: bytes) -> envelope.WorkHeaders | None:
+    """Return the headers if all but the due time are cached, and cache them."""
+    time_at = shared.find(_TIME)
+    known = _cache.get(shared[:time_at])
+    if known is None:
+        return None
+    time_and_due_at = shared[time_at + len(_TIME) :]
+    value = time_and_due_at[: (len(time_and_due_at) - len(_DUE_AT)) // 2]
+    instant = value[1:]
+    if time_and_due_at != value + _DUE_AT + value or value[:1] != VARINTS[len(instant)]:
+        return None
+    try:
+        parsed = known._replace(due_at=envelope.parse_instant(instant))
+    except ValueError:
+        return None
+    _keep(shared, parsed)
+    return parsed
 
 
 def _read_after(body: bytes, at: int, name: bytes) -> tuple[str, int]:

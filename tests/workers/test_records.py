@@ -1,6 +1,6 @@
 """Records are read as Kafka's own client reads them; unreadable ones are rejected by name."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.errors import InvalidHeader, Problem
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.envelope import parse_work_headers
 from dueledger.ledger.kafka.record_batches import KafkaRecord, RecordReader
@@ -57,6 +57,15 @@ def alike(records: Sequence[Written]) -> list[KafkaRecord]:
     )
 
 
+def headers_or_problems(
+    read_headers: Callable[[], envelope.WorkHeaders],
+) -> envelope.WorkHeaders | Sequence[Problem]:
+    try:
+        return read_headers()
+    except InvalidHeader as error:
+        return error.problems
+
+
 content = st.none() | st.binary(max_size=20_000)
 written = st.builds(
     Written,
@@ -96,6 +105,30 @@ def test_the_next_of_a_claim_say_what_their_headers_say(
             original.key,
             original.value,
         )
+
+
+@pytest.mark.parametrize(
+    ("time", "due_at"),
+    [
+        ("2027-01-30T09:00:00.000001Z", "2027-01-30T09:00:00.000001Z"),
+        ("2027-01-30T10:00:00+01:00", "2027-01-30T10:00:00+01:00"),
+        ("2027-01-30T09:00:01Z", "2027-01-30T09:00:02Z"),
+        ("2027-01-30T09:00:01Z", "2027-01-30T09:00:01.5Z"),
+        ("2027-13-30T09:00:00Z", "2027-13-30T09:00:00Z"),
+        ("2027-01-30T09:00:00", "2027-01-30T09:00:00"),
+        ("2027-01-30T09:00:00Z" * 4, "2027-01-30T09:00:00Z" * 4),
+        ("", ""),
+    ],
+)
+def test_an_item_with_a_due_time_of_its_own_says_what_its_headers_say(
+    time: str, due_at: str
+) -> None:
+    _ = read(batch_of(*claim(1)))[0].work_headers()  # all but the due time are known
+    [original] = claim(1, TIME=time, DUE_AT=due_at, SUBJECT="P-2")
+    expected = headers_or_problems(lambda: parse_work_headers(original.headers))
+    for _ in range(2):
+        [found] = read(batch_of(original))
+        assert headers_or_problems(found.work_headers) == expected
 
 
 @pytest.mark.parametrize(
