@@ -9,7 +9,7 @@ from typing import Final, final
 
 from dueledger.allocator.admission_group import admission_group_of
 from dueledger.allocator.claim_loop import ClaimLoop
-from dueledger.allocator.concurrent_claims import ConcurrentClaims
+from dueledger.allocator.concurrent_claims import ConcurrentClaims, has_failed
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.due_flow_poller import DueFlowPoller
 from dueledger.allocator.discover.topic_directory import TopicDirectory
@@ -97,6 +97,8 @@ class Allocator:
         self._idle_passes = 0
         self._sleep = Sleep(presence, None)
         self._is_woken = False
+        self._paused_until = inf
+        """When the pause ends in which the pass is: infinity if it is in none."""
         presence.on_woken(self._on_woken)
         stop.on_request(self._progress.set)
 
@@ -173,6 +175,16 @@ class Allocator:
             self._sleep.woken()
         self._progress.set()
 
+    def _on_claim_ended(self, claim: asyncio.Task[None]) -> None:
+        """Wake the pass, unless its marks will, and nothing is to be done before its pause ends."""
+        if (
+            has_failed(claim)
+            or not self._light.publishing
+            or self._light.has_ready()
+            or self._poller.next_event_at < self._paused_until
+        ):
+            self._progress.set()
+
     async def _pause(self, wanted: float) -> None:
         """Wait until there may be something to do, at most so long. Asleep, if that is worth it."""
         if self._progress.is_set():
@@ -180,7 +192,9 @@ class Allocator:
         seconds = await self._sleep.pause_seconds(wanted, poll_seconds=self._poller.poll_seconds)
         if seconds < wanted:
             self._poller.invalidate()
+        self._paused_until = monotonic() + seconds
         await wait_for_event(self._progress, seconds)
+        self._paused_until = inf
 
     async def drain(self) -> None:
         """Write the results of finished sends to the ledger; the process may end after this."""
@@ -195,7 +209,7 @@ class Allocator:
         try:
             async with (
                 self._pool.acquire() as connection,
-                ConcurrentClaims(self._pool, self._light, self._progress.set) as claims,
+                ConcurrentClaims(self._pool, self._light, self._on_claim_ended) as claims,
             ):
                 # While heavy flows are claimed the pass goes on, for light flows as well.
                 while steps > 0 or self._heavy_task is not None:
@@ -226,23 +240,23 @@ class Allocator:
         Returns False when nothing is left to do, judged by a poll made since the pass began.
         """
         heavy_task = self._heavy_task
-        at = min(self._poller.next_poll_at, self._poller.next_event_at)
+        start_at = None
         if has_ready := self._light.has_ready():
             # While floods rest the machine has time for small claims.
             heavy_active = heavy_task is not None and self._state.flood_pacer.share == 1
             start_at = claims.next_start_at(heavy_active=heavy_active)
-            if start_at > monotonic():
-                at = start_at
-            elif claims.start(counts, heavy_active=heavy_active):
-                return True
-            else:
-                has_ready = False
+            if start_at <= monotonic():
+                if claims.start(counts, heavy_active=heavy_active) and self._light.has_ready():
+                    return True
+                start_at, has_ready = None, False
         running = bool(
             heavy_task or claims.busy or self._light.publishing or self._deliveries.writing
         )
         if not running and not has_ready and self._poller.polled_at >= began:
             return False
-        pause = max(0.0, min(_WAIT_SECONDS_MAX, at - monotonic()))
+        if start_at is None:
+            start_at = min(self._poller.next_poll_at, self._poller.next_event_at)
+        pause = max(0.0, min(_WAIT_SECONDS_MAX, start_at - monotonic()))
         if running and (has_ready or heavy_task is not None):
             await wait_for_event(self._progress, pause)
         else:

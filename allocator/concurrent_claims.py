@@ -1,7 +1,7 @@
 """Concurrent claims for light flows, so that no claim waits for another's commit."""
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from time import monotonic
@@ -24,13 +24,15 @@ BURST_CLAIMS: Final = 4
 class ConcurrentClaims:
     """The claims of one pass. Connections are acquired when first needed and kept for the pass."""
 
-    def __init__(self, pool: Pool, claim_loop: ClaimLoop, on_ended: Callable[[], None]) -> None:
+    def __init__(
+        self, pool: Pool, claim_loop: ClaimLoop, on_ended: Callable[[asyncio.Task[None]], None]
+    ) -> None:
         """`on_ended` is called when a claim has ended, and its connection is free again."""
         self._pool = pool
         self._claim_loop = claim_loop
         self._on_ended = on_ended
         self._exits = AsyncExitStack()
-        self._free: deque[Connection] = deque()
+        self._free: list[Connection] = []
         self._pace = ClaimPace()
         self.busy: set[asyncio.Task[None]] = set()
 
@@ -65,8 +67,9 @@ class ConcurrentClaims:
         if shares:
             self._pace.started(self._spacing_seconds(heavy_active=heavy_active), now=monotonic())
             claim = asyncio.create_task(self._claim(shares, counts))
-            claim.add_done_callback(lambda _: self._on_ended())
             self.busy.add(claim)
+            claim.add_done_callback(self._remove_ended)
+            claim.add_done_callback(self._on_ended)
         return bool(shares)
 
     def raise_failures(self) -> None:
@@ -75,6 +78,11 @@ class ConcurrentClaims:
             self.busy.remove(task)
             task.result()
 
+    def _remove_ended(self, claim: asyncio.Task[None]) -> None:
+        """Remove a claim that has ended, unless it failed: `raise_failures` raises its error."""
+        if not has_failed(claim):
+            self.busy.discard(claim)
+
     def _spacing_seconds(self, *, heavy_active: bool) -> float:
         return spacing_seconds(self._claim_loop.claim_seconds, heavy_active=heavy_active)
 
@@ -82,7 +90,8 @@ class ConcurrentClaims:
         try:
             if not self._free:
                 self._free.append(await self._exits.enter_async_context(self._pool.acquire()))
-            connection = self._free.popleft()
+            # The one used last: its backend's memory is still in the caches of the CPU.
+            connection = self._free.pop()
         except BaseException:
             self._claim_loop.return_unserved(shares)
             raise
@@ -111,6 +120,11 @@ class ClaimPace:
     def started(self, spacing_seconds: float, *, now: float) -> None:
         """Take note of a claim that starts now."""
         self._paced_until = max(self._paced_until, now) + spacing_seconds
+
+
+def has_failed(claim: asyncio.Task[None]) -> bool:
+    """Return whether a claim that has ended failed."""
+    return claim.cancelled() or claim.exception() is not None
 
 
 def spacing_seconds(claim_seconds: float, *, heavy_active: bool) -> float:

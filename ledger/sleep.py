@@ -42,15 +42,13 @@ class PollDuration:
 
     def __init__(self) -> None:
         self._last: deque[float] = deque(maxlen=POLLS_COMPARED)
+        self.seconds = 0.0
+        """The duration; 0 before the first poll."""
 
     def add(self, seconds: float) -> None:
         """Record how long a poll took."""
         self._last.append(seconds)
-
-    @property
-    def seconds(self) -> float:
-        """The duration; 0 before the first poll."""
-        return min(self._last, default=0.0)
+        self.seconds = min(self._last)
 
 
 class SleepRegister(Protocol):

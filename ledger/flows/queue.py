@@ -160,7 +160,8 @@ class FlowQueue(Generic[GroupT]):
                 self._return(entry)
             case QueueState.QUEUED | QueueState.LIMITED:
                 pass
-        entry.flow = entry.flow._replace(has_plain=True)
+        if not entry.flow.has_plain:
+            entry.flow = entry.flow._replace(has_plain=True)
         entry.floor, entry.touched_at = entry.floor.lowered(since), now
         return True
 
