@@ -40,31 +40,26 @@ firsts as materialized (
     for update skip locked) as tids
   from asked a
 ),
-retries as materialized (
-  select array(
+taken as materialized (
+  select f.flow_no, f.has_retries, case when f.has_retries then f.tids || array(
     select p.ctid
     from ledger.pending p
     where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
       and p.available_at <= ledger.now() and p.available_at >= f.retry_floor_at
     order by p.available_at
     limit f.quota - cardinality(f.tids)
-    for update skip locked) as tids
+    for update skip locked) else f.tids end as tids
   from firsts f
-  where f.has_retries
 ),
 due as materialized (
   select case when cardinality(u.tids) <= $9::bigint then u.tids end as tids, cardinality(u.tids) as items
-  from (select array(select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r) as tids offset 0) u
+  from (select array(select unnest(t.tids) from taken t) as tids offset 0) u
 ),
 -- The items are found before their rows are removed: what is left to claim_items is no error.
 grouped as materialized (
-  select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
-  from (
-    select p.effective_date, p.attempt, p.starts, p.batch_max, array_agg(p.item_no) as item_nos
-    from ledger.pending p
-    where p.ctid = any ((select d.tids from due d)::tid[])
-    group by p.effective_date, p.attempt, p.starts, p.batch_max
-  ) g
+  select array_agg(row(p.effective_date, array[p.item_no], p.attempt, p.starts, p.batch_max)::ledger.item_group) as groups
+  from ledger.pending p
+  where p.ctid = any ((select d.tids from due d)::tid[])
 ),
 found as materialized (
   select i.*, a.topic, a.partitions, coalesce(i.partition_key, i.business_key) as key,
@@ -115,12 +110,11 @@ recorded as (
   from batch b
   -- Of the flows with a lag target, the one whose first item is the first to be late.
   left join lateral (
-    select r.flow_no, min(r.available_at) as first_at
+    select r.flow_no, r.available_at as first_at
     from removed r
     join asked a on a.flow_no = r.flow_no
     where cardinality($13::integer[]) > 0 and r.flow_no = any ($13::integer[]) and r.flow_no = any (b.flow_nos)
-    group by r.flow_no, a.lag_target_seconds
-    order by min(r.available_at) + make_interval(secs => a.lag_target_seconds) limit 1
+    order by r.available_at + make_interval(secs => a.lag_target_seconds) limit 1
   ) late on true
 )
 (select f.item_no, f.id, f.effective_date, f.flow_no, f.business_key, f.partition_key, f.cycle, f.due_at,
@@ -143,6 +137,7 @@ cross join lateral (
      where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
        and p.available_at > ledger.now()
      order by p.available_at limit 1)) - ledger.now()) / ledger.clock_rate())::double precision as seconds
+  offset 0
 ) n
 where not f.has_retries
 union all
