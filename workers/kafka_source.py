@@ -121,7 +121,7 @@ class KafkaSource(WorkSource):
 
     def on_call_ended(self) -> None:
         """Start more items: a handler pool has capacity."""
-        self._starter.wake()
+        self._starter.wake_if_queued()
 
     def on_items_ended(self, run: OpenRun) -> None:
         """Count ended items, for the credit of their topic."""
@@ -134,7 +134,7 @@ class KafkaSource(WorkSource):
     def on_run_finished(self, run: OpenRun) -> None:
         """Start more items and commit offsets: a run ended."""
         del run
-        self._starter.wake()
+        self._starter.wake_if_queued()
         self._offsets_moved.set()
 
     async def is_idle(self) -> bool:
@@ -268,5 +268,5 @@ class KafkaSource(WorkSource):
         return {
             partition
             for partition, queue in self._queues.items()
-            if queue.is_full(share, share_bytes)
+            if queue.has_queued and queue.is_full(share, share_bytes)
         }

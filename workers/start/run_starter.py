@@ -68,8 +68,13 @@ class RunStarter:
         self._lost_runs = LostRuns(pool, worker_no)
 
     def wake(self) -> None:
-        """Run the next tick at once: slices were queued, or a pool has capacity."""
+        """Run the next tick at once: slices were queued."""
         self._wake.set()
+
+    def wake_if_queued(self) -> None:
+        """Run the next tick at once if slices wait: a pool has capacity."""
+        if self._has_queued:
+            self._wake.set()
 
     def stop_starting(self) -> None:
         """Start no more slices: the worker drains."""
@@ -90,10 +95,9 @@ class RunStarter:
         await self._lost_runs.release()
         await drop_closed_claims(self._pool, self._queues, self._counts)
         chosen_slices = self._choose()
-        self._has_queued = any(queue.has_queued for queue in self._queues.values())
+        self._has_queued = self._find_queued()
         if not chosen_slices:
             return {"started": 0}
-        self._wake.set()
         asked_at = monotonic()
         by_fence = sorted(chosen_slices, key=lambda chosen: chosen.claim_slice.fence)
         try:
@@ -114,6 +118,8 @@ class RunStarter:
             for chosen in reversed(chosen_slices):
                 chosen.handler_pool.release(len(chosen.claim_slice.items))
                 chosen.queue.requeue(chosen.claim_slice)
+            self._has_queued = True
+            self._wake.set()
             raise
         crash_point("worker.started")
         by_fence_no: dict[int, list[StartResult]] = {}
@@ -122,7 +128,12 @@ class RunStarter:
         self._apply_results(
             [(chosen, by_fence_no[chosen.claim_slice.fence]) for chosen in chosen_slices], asked_at
         )
+        self._has_queued = self._find_queued()
+        self.wake_if_queued()
         return {"started": len(chosen_slices)}
+
+    def _find_queued(self) -> bool:
+        return any(queue.has_queued for queue in self._queues.values())
 
     def _choose(self) -> list[_SliceToStart]:
         """Choose slices, up to the pools' capacity, beginning with another partition each time."""
