@@ -337,7 +337,7 @@ def workers(
     ] = 20_000,
     json: JsonOption = False,
 ) -> None:
-    """Measure workers whose handler takes 5 ms, and one whose handler has a transaction."""
+    """Measure workers whose handler takes 5 ms, and one whose handler has transactions."""
     from bench.workers import WorkersOptions, bench_workers
 
     counts_in_order = tuple(sorted(counts or (1, 2, 4, 8)))

@@ -10,6 +10,8 @@ from dueledger import Completed, Connection, DueItem, Handlers, Verdict
 NAP_SECONDS: Final = 0.005
 NAPS_AT_ONCE: Final = 8
 TRANSACTIONS_AT_ONCE: Final = 32
+CHUNKS_AT_ONCE: Final = 4
+CHUNK_MAX: Final = 25
 MAKE_EFFECTS: Final = "create table effect (item uuid primary key)"
 """Makes the table that `transactional` writes to."""
 
@@ -19,6 +21,8 @@ napping: Final = Handlers()
 """Takes 5 ms an item, a few at once."""
 transactional: Final = Handlers()
 """Writes one row an item in the transaction in which the item completes."""
+chunked: Final = Handlers()
+"""Likewise, but up to 25 items share a transaction."""
 
 
 async def complete(items: list[DueItem]) -> list[Verdict]:
@@ -42,3 +46,4 @@ for _kind in os.environ.get(KINDS_VARIABLE, "").split():
     handlers.on_batch(_kind, batch_max=500, concurrency=16)(complete)
     napping.on(_kind, concurrency=NAPS_AT_ONCE)(sleep_5ms)
     transactional.on_transaction(_kind, concurrency=TRANSACTIONS_AT_ONCE)(write_effect)
+    chunked.on_transaction(_kind, concurrency=CHUNKS_AT_ONCE, chunk_max=CHUNK_MAX)(write_effect)

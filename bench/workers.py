@@ -1,4 +1,4 @@
-"""One to eight workers whose handler takes 5 ms, and one whose handler has a transaction.
+"""One to eight workers whose handler takes 5 ms, and one whose handler has transactions.
 
 The rate of the former grows with their number.
 """
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from bench.draining import Drained, ProcessSet, drain
-from bench.handlers import MAKE_EFFECTS, NAP_SECONDS, NAPS_AT_ONCE
+from bench.handlers import CHUNK_MAX, MAKE_EFFECTS, NAP_SECONDS, NAPS_AT_ONCE
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
 from bench.usage import BUSY, bound_by
 
 NAPPING: Final = "bench.handlers:napping"
-TRANSACTIONAL: Final = "bench.handlers:transactional"
+TRANSACTIONS: Final = {1: "bench.handlers:transactional", CHUNK_MAX: "bench.handlers:chunked"}
 TRANSACTION_GOAL: Final = 2_400
 LINEAR: Final = 0.9
 PARTITIONS: Final = "32"
@@ -59,19 +59,20 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
             for count, one in drained.items()
         }
     }
-    rig.say("a handler with a transaction")
-    one = await _transactional(rig, options.transactional_items)
-    says = f"{TRANSACTION_GOAL:,} items/s with a transaction each"
-    goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL))
-    figures["transactional"] = _fields(one)
+    for chunk_max, handlers in TRANSACTIONS.items():
+        rig.say(f"a handler with transactions of up to {chunk_max} items")
+        one = await _transactional(rig, options.transactional_items, handlers)
+        says = f"{TRANSACTION_GOAL:,} items/s with transactions, chunk_max={chunk_max}"
+        goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL))
+        figures[f"transactional, chunk_max={chunk_max}"] = _fields(one)
     return Measured(goals, figures, last.usage, last.items)
 
 
-async def _transactional(rig: Rig, items: int) -> Drained:
+async def _transactional(rig: Rig, items: int, handlers: str) -> Drained:
     """Measure one worker whose handler writes a row in the transaction of the completion."""
     async with rig.ledger() as ledger:
         await ledger.connection.execute(MAKE_EFFECTS)
-        return await drain(rig, ledger, items, ProcessSet(handlers=TRANSACTIONAL))
+        return await drain(rig, ledger, items, ProcessSet(handlers=handlers))
 
 
 def _fields(one: Drained) -> dict[str, Any]:

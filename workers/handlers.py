@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
+CHUNK_MAX: Final = 60
+"""Postgres keeps 64 savepoints of a transaction in memory; of more, others read from disk."""
 KIND_LENGTH_MAX: Final = 100
 
 SingleFunction = Callable[[DueItem], Awaitable[Verdict | NotAttempted] | Verdict]
@@ -39,6 +41,7 @@ class HandlerForm(StrEnum):
 class HandlerOptions:
     """The options of a handler. `concurrency` is the number of concurrent calls.
 
+    `batch_max` is how many items one call has, or one transaction of a transactional handler.
     The backoff is for attempts that fail without a delay of their own: exponential from
     `backoff_base_seconds`, full jitter, never above `backoff_cap_seconds`. If neither is set, the
     kind's backoff applies, as its definitions set it.
@@ -183,6 +186,7 @@ class Handlers:
         *,
         concurrency: int = 16,
         timeout_seconds: float = 30.0,
+        chunk_max: int = 1,
         backoff_base_seconds: float | None = None,
         backoff_cap_seconds: float | None = None,
     ) -> Callable[[_T], _T]:
@@ -191,10 +195,18 @@ class Handlers:
         It runs in a transaction that commits only together with the item's completion (G6).
         Any other verdict, an error and a refused completion roll its writes back. Each concurrent
         call uses one connection.
+
+        Up to `chunk_max` items share a transaction, one call after another, each in a savepoint of
+        its own; `concurrency` is the number of transactions then. If their COMMIT is refused, each
+        is called again in a transaction of its own.
         """
+        _require(
+            1 <= chunk_max <= CHUNK_MAX, f"chunk_max must be 1 to {CHUNK_MAX}, not {chunk_max}"
+        )
         options = HandlerOptions(
             concurrency=concurrency,
             timeout_seconds=timeout_seconds,
+            batch_max=chunk_max,
             backoff_base_seconds=backoff_base_seconds,
             backoff_cap_seconds=backoff_cap_seconds,
         )

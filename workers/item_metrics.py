@@ -52,11 +52,10 @@ class ItemMetrics:
         if completed:
             self._observe(Metric.COMPLETION_LAG_SECONDS, run, completed)
 
-    def count_outcome(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Count an item that was settled in its own transaction."""
-        self._count(run, event, 1)
-        if event is TransitionEvent.COMPLETED:
-            self._observe(Metric.COMPLETION_LAG_SECONDS, run, 1)
+    def count_completed(self, run: OpenRun, count: int) -> None:
+        """Count items that completed in the transaction of their handler."""
+        self._count(run, TransitionEvent.COMPLETED, count)
+        self._observe(Metric.COMPLETION_LAG_SECONDS, run, count)
 
     def _count(self, run: OpenRun, event: TransitionEvent, count: int) -> None:
         METRICS.add(Metric.OUTCOMES, count, METRICS.kind_label(run.kind), event.label)

@@ -21,7 +21,9 @@ NOT_BEGUN: Final = released("other items ran until its run had to end")
 
 
 class CallState(IntEnum):
-    """Whether an item was given to its handler. WAITS: again, after a call that had to be repeated.
+    """Whether an item was given to its handler.
+
+    WAITS: again, after a call that had to be repeated, or for the commit of its chunk.
 
     In the last sixth of its run, an item that is NOT_BEGUN is released, and one IN_CALL overruns.
     """

@@ -34,10 +34,9 @@ from dueledger.workers.settle.settler import Settler
 from dueledger.workers.work_source import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from dueledger.ledger.runtime.service import Tick
-    from dueledger.ledger.states import TransitionEvent
     from dueledger.workers.connections import WorkerConnections
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.open_run import OpenRun
@@ -124,13 +123,12 @@ class Worker:
         if run.unsent_count:
             self._settler.add(run)
 
-    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Count an item that was settled in its own transaction."""
-        self.counts.settled += 1
-        self._item_metrics.count_outcome(run, event)
+    def on_items_completed(self, run: OpenRun, indexes: Sequence[int]) -> None:
+        """Count items that completed in the transaction of their handler."""
+        self.counts.settled += len(indexes)
+        self._item_metrics.count_completed(run, len(indexes))
         self._source.on_items_ended(run)
         crash_point("worker.settled")
-        self.signals.emit("item.settled", event)
         self._source.on_items_settled()
         if run.is_settled:
             self._finished(run)

@@ -53,17 +53,20 @@ class HandlerConnection(TypeCachingConnection):
 
     _is_reset = False
     _before_commit = ""
-    _named: "PreparedStatement[asyncpg.Record] | None" = None
+    _named: "dict[str, PreparedStatement[asyncpg.Record]] | None" = None
 
-    async def execute_with_commit(self, name: str, query: str, arguments: str) -> None:
-        """Execute a statement in the message of the next COMMIT, before it.
+    async def execute_with_commit(
+        self, name: str, query: str, arguments: str, *, before: str = ""
+    ) -> None:
+        """Execute a statement in the message of the next COMMIT, before it, and `before` first.
 
-        If the statement fails, nothing is committed. A connection has one such statement; `name` is
-        its name in the session.
+        If the statement fails, nothing is committed. `name` is its name in the session.
         """
         if self._named is None:
-            self._named = await self.prepare(query, name=name)
-        self._before_commit = f"execute {name}({arguments});"
+            self._named = {}
+        if name not in self._named:
+            self._named[name] = await self.prepare(query, name=name)
+        self._before_commit = f"{before}execute {name}({arguments});"
 
     async def execute(
         self,

@@ -281,11 +281,8 @@ async def _settle_completed(
             rows = await fetch_counted(connection, "settle_completed_run", *arguments)
             return {row["run_no"] for row in rows}
         case _:
-            (row,) = await fetch_counted(
-                connection,
-                "settle_completed_runs",
-                *_settle_arguments(settlements, worker_no, actor_no),
-            )
+            arguments = (*_settle_arguments(settlements, worker_no, actor_no), False)
+            (row,) = await fetch_counted(connection, "settle_completed_runs", *arguments)
             return set(row["run_nos"] or ())
 
 

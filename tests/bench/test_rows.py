@@ -103,7 +103,8 @@ async def test_flows_that_are_held_back_keep_what_waits_behind_them(taken: Take)
 async def test_more_workers_are_measured_against_one(taken: Take) -> None:
     document = await taken(bench_workers, WorkersOptions((1, 2), 0.5, transactional_items=100))
     assert document["workers"]["1"]["of_linear"] == 1.0
-    assert document["transactional"]["items_per_second"] > 0
+    for chunk_max in 1, 25:
+        assert document[f"transactional, chunk_max={chunk_max}"]["items_per_second"] > 0
 
 
 @pytest.mark.full

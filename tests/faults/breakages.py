@@ -23,6 +23,7 @@ CUTS: Final = (
     "settle_runs",
     "settle_completed_runs",
     "commit settle_completed_run",
+    "commit settle_completed_runs",
     "extend_leases",
     "reap_runs",
     "reap_claims",

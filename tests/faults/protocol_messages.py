@@ -1,5 +1,6 @@
 """The messages of a connection: statements and commits to Postgres, requests to Kafka."""
 
+import re
 import struct
 from collections.abc import Collection
 from functools import cache
@@ -11,6 +12,7 @@ PRODUCE = "produce"
 FETCH = "fetch"
 STARTUP_CODES = (80877102, 80877103)  # a cancelling, and asking for TLS: no session begins
 LENGTH = struct.Struct(">i")
+EXECUTED = re.compile(rb"(?:release savepoint \w+;)?execute (\w+)\(")
 
 
 @cache
@@ -49,9 +51,9 @@ class PostgresTap:
                     self._inside |= heard
                 case b"Q" if body.startswith(b"BEGIN"):
                     self._inside.clear()
-                case b"Q" if body.startswith(b"execute "):  # and the COMMIT in one message
-                    name = body.removeprefix(b"execute ").partition(b"(")[0]
-                    heard |= {COMMIT, self._prepared[name], f"{COMMIT} {self._prepared[name]}"}
+                case b"Q" if executed := EXECUTED.match(body):  # and the COMMIT in one message
+                    name = self._prepared[executed[1]]
+                    heard |= {COMMIT, name, f"{COMMIT} {name}"}
                 case b"Q" if body.startswith(b"COMMIT"):
                     heard |= {COMMIT, *(f"{COMMIT} {name}" for name in self._inside)}
                 case _:

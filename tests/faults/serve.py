@@ -113,20 +113,28 @@ def unsteady(handlers: Handlers, kind: str, evidence: Evidence) -> None:
         return verdict_of(item)
 
 
-def transaction(handlers: Handlers, kind: str, evidence: Evidence) -> None:
+def transaction(handlers: Handlers, kind: str, evidence: Evidence, *, chunk_max: int = 1) -> None:
     """Have an effect in the transaction that completes the item."""
 
     seconds = float(os.environ.get(HANDLER_VARIABLE, "30"))
 
-    @handlers.on_transaction(kind, concurrency=8, timeout_seconds=seconds, **BACKOFF)
+    @handlers.on_transaction(
+        kind, concurrency=8, timeout_seconds=seconds, chunk_max=chunk_max, **BACKOFF
+    )
     async def work(item: DueItem, connection: Connection) -> Verdict:
         await note(evidence, [item])
         await connection.execute("insert into public.effect_within (item) values ($1)", item.id)
         return verdict_of(item)
 
 
+def chunk(handlers: Handlers, kind: str, evidence: Evidence) -> None:
+    """Have effects in the transactions that complete the items, several in one."""
+    transaction(handlers, kind, evidence, chunk_max=10)
+
+
 REGISTER = {
-    register.__name__: register for register in (batch, single, threaded, unsteady, transaction)
+    register.__name__: register
+    for register in (batch, single, threaded, unsteady, transaction, chunk)
 }
 
 

@@ -34,7 +34,7 @@ FOURTEEN: Final = (
     KindTerms("transactions", "transaction"),
     KindTerms("retries", "unsteady"),
     KindTerms("order", "single", ORDERED),
-    KindTerms("order of transactions", "transaction", ORDERED),
+    KindTerms("order of transactions", "chunk", ORDERED),
     KindTerms("order but for failures", "unsteady", PASSED),
     KindTerms("overlap waits", "single", overlap=Overlap.WAIT),
     KindTerms("overlap is skipped", "single", overlap=Overlap.SKIP),

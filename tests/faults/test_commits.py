@@ -20,8 +20,9 @@ BEFORE_AND_AFTER = pytest.mark.parametrize("answered", [False, True], ids=["befo
         ("start_plain_runs", "batch"),
         ("settle_completed_runs", "batch"),
         ("commit settle_completed_run", "transaction"),
+        ("commit settle_completed_runs", "chunk"),
     ],
-    ids=["claim", "mark", "start", "settle", "transaction"],
+    ids=["claim", "mark", "start", "settle", "transaction", "chunk"],
 )
 @BEFORE_AND_AFTER
 async def test_g5_g6_g7_a_commit_that_is_cut_off_is_neither_lost_nor_done_twice(

@@ -70,12 +70,18 @@ async def test_g4_a_worker_that_slept_past_its_lease_settles_nothing(site: Site)
     assert await site.count_effects() > 40
 
 
-async def test_g4_g6_a_transaction_that_slept_past_its_lease_has_no_effect(site: Site) -> None:
-    kind = await site.add_kind("transaction")
+@pytest.mark.parametrize(
+    ("handler", "statement", "count"),
+    [("transaction", "settle_completed_run", 1), ("chunk", "settle_completed_runs", 5)],
+)
+async def test_g4_g6_a_transaction_that_slept_past_its_lease_has_no_effect(
+    site: Site, handler: str, statement: str, count: int
+) -> None:
+    kind = await site.add_kind(handler)
     await site.start_allocator()
     zombie = await site.start_worker()
-    settling = site.servers.postgres.hold("settle_completed_run", answered=False)
-    await site.emit(site.drafts(kind, 1))
+    settling = site.servers.postgres.hold(statement, answered=False)
+    await site.emit(site.drafts(kind, count))
     await asyncio.wait_for(settling.reached, EVENTUALLY_SECONDS)
     await zombie.freeze()
     await site.start_worker(DUELEDGER_WORKER_GROUP_ID=f"{site.group}-heir")
@@ -89,7 +95,7 @@ async def test_g4_g6_a_transaction_that_slept_past_its_lease_has_no_effect(site:
     )
     assert await site.end_all() == {}
     assert await violations(site) == []
-    assert await site.count_completed() == 1
+    assert await site.count_completed() == count
 
 
 async def test_g5_g6_a_transaction_whose_worker_sleeps_on_its_locks_is_ended_by_the_server(

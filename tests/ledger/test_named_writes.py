@@ -68,6 +68,10 @@ def _completion(n: Named) -> tuple[Any, ...]:
     return (*run_id, '{"reference":"A-1"}', n.ledger.worker_no, n.ledger.worker_no, False)
 
 
+def _completions(n: Named) -> tuple[Any, ...]:
+    return (*_settlement(n), False)
+
+
 CLAIM_WRITES: Final[dict[str, Arguments]] = {
     "start_runs": _start,
     "start_plain_runs": _start,
@@ -94,7 +98,7 @@ RUN_WRITES: Final[dict[str, Arguments]] = {
     "settle_runs": lambda n: (
         *_settlement(n), [TransitionEvent.COMPLETED, TransitionEvent.FAILED], []
     ),
-    "settle_completed_runs": _settlement,
+    "settle_completed_runs": _completions,
     "settle_completed_run": _completion,
     "extend_leases": lambda n: (*n.started, n.ledger.worker_no, 600.0, *YEARS),
     "report_overruns": lambda n: (*n.started, [_bits("10")], n.ledger.worker_no, *YEARS),

@@ -10,7 +10,7 @@ import pytest
 from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.store import Connection, Pool, open_pool
 from dueledger.ledger.store.runs import RunId
-from dueledger.ledger.store.settled_commits import CompletionRefused, commit_completed
+from dueledger.ledger.store.settled_commits import CompletionRefused, Completions, commit_completed
 from tests.claim_ids import run_ids
 
 from .conftest import Ledger
@@ -27,6 +27,7 @@ SESSIONS: Final = {
     "functions-of-its-own": "set search_path = other, pg_catalog",
     "another-zone": "set timezone = 'Asia/Kolkata'; set datestyle = 'German'",
 }
+OPEN: Final = "an item that has not ended"
 EVIDENCE: Final = r"""{"text": "O'Brien \\ $$ 😀 \" ); commit; --"}"""
 RECORDED: Final = """
     select e.name, t.detail, r.closed_at is not null as is_closed
@@ -48,24 +49,30 @@ async def handler_pool(database: str) -> AsyncGenerator[Pool]:
         yield pool
 
 
-async def _started(ledger: Ledger) -> RunId:
-    await ledger.emit()
-    start = await ledger.start((await ledger.claim()).fence)
+async def _started(ledger: Ledger, size: int = 1) -> RunId:
+    await ledger.emit(size)
+    start = await ledger.start((await ledger.claim()).fence, 1, size)
     (run,) = await run_ids(ledger.connection, [start.run_no or 0])
     return run
 
 
 @asynccontextmanager
 async def _transaction(
-    pool: Pool, ledger: Ledger, run: RunId, detail: str | None
+    pool: Pool, ledger: Ledger, run: RunId, *details: str | None
 ) -> AsyncGenerator[Connection]:
-    """Write a note; after the block, commit it with the completion of the run's item."""
+    """Write a note; after the block, commit it with the completion of the run's items."""
+    ended = {at: detail for at, detail in enumerate(details) if detail != OPEN}
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute("insert into public.note values ('written')")
         yield connection
-        await commit_completed(connection, transaction, run, detail, ledger.worker_no)
+        await commit_completed(
+            connection,
+            transaction,
+            Completions(run, len(details), ended),
+            ledger.worker_no,
+        )
 
 
 async def _count_notes(ledger: Ledger) -> int:
@@ -88,6 +95,28 @@ async def test_g6_whatever_a_handler_sets_its_commit_completes_the_item(
         assert recorded is not None
         assert tuple(recorded) == ("completed", evidence, True)
     assert len(sent) == 1  # a message of its own for the COMMIT would be a round trip an item
+    assert await _count_notes(ledger) == 2
+
+
+async def test_g4_g6_items_of_a_run_complete_once_in_one_commit_or_another(
+    ledger: Ledger, handler_pool: Pool
+) -> None:
+    await ledger.connection.execute(TABLES)
+    run = await _started(ledger, 3)
+    async with _transaction(handler_pool, ledger, run, EVIDENCE, OPEN, None) as connection:
+        await connection.execute("; ".join(SESSIONS.values()))
+    with pytest.raises(CompletionRefused):
+        async with _transaction(handler_pool, ledger, run, OPEN, None, None):
+            pass  # the last one has its outcome
+    rows = await ledger.connection.fetch(RECORDED + " order by t.detail", run.run_no)
+    assert [tuple(row) for row in rows] == [
+        ("completed", orjson.loads(EVIDENCE), False),
+        ("completed", None, False),
+    ]
+    async with _transaction(handler_pool, ledger, run, OPEN, EVIDENCE, OPEN):
+        pass
+    rows = await ledger.connection.fetch(RECORDED, run.run_no)
+    assert [row["is_closed"] for row in rows] == [True] * 3
     assert await _count_notes(ledger) == 2
 
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import pickle
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
@@ -41,8 +41,8 @@ class Silent:
     def on_items_ended(self, run: OpenRun) -> None:
         del run
 
-    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        del run, event
+    def on_items_completed(self, run: OpenRun, indexes: Sequence[int]) -> None:
+        del run, indexes
 
     def on_call_ended(self) -> None:
         pass
@@ -60,8 +60,8 @@ class Outcomes:
         self.of += [(run.kind, each) for each in ended]
         self._more.set()
 
-    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        del run, event
+    def on_items_completed(self, run: OpenRun, indexes: Sequence[int]) -> None:
+        del run, indexes
 
     def on_call_ended(self) -> None:
         pass

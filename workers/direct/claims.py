@@ -31,7 +31,6 @@ from dueledger.ledger.store.direct_claims import (
 from dueledger.ledger.store.runs import RunId, StartResult, start_runs
 from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
 from dueledger.workers.direct.direct_item import DirectItem
-from dueledger.workers.handlers import HandlerForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,13 +115,12 @@ class DirectClaims:
         suspects: bool = False,
     ) -> None:
         pools = [self._handler_pools.pool_of(share.flow) for share in shares]
-        handlers = [handler_pool.handler for handler_pool in pools]
         taken = await claim_and_start_items(
             connection,
             [share.flow.flow_no for share in shares],
             [share.quota for share in shares],
             group_nos=group_nos,
-            apart=[handler.form is HandlerForm.TRANSACTION for handler in handlers],
+            apart=[handler_pool.run_items_max == 1 for handler_pool in pools],
             floors=[share.floor for share in shares],
             run_seconds=[share.flow.run_seconds for share in shares],
             worker_no=self._worker_no,

@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.tracing import call_span, is_tracing
-from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store.runs import Outcome
-from dueledger.ledger.store.settled_commits import commit_completed
 from dueledger.workers.handlers import Handler, HandlerForm
 from dueledger.workers.item import trace_of_items
 from dueledger.workers.open_run import CallState
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
-from dueledger.workers.run.own_transaction import Losses, connection_lost_outcome
+from dueledger.workers.run.chunk import HELD_UP, Chunk
+from dueledger.workers.run.own_transaction import Losses
 from dueledger.workers.run.thread_call import CallResult, call_in_thread
 from dueledger.workers.verdict_outcomes import (
     ItemOutcome,
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from types import FrameType
 
-    from dueledger.ledger.store import LentConnection, Pool
+    from dueledger.ledger.store import Connection, Pool
     from dueledger.ledger.store.runs import RunIsolation
     from dueledger.workers.item import DueItem
     from dueledger.workers.open_run import OpenRun
@@ -94,6 +92,7 @@ class HandlerPool:
         self._worker_no = worker_no
         self._pool = pool
         self._losses = Losses()
+        self._open_chunks: set[Chunk] = set()
         self._batch_max = handler.options.batch_max
         self._unsettled: list[OpenRun] = []
         """Runs of suspects of which the ledger lacks an outcome."""
@@ -134,10 +133,10 @@ class HandlerPool:
     def run_items_max(self) -> int:
         """How many items a run may have.
 
-        One if each item is settled in its own transaction: two in one run would wait for each
-        other's commit.
+        As many as share a transaction: two of those in one run would wait for each other's commit.
         """
-        return 1 if self.handler.form is HandlerForm.TRANSACTION else RUN_ITEMS_MAX
+        is_transaction = self.handler.form is HandlerForm.TRANSACTION
+        return self._batch_max if is_transaction else RUN_ITEMS_MAX
 
     def reserve(self, count: int) -> None:
         """Reserve the capacity for `count` items of one slice."""
@@ -163,8 +162,10 @@ class HandlerPool:
                 for index, item in work:
                     self._spawn(run, [(index, item)], self._work_single(run, index, item))
             case HandlerForm.TRANSACTION:
-                for index, item in work:
-                    self._spawn(run, [(index, item)], self._work_transaction(run, index, item))
+                chunks = deque(self._chunks(work))
+                for _ in range(self._calls(len(work))):
+                    current = []
+                    self._spawn(run, current, self._work_chunks(run, chunks, current))
 
     def _calls(self, count: int) -> int:
         return -(-count // self._batch_max)
@@ -199,7 +200,7 @@ class HandlerPool:
         self._listener.on_call_ended()
 
     async def _work_single(self, run: OpenRun, index: int, item: DueItem) -> None:
-        if not await self._take_slot(run, index):
+        if not await self._take_slot(run, [(index, item)]):
             return
         began = monotonic()
         try:
@@ -210,11 +211,11 @@ class HandlerPool:
         crash_point("worker.handled")
         self._listener.on_items_ended(run)
 
-    async def _take_slot(self, run: OpenRun, index: int) -> bool:
-        """Wait for a slot; without one in time, release the item."""
+    async def _take_slot(self, run: OpenRun, work: Sequence[ItemAtIndex]) -> bool:
+        """Wait for a slot; without one in time, release the items."""
         if await self._slots.acquire(min(AHEAD_WAIT_SECONDS, (run.stop_at - monotonic()) / 2)):
             return True
-        run.end(index, NO_SLOT)
+        run.end_many((index, NO_SLOT) for index, _ in work)
         self._listener.on_items_ended(run)
         return False
 
@@ -371,6 +372,7 @@ class HandlerPool:
         ignoring.append(run)
         self._count_overdue(1)
         self._fail_unfinished(run, work, self._timeout())
+        self._give_up_chunk(run, work[0][0])
 
     def _overdue_ended(self, call: object) -> None:
         self._count_overdue(-1)
@@ -387,57 +389,57 @@ class HandlerPool:
     def _timeout(self) -> HandlerTimeout:
         return HandlerTimeout(f"no verdict within {self.handler.options.timeout_seconds:g} s")
 
-    async def _work_transaction(self, run: OpenRun, index: int, item: DueItem) -> None:
+    def _chunks(self, work: Sequence[ItemAtIndex]) -> list[Sequence[ItemAtIndex]]:
+        """Return the items by transaction. One that lost a connection has a transaction to itself.
+
+        So if it ends connections, it takes no others with it.
+        """
+        if self._batch_max == 1 or not self._losses.has_any:
+            return self._batches(work)
+        alone = [[each] for each in work if self._losses.has(each[1])]
+        together = [each for each in work if not self._losses.has(each[1])]
+        return [*self._batches(together), *alone]
+
+    async def _work_chunks(
+        self,
+        run: OpenRun,
+        chunks: deque[Sequence[ItemAtIndex]],
+        current: list[ItemAtIndex],
+    ) -> None:
         if self._pool is None:
             raise ValueError("a transactional handler needs a pool")
-        if not await self._take_slot(run, index):
-            return
-        began = monotonic()
-        lent = self._pool.acquire()
-        begin_no = self._losses.begin(item.id)
-        try:
-            result = await self._await_handler(
-                run, self._run_in_transaction(lent, run, index, item)
-            )
-        finally:
-            self._return_slot(began)
-        crash_point("worker.handled")
-        # Also after a lost COMMIT: if it happened, the ledger refuses this outcome as settled.
-        excused = None
-        if lent.is_lost:
-            excused = (
-                self._losses.add(item.id, begin_no)
-                if lent.was_acquired
-                else connection_lost_outcome()
-            )
-        if excused is not None:
-            run.end(index, excused)
-        elif result.error is not None:
-            run.end(index, outcome_of_error(result.error, item, self.handler.options))
-        elif result.value is not None:
-            run.end(index, cast("ItemOutcome", result.value))
-        self._listener.on_items_ended(run)
 
-    async def _run_in_transaction(
-        self, lent: LentConnection, run: OpenRun, index: int, item: DueItem
-    ) -> ItemOutcome | None:
-        """Run the handler in a transaction. Returns None if it committed the item's completion."""
-        async with lent as connection:
-            transaction = connection.transaction()
-            await transaction.start()
+        async def call(at: ItemAtIndex, connection: Connection) -> CallResult:
+            return await self._await_handler(run, self._call(run, [at], at[1], connection))
+
+        while chunks and not run.is_cancelled:
+            work = current[:] = [each for each in chunks.popleft() if not run.has_ended(each[0])]
+            if not work or not await self._take_slot(run, work):
+                continue
+            chunk = Chunk(run, work, self.handler.options, self._losses, self._worker_no)
+            self._open_chunks.add(chunk)
+            began = monotonic()
+            lent = self._pool.acquire()
             try:
-                verdict = await self._call(run, [(index, item)], item, connection)
-                outcome = outcome_of_verdict(verdict, item, self.handler.options)
-            except BaseException:
-                await transaction.rollback()
-                raise
-            if not isinstance(outcome, Outcome) or outcome.event is not TransitionEvent.COMPLETED:
-                await transaction.rollback()
-                return outcome
-            await commit_completed(connection, transaction, run.id, outcome.detail, self._worker_no)
-        run.mark_ended_in_ledger(index)
-        self._listener.on_item_settled(run, TransitionEvent.COMPLETED)
-        return None
+                result = await self._await_handler(run, chunk.call_all(lent, call))
+            finally:
+                self._return_slot(began)
+                self._open_chunks.discard(chunk)
+            chunks.extendleft(reversed(chunk.end(lent, result.error)))
+            if completed := chunk.completed:
+                self._listener.on_items_completed(run, completed)
+            crash_point("worker.handled")
+            self._listener.on_items_ended(run)
+
+    def _give_up_chunk(self, run: OpenRun, index: int) -> None:
+        """Release what waits for a call that ignores its cancellation."""
+        open_chunks = [chunk for chunk in self._open_chunks if chunk.run is run]
+        for chunk in open_chunks:
+            if any(at == index for at, _ in chunk.work):
+                chunk.give_up()
+        if len(open_chunks) == len(run.tasks) and all(each.is_given_up for each in open_chunks):
+            run.end_many((at, HELD_UP) for at, _ in run.items_to_run())
+        self._listener.on_items_ended(run)
 
 
 class HandlerCall(NamedTuple):

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.ledger.states import TransitionEvent
 from dueledger.workers.open_run import NOT_BEGUN, CallState
 from dueledger.workers.run.handler_pool import (
     CANCEL_GRACE_SECONDS,
@@ -44,7 +43,7 @@ from dueledger.workers.run.isolated_process import IsolatedProcess
 from dueledger.workers.verdict_outcomes import outcome_of_error, released
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from dueledger.workers.item import DueItem
     from dueledger.workers.open_run import OpenRun
@@ -316,10 +315,7 @@ class ProcessCalls:
                 call.of.run.end_many((call.left.pop(at), each) for at, each in outcomes)
                 self._end_items(call_no, len(outcomes))
             case Settled(call_no=call_no, at=at):
-                call = self._calls[call_no]
-                call.of.run.mark_ended_in_ledger(call.left.pop(at))
-                self._listener.on_item_settled(call.of.run, TransitionEvent.COMPLETED)
-                self._end_items(call_no, 1)
+                self._complete(call_no, at)
             case Cancelled(call_no=call_no):
                 if call_no in self._calls:
                     count = len(self._calls[call_no].left)
@@ -332,6 +328,14 @@ class ProcessCalls:
             case _:
                 assert_never(reply)
         self._send_next()
+
+    def _complete(self, call_no: int, at: Sequence[int]) -> None:
+        call = self._calls[call_no]
+        indexes = [call.left.pop(each) for each in at]
+        for index in indexes:
+            call.of.run.mark_ended_in_ledger(index)
+        self._listener.on_items_completed(call.of.run, indexes)
+        self._end_items(call_no, len(indexes))
 
     def _end_items(self, call_no: int, count: int) -> None:
         call = self._calls[call_no]

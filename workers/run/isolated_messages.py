@@ -82,10 +82,10 @@ class Called(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """An item was completed in the transaction of its handler."""
+    """Items completed in the transaction of their handler."""
 
     call_no: int
-    at: int
+    at: Sequence[int]
 
 
 class Cancelled(NamedTuple):

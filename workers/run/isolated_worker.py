@@ -51,7 +51,6 @@ from dueledger.workers.verdict_outcomes import released
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from dueledger.ledger.states import TransitionEvent
     from dueledger.ledger.store import Pool
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.open_run import CallState
@@ -146,12 +145,12 @@ class IsolatedHandlers:
             self.send(Ended(call_no, ended))
         self.on_call_ended()
 
-    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Send that the only item of a run is in the ledger."""
-        del event
+    def on_items_completed(self, run: OpenRun, indexes: Sequence[int]) -> None:
+        """Send that items of a run are in the ledger."""
         call_no = self._call_nos[run]
-        self._forget(run)
-        self.send(Settled(call_no, 0))
+        if not run.open_count and not run.unsent_count:
+            self._forget(run)
+        self.send(Settled(call_no, indexes))
 
     def on_call_ended(self) -> None:
         """Send that the process should be replaced if a call cannot be stopped."""

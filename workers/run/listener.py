@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from dueledger.ledger.states import TransitionEvent
+    from collections.abc import Sequence
+
     from dueledger.ledger.store.runs import RunIsolation
     from dueledger.workers.handlers import Handler
     from dueledger.workers.open_run import OpenRun
@@ -62,8 +63,8 @@ class PoolListener(Protocol):
         """Settle the items of the run that have ended."""
         ...
 
-    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Count an item that was settled in its own transaction."""
+    def on_items_completed(self, run: OpenRun, indexes: Sequence[int]) -> None:
+        """Count items that completed in the transaction of their handler."""
         ...
 
     def on_call_ended(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.store import open_pool
 from dueledger.workers.handlers import HandlerForm
 from dueledger.workers.verdict_outcomes import released
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.store import Pool
     from dueledger.ledger.store.runs import Outcome
     from dueledger.workers.handlers import Handlers
+    from dueledger.workers.item import DueItem
 
 TRANSACTIONS_MAX: Final = 32
 IDLE_TRANSACTION_SECONDS: Final = 5.0
@@ -51,6 +53,18 @@ class Losses:
         self._by_item: dict[UUID, _ItemLosses] = {}
         self._numbers = count(1)
         self._lost_begin_no = 0  # the last begin of a transaction that lost its connection
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any item lost its connection."""
+        return bool(self._by_item)
+
+    def has(self, item: DueItem) -> bool:
+        """Return whether the transaction of an item lost its connection."""
+        try:
+            return item.id in self._by_item
+        except InvalidHeader:
+            return False
 
     def begin(self, item_id: UUID) -> int:
         """Take note that the transaction of an item begins; return the number of this begin."""

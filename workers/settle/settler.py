@@ -41,7 +41,7 @@ class Settler:
     After a lost COMMIT it is unknown whether the batch was recorded. The same batch is sent again:
     the ledger refuses it as `settled` if it was. New outcomes of its runs wait until then. A batch
     that Postgres refuses was not recorded: it is halved, and the halves are sent after fresh
-    outcomes.
+    outcomes. So are the outcomes of a run of which the ledger may have some, but not all.
     """
 
     def __init__(
@@ -155,6 +155,9 @@ class Settler:
                         run.abandon()
                     if run.is_settled:
                         self._finished(run)
+                case SettleRefusal.CONTENDED if count > 1:
+                    # The ledger may have some of them: of a transaction whose COMMIT was lost.
+                    self._refused += _halved(run, item_outcomes)
                 case SettleRefusal.CONTENDED:
                     again.append((run, item_outcomes))
                 case SettleRefusal.STALE:
@@ -206,10 +209,14 @@ def _split_refused(part: SentOutcomes, refusal: InvalidItem) -> list[SentOutcome
         middle = len(part) // 2
         return [part[:middle], part[middle:]]
     run, item_outcomes = part[0]
-    ended = [index for index, item_outcome in enumerate(item_outcomes) if item_outcome is not None]
-    if len(ended) == 1:
+    if len(item_outcomes) - item_outcomes.count(None) == 1:
         log.warning(LogEvent.TICK_FAILED, error=type(refusal).__name__, message=str(refusal))
         return [[(run, _unrecordable(item_outcomes))]]
+    return _halved(run, item_outcomes)
+
+
+def _halved(run: OpenRun, item_outcomes: list[ItemOutcome | None]) -> list[SentOutcomes]:
+    ended = [index for index, item_outcome in enumerate(item_outcomes) if item_outcome is not None]
     middle = ended[len(ended) // 2]
     blank: list[ItemOutcome | None] = [None] * len(item_outcomes)
     return [

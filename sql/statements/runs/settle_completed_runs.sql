@@ -12,6 +12,7 @@
 -- $9 first_claimed_at timestamptz
 -- $10 last_claimed_at timestamptz
 -- $11 actor_no bigint
+-- $12 or_fail boolean
 -- index: run_pkey, claim_pkey
 -- locks: run rows (for update, run_no ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -43,5 +44,6 @@ completed as (
 )
 select array_agg(a.run_no) as run_nos,
   case when count(a.flow_no) > 0 then ledger.count_outcomes(
-    array_agg(a.flow_no), array_agg(a.run_no), array_agg(bit_count(a.mask)), array_agg(0::bigint)) end as is_counted
+    array_agg(a.flow_no), array_agg(a.run_no), array_agg(bit_count(a.mask)), array_agg(0::bigint)) end as is_counted,
+  case when $12::boolean and count(*) < cardinality($1::bigint[]) then ledger.refuse_completion(($1::bigint[])[1]) end as is_refused
 from accepted a

@@ -38,9 +38,12 @@ async def work_batch(items: list[DueItem]) -> Sequence[Verdict]:
 
 
 transaction = Handlers()
+chunk = Handlers()
+"""Several items share a transaction."""
 
 
 @transaction.on_transaction(KIND, concurrency=8)
+@chunk.on_transaction(KIND, concurrency=8, chunk_max=10)
 async def work_transaction(item: DueItem, connection: Connection) -> Verdict:
     """Have an effect in the transaction that completes the item."""
     await connection.execute("insert into public.effect (item) values ($1)", item.id)

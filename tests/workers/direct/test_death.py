@@ -32,6 +32,7 @@ SWEEP = [
     ("direct.claimed:2", "transaction", "public.effect"),
     ("worker.handled:2", "batch", "public.seen"),
     ("worker.handled:2", "transaction", "public.effect"),
+    ("worker.handled:2", "chunk", "public.effect"),
     ("worker.settled", "batch", "public.seen"),
 ]
 
@@ -65,7 +66,7 @@ def heir_in_transactions(estate: Estate) -> Handlers:
     return handlers
 
 
-HEIRS = {"batch": heir, "transaction": heir_in_transactions}
+HEIRS = {"batch": heir, "transaction": heir_in_transactions, "chunk": heir_in_transactions}
 
 
 @pytest.mark.parametrize(("step", "form", "table"), SWEEP)

@@ -84,6 +84,7 @@ async def test_a_worker_that_stops_waits_for_no_check_of_its_isolated_process(
     ("form", "end", "error"),
     [
         ("transaction", "kill", f"its process {KILLED} while it ran alone"),
+        pytest.param("chunk", "kill", f"its process {KILLED} while it ran alone", marks=SLOW),
         pytest.param("single", "kill", f"its process {KILLED} while it ran alone", marks=SLOW),
         pytest.param("thread", "segfault", f"its process {CRASHED} while it ran alone", marks=SLOW),
         pytest.param("batch", "exit", f"its process {ENDED} while it ran alone", marks=SLOW),
@@ -107,7 +108,7 @@ async def test_g5_g9_of_suspects_the_one_that_ends_its_process_is_named_and_the_
     ]
     attempts = "(select from ledger.transition where attempt <> 1) t"
     assert await estate.count(attempts) == 0
-    if form == "transaction":
+    if form in ("transaction", "chunk"):
         assert await estate.count("public.effect") == 40
     worker.send(signal.SIGTERM)
     assert await worker.ended() == 0
