@@ -19,7 +19,8 @@ from bench.rig import APPLICATION, Rig
 from bench.workload import DUE_AT, tenant_flows
 from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.flows.queue import FLOOR_RAISE_ITEMS
-from dueledger.ledger.store import Record, connect
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import (
     Claim,
     DueFlow,
@@ -166,9 +167,9 @@ class _Backlog:
             rows = await claim_items(connection, flow_nos, quotas, list(self._floors.values()))
             (fence,) = await next_fences(connection, 1)
             await record_claims(
-                connection, [self._record(new_claim_id(fence, rows.claimed_at), rows)]
+                connection, [self._record(new_claim_id(fence, rows.claimed_at), rows.items())]
             )
-        self._taken.update(row["flow_no"] for row in rows)
+        self._taken.update(row.flow_no for row in rows.items())
         await self._raise_floors()
         return len(rows)
 
@@ -183,17 +184,17 @@ class _Backlog:
             self._floors[due.flow_no] = due.floor
             self._taken[due.flow_no] = 0
 
-    def _record(self, claim_id: ClaimId, rows: Sequence[Record]) -> Claim:
+    def _record(self, claim_id: ClaimId, rows: Sequence[ClaimedRow]) -> Claim:
         flow = self._flows[0]
         return Claim(
             id=claim_id,
             allocator_no=self._ledger.actor_no,
             topic=flow.topic,
             partition=0,
-            item_nos=[row["item_no"] for row in rows],
-            effective_dates=[row["effective_date"] for row in rows],
-            attempts=[row["attempt"] + 1 for row in rows],
-            starts=[row["starts"] + 1 for row in rows],
+            item_nos=[row.item_no for row in rows],
+            effective_dates=[row.effective_date for row in rows],
+            attempts=[row.attempt + 1 for row in rows],
+            starts=[row.starts + 1 for row in rows],
             queue_seconds=flow.queue_seconds,
             dispatch_seconds=flow.dispatch_seconds,
         )

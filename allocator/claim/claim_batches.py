@@ -18,9 +18,9 @@ from dueledger.allocator.publish.record_writer import ClaimDeadlines, FlowHeader
 from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.kafka.partitioner import partitions_of
 from dueledger.ledger.store.claimed_rows import (
-    ClaimedRow,
+    CLAIMED_COLUMNS,
     ClaimedRows,
-    RecordedRow,
+    RowValues,
     columns_getter,
 )
 from dueledger.ledger.store.claims import Claim, DueFlow
@@ -29,10 +29,11 @@ DrawFences = Callable[[int], Awaitable[list[int]]]
 
 _SPARE_FENCES: Final = 4
 _YIELD_ROWS: Final = 200
-# Of each row a few columns by one call: their properties take several times as long.
+# Of each row a few columns by one call.
 _FENCE: Final = columns_getter("fence")
 _FLOW_NO: Final = columns_getter("flow_no")
 _KEYS: Final = columns_getter("business_key", "partition_key")
+_RECORDED_FOR: Final = columns_getter("flow_no", "partition", "token")
 _GROUPED: Final = columns_getter("flow_no", "batch_max")
 _RECORDED: Final = columns_getter("item_no", "effective_date", "attempt", "starts", "flow_no")
 
@@ -70,7 +71,7 @@ class _PartitionRows:
     batch_max: int | None
     flow_no: int | None  # set if all rows are of one counted flow
     deadlines: ClaimDeadlines
-    rows: list[ClaimedRow] = field(default_factory=list[ClaimedRow])
+    rows: list[RowValues] = field(default_factory=list[RowValues])
     keys: list[bytes] = field(default_factory=list[bytes])
 
 
@@ -97,7 +98,7 @@ class ClaimBatchBuilder:
 
     async def build(
         self,
-        rows: ClaimedRows[ClaimedRow],
+        rows: ClaimedRows,
         flows: Mapping[int, DueFlow],
         partitions: Mapping[str, int],
         draw_fences: DrawFences,
@@ -136,22 +137,21 @@ class ClaimBatchBuilder:
                     await asyncio.sleep(0)  # a small claim need not wait for a large one
         return batches
 
-    def write(
-        self, rows: ClaimedRows[RecordedRow], flows: Mapping[int, DueFlow]
-    ) -> list[ClaimBatch]:
+    def write(self, rows: ClaimedRows, flows: Mapping[int, DueFlow]) -> list[ClaimBatch]:
         """Write the records of claims that are recorded, each of which fits into a batch."""
         flow_headers = self._writer.flow_headers(flows)
         batches: list[ClaimBatch] = []
         last: dict[tuple[str, int], OutgoingBatch] = {}
         for fence, together in groupby(rows, _FENCE):
-            claim_rows = list(together)
-            first = claim_rows[0]
-            headers = flow_headers[first.flow_no]
+            recorded = list(together)
+            flow_no, partition, token = _RECORDED_FOR(recorded[0])
+            claim_rows = [row[: len(CLAIMED_COLUMNS)] for row in recorded]
+            headers = flow_headers[flow_no]
             group = _PartitionRows(
-                headers.topic, first.partition, None, None, headers.deadlines,
+                headers.topic, partition, None, None, headers.deadlines,
                 claim_rows, _keys(claim_rows),
             )  # fmt: skip
-            claim_id = ClaimId(fence, rows.claimed_at, first.token)
+            claim_id = ClaimId(fence, rows.claimed_at, token)
             batch, _ = self._fill(group, 0, claim_id, flow_headers, last, available_since={})
             batches.append(batch)
         return batches
@@ -182,14 +182,14 @@ class ClaimBatchBuilder:
                 rows, keys, claim_id, flow_headers, records.bytes_left, first=first
             )
         if records is None or not written:
-            compression = flow_headers[rows[0].flow_no].flow.compression
+            compression = flow_headers[_FLOW_NO(rows[0])].flow.compression
             records, first = self._new_batch(compression), 0
             last[topic_partition] = records
             written = self._writer.write(rows, keys, claim_id, flow_headers, records.bytes_left)
         records.add(written)
         count = len(written)
         rows = group.rows[start : start + count]
-        settled_by_topic = flow_headers[rows[0].flow_no].flow.settled_by_topic
+        settled_by_topic = flow_headers[_FLOW_NO(rows[0])].flow.settled_by_topic
         item_nos, effective_dates, attempts, starts, row_flow_nos = zip(
             *map(_RECORDED, rows), strict=True
         )
@@ -215,10 +215,9 @@ class ClaimBatchBuilder:
         return ClaimBatch(claim, records, first), start + count
 
 
-def _keys(rows: Iterable[ClaimedRow]) -> list[bytes]:
+def _keys(rows: Iterable[RowValues]) -> list[bytes]:
     return [
-        (business_key if own_key is None else own_key).encode()
-        for business_key, own_key in map(_KEYS, rows)
+        business_key if own_key is None else own_key for business_key, own_key in map(_KEYS, rows)
     ]
 
 
@@ -244,17 +243,17 @@ def _claims_expected(group: _PartitionRows) -> int:
 
 
 def _group_by_partition(
-    rows: Sequence[ClaimedRow],
+    rows: Sequence[RowValues],
     flow_headers: Mapping[int, FlowHeaders],
     partitions: Mapping[str, int],
 ) -> list[_PartitionRows]:
-    by_topic: dict[str, list[ClaimedRow]] = {}
+    by_topic: dict[str, list[RowValues]] = {}
     topics = {flow_no: flow_headers[flow_no].topic for flow_no in set(map(_FLOW_NO, rows))}
     if len(set(topics.values())) == 1:
         by_topic[next(iter(topics.values()))] = [*rows]
     else:
         for row in rows:
-            by_topic.setdefault(topics[row.flow_no], []).append(row)
+            by_topic.setdefault(topics[_FLOW_NO(row)], []).append(row)
     groups: dict[tuple[str, int, int | None, int | None, ClaimDeadlines], _PartitionRows] = {}
     for topic, topic_rows in by_topic.items():
         keys = _keys(topic_rows)

@@ -22,7 +22,7 @@ from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ScannedFlows
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows, columns_getter
+from dueledger.ledger.store.claimed_rows import ClaimedRows, columns_getter
 from dueledger.ledger.store.claims import (
     claim_items,
     claim_serial_items,
@@ -182,11 +182,9 @@ class ItemClaimer:
         taken.update(map(_FLOW_NO, rows))
         return batches
 
-    async def _take(
-        self, connection: Connection, shares: Sequence[FlowShare]
-    ) -> ClaimedRows[ClaimedRow]:
+    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> ClaimedRows:
         """Claim rows: serial ones first, since few of them may be free, then plain ones."""
-        rows = ClaimedRows[ClaimedRow]()
+        rows = ClaimedRows()
         left = {share.flow.flow_no: share.quota for share in shares}
         serial = [share for share in shares if share.flow.has_serial]
         if serial:

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
 from dueledger.ledger.claim_id import ClaimId, first_and_last
-from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
+from dueledger.ledger.store.claimed_rows import ClaimedRows
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.counted import fetch_counted, repeat_counted
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
@@ -219,7 +219,7 @@ async def claim_items(
     *,
     with_fences: bool = False,
     lag_flow_nos: Sequence[int] = (),
-) -> ClaimedRows[ClaimedRow]:
+) -> ClaimedRows:
     """Claim due rows, up to each flow's quota; rows that others have locked are skipped.
 
     The scan starts at each flow's floor: while an old snapshot is held, a scan from the beginning
@@ -243,9 +243,8 @@ async def claim_items(
         [False] * len(flow_nos) if measured is None else measured,
         with_fences,
         lag_flow_nos,
-        record_class=ClaimedRow,
     )
-    return ClaimedRows.before_count(rows)
+    return ClaimedRows.of_groups(rows)
 
 
 async def claim_serial_items(
@@ -258,7 +257,7 @@ async def claim_serial_items(
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
     tenants: Sequence[str] | None = None,
-) -> ClaimedRows[ClaimedRow]:
+) -> ClaimedRows:
     """Claim due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
 
     Draw fences here only if no later statement of the transaction locks items: another transaction
@@ -286,7 +285,6 @@ async def claim_serial_items(
             actor_no,
             with_fences,
             tenants,
-            record_class=ClaimedRow,
         )
     return ClaimedRows.before_count(rows)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from dueledger.ledger.claim_id import ClaimId
-from dueledger.ledger.store.claimed_rows import ClaimedRows, RecordedRow
+from dueledger.ledger.store.claimed_rows import ClaimedRows
 from dueledger.ledger.store.claims import DueFlow, PendingFloor
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
@@ -22,7 +22,7 @@ async def claim_few_items(
     key_bytes_max: int,
     secret: str,
     lag_flow_nos: Sequence[int] = (),
-) -> ClaimedRows[RecordedRow] | None:
+) -> ClaimedRows | None:
     """Claim due rows as `claim_items` does, and record the claims: one a partition of a topic.
 
     Call it outside a transaction: it commits. `partitions` are the numbers of them by topic. Flows
@@ -50,7 +50,6 @@ async def claim_few_items(
         key_bytes_max,
         secret,
         lag_flow_nos,
-        record_class=RecordedRow,
     )
     return None if rows[-1]["attempt"] is not None else ClaimedRows.before_count(rows)
 

@@ -60,6 +60,7 @@ async def claim_all_due(connection: Connection, actor_no: int) -> ClaimId:
     """Claim everything due in one claim, without publishing it; return its id."""
     async with connection.transaction():
         rows = await claim_items(connection, [1], [1000])
+        items = rows.items()
         [fence] = await next_fences(connection, 1)
         claim_id = new_claim_id(fence, rows.claimed_at)
         await record_claims(
@@ -70,8 +71,8 @@ async def claim_all_due(connection: Connection, actor_no: int) -> ClaimId:
                     allocator_no=actor_no,
                     topic="due.x",
                     partition=0,
-                    item_nos=[row["item_no"] for row in rows],
-                    effective_dates=[row["effective_date"] for row in rows],
+                    item_nos=[row.item_no for row in items],
+                    effective_dates=[row.effective_date for row in items],
                     attempts=[1] * len(rows),
                     starts=[1] * len(rows),
                     queue_seconds=60,

@@ -260,7 +260,7 @@ async def test_a_claim_whose_answer_was_lost_is_found_by_its_secret_alone(
             secret=secret,
         )
         assert rows is not None
-        ids = {ClaimId(row.fence or 0, rows.claimed_at, row.token) for row in rows}
+        ids = {ClaimId(fence, rows.claimed_at, token) for *_, fence, token, _ in rows}
         claimed[secret] = [*ids]
         assert len({claim_id.token for claim_id in ids}) == len(ids) > 1
     found = await find_unanswered_claims(connection, secrets[::2])

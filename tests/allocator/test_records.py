@@ -2,10 +2,8 @@
 
 # pyright: reportPrivateUsage=false
 
-from collections import namedtuple
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
-from typing import cast
+from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -24,7 +22,7 @@ from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_varint
 from dueledger.ledger.kafka.record_format import encode_varint as varint
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, ClaimedRow, ClaimedRows
+from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows, RowValues
 from dueledger.ledger.store.claims import DueFlow
 
 ITEM = UUID("0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21")
@@ -36,8 +34,9 @@ FLOWS = {
     for number in (1, 2)
 }
 FENCE = 41
-_Row = namedtuple("_Row", CLAIMED_COLUMNS)  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
 CODECS = {Compression.NONE: 0, Compression.GZIP: 1, Compression.LZ4: 3}
+DUE_AT = (854_614_800_000_000).to_bytes(8)  # 30 January 2027, 9:00, in microseconds since 2000
+LATER = (854_614_801_000_000).to_bytes(8)
 CLAIM_ID = ClaimId(FENCE, datetime(2027, 1, 30, 9, 0, 1, 2, tzinfo=UTC), "00c0ffee00c0ffee")
 
 
@@ -50,30 +49,31 @@ def row(
     traceparent: str | None = None,
     attempt: int = 0,
     batch_max: int | None = None,
-) -> ClaimedRow:
+    due_at: bytes = DUE_AT,
+) -> RowValues:
     """Make what claim_items gives, column by column."""
-    columns = {
-        "item_no": 7,
-        "id": ITEM,
-        "effective_date": date(2027, 3, 1),
-        "flow_no": flow_no,
-        "business_key": business_key,
-        "partition_key": partition_key,
-        "cycle": "2027",
-        "due_at": datetime(2027, 1, 30, 9, tzinfo=UTC),
-        "payload": payload,
-        "traceparent": traceparent,
-        "attempt": attempt,
-        "starts": attempt,
-        "batch_max": batch_max,
-        "fence": None,
-    }
-    return cast("ClaimedRow", _Row(**columns))
+    item = ClaimedRow(
+        item_no=7,
+        id=ITEM,
+        effective_date=date(2027, 3, 1),
+        flow_no=flow_no,
+        business_key=business_key.encode(),
+        partition_key=None if partition_key is None else partition_key.encode(),
+        cycle="2027",
+        due_at=due_at,
+        payload=payload.encode(),
+        traceparent=traceparent,
+        attempt=attempt,
+        starts=attempt,
+        batch_max=batch_max,
+        fence=None,
+    )
+    return tuple(item)
 
 
-def write(rows: Sequence[ClaimedRow], *, bytes_max: int = 1_000_000) -> list[bytes]:
+def write(rows: Sequence[RowValues], *, bytes_max: int = 1_000_000) -> list[bytes]:
     writer = RecordWriter()
-    keys = [(each[4] if each[5] is None else each[5]).encode() for each in rows]
+    keys = [each[4] if each[5] is None else each[5] for each in rows]
     return writer.write(rows, keys, CLAIM_ID, writer.flow_headers(FLOWS), bytes_max)
 
 
@@ -102,7 +102,7 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
         row("P-2", partition_key="household 9", flow_no=2, attempt=4),
         row("P-3", traceparent=TRACEPARENT, batch_max=8),
         row("P-4", traceparent=TRACEPARENT, batch_max=1),
-        row("P-5", batch_max=1, payload=f'"{"x" * 100_000}"'),
+        row("P-5", batch_max=1, due_at=LATER, payload=f'"{"x" * 100_000}"'),
     ]
     batch = read(sealed(write(rows), compression))
     assert (batch.base_offset, batch.next_offset, batch.magic) == (0, 5, 2)
@@ -113,7 +113,7 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
     assert [record.key for record in found] == [
         "P-1 Zürich".encode(), b"household 9", b"P-3", b"P-4", b"P-5",
     ]  # fmt: skip
-    assert [record.value for record in found] == [each[8].encode() for each in rows]
+    assert [record.value for record in found] == [each[8] for each in rows]
     more = [(), (), *[(envelope.TRACEPARENT, envelope.SUSPECT)] * 2, (envelope.SUSPECT,)]
     for record, headers in zip(found, more, strict=True):
         assert tuple(name for name, _ in record.headers) == (*envelope.WORK_HEADERS, *headers)
@@ -129,6 +129,8 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
     assert {(each.claim_id, each.item, each.cycle) for each in headers} == {
         (CLAIM_ID, ITEM, "2027")
     }
+    nine = datetime(2027, 1, 30, 9, tzinfo=UTC)
+    assert [each.due_at - nine for each in headers] == [timedelta(0)] * 4 + [timedelta(seconds=1)]
 
 
 def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:

@@ -14,7 +14,7 @@ from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import Connection, connect
-from dueledger.ledger.store.claimed_rows import ClaimedRow
+from dueledger.ledger.store.claimed_rows import ClaimedRows
 from dueledger.ledger.store.claims import claim_items, release_claims
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
@@ -36,7 +36,7 @@ class Between:
     steps: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     refused: int = 0
 
-    async def claim(self, *args: Any, **options: Any) -> list[ClaimedRow]:  # noqa: ANN401 - of claim_items
+    async def claim(self, *args: Any, **options: Any) -> ClaimedRows:  # noqa: ANN401 - of claim_items
         while self.steps:
             await self.steps.pop()()
         try:

@@ -92,26 +92,27 @@ class Ledger:
         """
         flows = await self.due_flows()
         async with self.connection.transaction():
-            rows = await claim_items(
+            claimed = await claim_items(
                 self.connection,
                 [flow.flow_no for flow in flows],
                 [limit] * len(flows),
                 measured=[limited] * len(flows),
             )
-            rows.sort(key=lambda row: row["batch_max"] or limit)  # the smallest batches first
+            rows = claimed.items()
+            rows.sort(key=lambda row: row.batch_max or limit)  # the smallest batches first
             fence = (await next_fences(self.connection, 1))[0] if rows else 0
             claim = Claim(
-                new_claim_id(fence, rows.claimed_at),
+                new_claim_id(fence, claimed.claimed_at),
                 self.worker_no,
                 "due.Test",
                 0,
-                [row["item_no"] for row in rows],
-                [row["effective_date"] for row in rows],
-                [row["attempt"] + 1 for row in rows],
-                [row["starts"] + 1 for row in rows],
+                [row.item_no for row in rows],
+                [row.effective_date for row in rows],
+                [row.attempt + 1 for row in rows],
+                [row.starts + 1 for row in rows],
                 queue_seconds,
                 30,
-                rows[0]["batch_max"] if rows else None,
+                rows[0].batch_max if rows else None,
                 flow_no=flows[0].flow_no if limited else None,
                 topic_actor_no=self.worker_no if by_topic else None,
                 lease_seconds=60 if by_topic else None,

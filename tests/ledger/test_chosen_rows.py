@@ -93,7 +93,7 @@ class Chosen(Ledger):
             asked.each(asked.floor),
             asked.each(asked.is_measured),
         )
-        return [row["business_key"] for row in rows]
+        return [row.business_key.decode() for row in rows.items()]
 
     async def claim_serial(self, asked: Asked) -> list[str]:
         rows = await claim_serial_items(
@@ -104,7 +104,7 @@ class Chosen(Ledger):
             floors=asked.each(asked.floor),
             measured=asked.each(asked.is_measured),
         )
-        return [row["business_key"] for row in rows]
+        return [row.business_key.decode() for row in rows.items()]
 
     async def claim_direct(self, asked: Asked) -> list[str]:
         claimed = await claim_and_start_items(
@@ -319,7 +319,7 @@ async def test_a_claim_with_fences_says_when_the_next_plain_row_of_each_flow_is_
             chosen.connection, flow_nos, [QUOTA] * len(flow_nos), floors, with_fences=with_fences
         )
         await transaction.rollback()
-        names = sorted(row.business_key.rpartition("-")[0] for row in rows)
+        names = sorted(row.business_key.decode().rpartition("-")[0] for row in rows.items())
         assert names == ["below", "due", "far", "last", "retrying-now"]
         due = [rows.due_seconds.get(flow_no) for flow_no in flow_nos]
         assert [each and round(each) if each != inf else inf for each in due] == named

@@ -1,15 +1,24 @@
 """The columns of claimed rows have the names that the statements give them."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS
+from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, GROUP_COLUMNS, RECORDED_COLUMNS
 from dueledger.ledger.store.statements import statement
 
 
-@pytest.mark.parametrize("name", ["claim_items", "claim_serial_items"])
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("claim_items", GROUP_COLUMNS),
+        ("claim_serial_items", CLAIMED_COLUMNS),
+        ("claim_few_items", RECORDED_COLUMNS),
+    ],
+)
 async def test_a_claimed_rows_columns_are_those_of_its_statement(
-    name: str, connection: Connection
+    name: str, columns: Sequence[str], connection: Connection
 ) -> None:
     prepared = await connection.prepare(statement(name))
-    assert [column.name for column in prepared.get_attributes()] == list(CLAIMED_COLUMNS)
+    assert [column.name for column in prepared.get_attributes()] == list(columns)

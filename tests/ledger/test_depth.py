@@ -45,17 +45,18 @@ async def claim_and_start(
     """Claim items of a flow, and start the first of them."""
     async with connection.transaction():
         rows = await claim_items(connection, [flow.flow_no], [claim])
-        assert len(rows) == claim
+        items = rows.items()
+        assert len(items) == claim
         (fence,) = await next_fences(connection, 1)
         made = Claim(
             new_claim_id(fence, rows.claimed_at),
             actor_no,
             flow.topic,
             0,
-            [row["item_no"] for row in rows],
-            [row["effective_date"] for row in rows],
-            [row["attempt"] + 1 for row in rows],
-            [row["starts"] + 1 for row in rows],
+            [row.item_no for row in items],
+            [row.effective_date for row in items],
+            [row.attempt + 1 for row in items],
+            [row.starts + 1 for row in items],
             120,
             30,
             flow_no=flow.flow_no if flow.lane else None,

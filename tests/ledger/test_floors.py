@@ -94,7 +94,8 @@ async def test_a_claim_says_at_which_row_the_next_one_begins_and_none_is_left(
     read = await _reads(ledger.connection, "pending_available_idx") - before
     assert 10 <= read <= ITEMS_OF_A_BLOCK + 10
     rest = await claim_items(ledger.connection, [flow.flow_no], [TAKEN], [floor], with_fences=True)
-    assert len({row.item_no for row in [*claimed, *rest]}) == 2 * TAKEN
+    taken = [*claimed.items(), *rest.items()]
+    assert len({row.item_no for row in taken}) == 2 * TAKEN
     assert rest.last_rows == {}
 
 
@@ -136,7 +137,7 @@ async def test_a_claim_of_serial_items_passes_no_retries_to_reach_first_attempts
     before = await _reads(ledger.connection, "pending_serial_idx")
     async with ledger.connection.transaction():
         rows = await claim_serial_items(ledger.connection, [flow.flow_no], [10], ledger.worker_no)
-    assert {row["id"] for row in rows} == set(wanted)
+    assert {row.id for row in rows.items()} == set(wanted)
     assert await _reads(ledger.connection, "pending_serial_idx") - before < TAKEN / 10
 
 

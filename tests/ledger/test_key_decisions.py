@@ -244,7 +244,7 @@ async def test_g2_a_claim_decides_about_the_items_of_a_key_by_their_policies(
     events = f"ledger.transition where event = {TransitionEvent.SKIPPED:d}"
     result = Case(
         case.items,
-        {row["business_key"].partition("-")[0] for row in rows},
+        {row.business_key.decode().partition("-")[0] for row in rows.items()},
         await names_of(ledger, "ledger.pending where available_at = 'infinity'"),
         await names_of(ledger, events),
         await names_of(ledger, "ledger.withdrawal"),
@@ -263,7 +263,7 @@ async def _claim(ledger: Ledger, connection: Connection) -> set[str]:
     claimed = await claim_serial_items(
         connection, flow_nos, [100] * len(flow_nos), ledger.worker_no
     )
-    return {row["business_key"].partition("-")[0] for row in claimed}
+    return {row.business_key.decode().partition("-")[0] for row in claimed.items()}
 
 
 async def test_a_claim_skips_no_older_item_that_another_has_locked(

@@ -63,24 +63,25 @@ async def _claim(ledger: Ledger) -> dict[UUID, int]:
         rows = await claim_serial_items(
             ledger.connection, flows, [100] * len(flows), ledger.worker_no
         )
-        fences = await next_fences(ledger.connection, len(rows))
+        items = rows.items()
+        fences = await next_fences(ledger.connection, len(items))
         claims = [
             Claim(
                 new_claim_id(fence, rows.claimed_at),
                 ledger.worker_no,
                 "due.Test",
                 0,
-                [row["item_no"]],
-                [row["effective_date"]],
-                [row["attempt"] + 1],
-                [row["starts"] + 1],
+                [row.item_no],
+                [row.effective_date],
+                [row.attempt + 1],
+                [row.starts + 1],
                 60,
                 30,
             )
-            for fence, row in zip(fences, rows, strict=True)
+            for fence, row in zip(fences, items, strict=True)
         ]
         await record_claims(ledger.connection, claims)
-    return {row["id"]: fence for row, fence in zip(rows, fences, strict=True)}
+    return {row.id: fence for row, fence in zip(items, fences, strict=True)}
 
 
 async def _run(ledger: Ledger) -> dict[UUID, int | None]:

@@ -73,26 +73,27 @@ async def _start_free_items(ledger: Ledger) -> dict[UUID, int | None]:
             [100] * len(flows),
             ledger.worker_no,
         )
-        fences = await next_fences(ledger.connection, len(rows))
+        items = rows.items()
+        fences = await next_fences(ledger.connection, len(items))
         claims = [
             Claim(
                 new_claim_id(fence, rows.claimed_at),
                 ledger.worker_no,
                 "due.Test",
                 0,
-                [row["item_no"]],
-                [row["effective_date"]],
-                [row["attempt"] + 1],
-                [row["starts"] + 1],
+                [row.item_no],
+                [row.effective_date],
+                [row.attempt + 1],
+                [row.starts + 1],
                 60,
                 30,
             )
-            for fence, row in zip(fences, rows, strict=True)
+            for fence, row in zip(fences, items, strict=True)
         ]
         await record_claims(ledger.connection, claims)
     runs: dict[UUID, int | None] = {}
-    for row, claim in zip(rows, claims, strict=True):
-        runs[row["id"]] = (await ledger.start(claim.fence)).run_no
+    for row, claim in zip(items, claims, strict=True):
+        runs[row.id] = (await ledger.start(claim.fence)).run_no
     return runs
 
 
@@ -128,11 +129,11 @@ async def test_what_is_not_serial_is_not_claimed_as_such_and_the_other_way_round
     assert [(flow.has_plain, flow.has_serial) for flow in flows] == [(True, True)]
     async with ledger.connection.transaction():
         rows = await claim_items(ledger.connection, [flows[0].flow_no], [10])
-        assert [row["id"] for row in rows] == [plain]
+        assert [row.id for row in rows.items()] == [plain]
         transaction_rows = await claim_serial_items(
             ledger.connection, [flows[0].flow_no], [10], ledger.worker_no
         )
-        assert [row["id"] for row in transaction_rows] == [serial]
+        assert [row.id for row in transaction_rows.items()] == [serial]
         await ledger.connection.execute("delete from ledger.held_key")
 
 

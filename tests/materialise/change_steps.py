@@ -25,8 +25,9 @@ from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.materialise.tz_change import apply_tz_change, preview_tz_change
 from dueledger.ledger.schedule import zones
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, Pool, Record
+from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendars import put_calendar
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.flows import FlowScope, pause_flows, resume_flows
 from tests.forks import ForkedProcess
 
@@ -295,8 +296,8 @@ class ChangeEngine:
         self.handed.update(ids)
         self.note(f"work on {len(ids)}")
 
-    async def ids_of(self, rows: list[Record]) -> list[UUID]:
-        numbers = [row["item_no"] for row in rows]
+    async def ids_of(self, rows: list[ClaimedRow]) -> list[UUID]:
+        numbers = [row.item_no for row in rows]
         found = await self.connection.fetch(
             "select id from ledger.due_item where item_no = any ($1::bigint[])", numbers
         )

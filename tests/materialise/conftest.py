@@ -19,8 +19,9 @@ from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent as Event
-from dueledger.ledger.store import Connection, PlanProfile, Pool, Record, open_pool
+from dueledger.ledger.store import Connection, PlanProfile, Pool, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import (
     Claim,
     claim_items,
@@ -237,14 +238,14 @@ async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple
     async with connection.transaction():
         rows = await claim_items(connection, [flow.flow_no], [count])
         (fence,) = await next_fences(connection, 1)
-        item_nos = [row["item_no"] for row in rows]
+        item_nos = [row.item_no for row in rows.items()]
         claim = Claim(
             new_claim_id(fence, rows.claimed_at),
             actor_no,
             flow.topic,
             0,
             item_nos,
-            [row["effective_date"] for row in rows],
+            [row.effective_date for row in rows.items()],
             [1] * len(rows),
             [1] * len(rows),
             60,
@@ -259,7 +260,7 @@ async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple
 
 async def claim_due(
     connection: Connection, actor_no: int, *, serial: bool
-) -> tuple[int, list[Record]] | None:
+) -> tuple[int, list[ClaimedRow]] | None:
     """Claim some of what is due, of all flows; return the fence and the rows, None if nothing."""
     due = await list_due_flows(connection, 100)
     flows = [flow.flow_no for flow in due if flow.has_serial or not serial]
@@ -276,15 +277,15 @@ async def claim_due(
             actor_no,
             "due.test",
             0,
-            [row["item_no"] for row in rows],
-            [row["effective_date"] for row in rows],
-            [row["attempt"] + 1 for row in rows],
-            [row["starts"] + 1 for row in rows],
+            [row.item_no for row in rows.items()],
+            [row.effective_date for row in rows.items()],
+            [row.attempt + 1 for row in rows.items()],
+            [row.starts + 1 for row in rows.items()],
             60,
             30,
         )
         await record_claims(connection, [claim])
-    return fence, list(rows)
+    return fence, rows.items()
 
 
 async def start(connection: Connection, actor_no: int, fence: int, count: int) -> int:

@@ -9,8 +9,9 @@ from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, Pool, Record
+from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claimed_rows import ClaimedRow, read_instant
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.reconciler import Reconciler
 
@@ -33,7 +34,7 @@ async def materialiser(
     return Materialiser(pool, settings.model_copy(update=short), actor_no=actor_no)
 
 
-async def claim(connection: Connection, actor_no: int) -> tuple[int, list[Record]]:
+async def claim(connection: Connection, actor_no: int) -> tuple[int, list[ClaimedRow]]:
     claimed = await claim_due(connection, actor_no, serial=True)
     assert claimed is not None
     return claimed
@@ -45,7 +46,7 @@ async def release_one(connection: Connection, actor_no: int) -> int:
     run_no = await start(connection, actor_no, fence, 1)
     await end(connection, actor_no, run_no, [TransitionEvent.RELEASED])
     assert await connection.fetchval(KEYS) == 1
-    return row["item_no"]
+    return row.item_no
 
 
 async def test_g5_a_version_that_supersedes_a_released_item_frees_its_key(
@@ -72,7 +73,7 @@ async def test_g5_a_version_that_supersedes_a_released_item_frees_its_key(
     assert await connection.fetchval(KEYS) == 0
     await set_time(NOON + 3 * SECOND)
     _, (row,) = await claim(connection, actor_no)
-    assert row["due_at"] == NOON + 3 * SECOND
+    assert read_instant(row.due_at) == NOON + 3 * SECOND
 
 
 @pytest.mark.parametrize("newer", ["allow", "skip"])

@@ -14,6 +14,7 @@ from dueledger.ledger.materialise import Materialiser
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.claimed_rows import read_instant
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import take_ended_versions
 from dueledger.ledger.store.items import read_accounting
@@ -232,7 +233,7 @@ async def test_g13_a_tz_change_is_applied_while_others_define_materialise_claim_
             await set_clock(worker, begins + step * HOUR, 0)
             if (found := await claim_due(worker, actor_no, serial=False)) is not None:
                 fence, rows = found
-                claimed |= {row["id"]: row["due_at"] for row in rows}
+                claimed |= {row.id: read_instant(row.due_at) for row in rows}
                 run_no = await start(worker, actor_no, fence, len(rows))
                 await end(worker, actor_no, run_no, [TransitionEvent.COMPLETED] * len(rows))
     applied = await applying

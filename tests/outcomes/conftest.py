@@ -140,10 +140,10 @@ class WorkTopic:
                 self.actor_no,
                 f"due.{self.kind}",
                 0,
-                [row["item_no"] for row in rows],
-                [row["effective_date"] for row in rows],
-                [row["attempt"] + 1 for row in rows],
-                [row["starts"] + 1 for row in rows],
+                [row.item_no for row in rows.items()],
+                [row.effective_date for row in rows.items()],
+                [row.attempt + 1 for row in rows.items()],
+                [row.starts + 1 for row in rows.items()],
                 queue_seconds=60,
                 dispatch_seconds=30,
                 flow_no=flows[0].flow_no,
@@ -155,8 +155,8 @@ class WorkTopic:
         if published:
             await mark_published(self.connection, [claim.id], [0])
         return [
-            Handed(row["id"], fence, place, claim.id.token_text)
-            for place, row in enumerate(rows, 1)
+            Handed(row.id, fence, place, claim.id.token_text)
+            for place, row in enumerate(rows.items(), 1)
         ]
 
     async def take(self, *records: ConsumedRecord) -> OutcomeIntakeResult:

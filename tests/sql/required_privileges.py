@@ -50,6 +50,8 @@ CALLER_FUNCTIONS: Final = {
     "array[1], array[date '2027-03-01'], array[1], array[1])",
     "find_items": "select * from ledger.find_items(array[row("
     "'2027-03-01', array[1], 1, 1, null)::ledger.item_group])",
+    "find_item_columns": "select * from ledger.find_item_columns(array[row("
+    "'2027-03-01', array[1], 1, 1, null)::ledger.item_group])",
     "find_published_claim": "select * from ledger.find_published_claim(1, now())",
     "find_retired": "select ledger.find_retired(array[gen_random_uuid()])",
     "find_topic_run": "select * from ledger.find_topic_run(1, now(), 1)",

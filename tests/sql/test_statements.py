@@ -98,6 +98,7 @@ PLANNED_BY_OTHERS = {
     "completed_since",  # inlined
     "record_outcomes",  # these are called by statements that have locked it
     "find_items",
+    "find_item_columns",
     "fit_bytes",
     "match_items",
     "emit",  # finds nothing; it locks what it inserts into
@@ -193,16 +194,17 @@ async def _work_a_batch(
         rows = await claim_items(
             connection, [flow.flow_no for flow in flows], [BATCH // len(flows)] * len(flows)
         )
+        items = rows.items()
         (fence,) = await next_fences(connection, 1)
         claim = Claim(
             new_claim_id(fence, rows.claimed_at),
             actor_no,
             "due.Test",
             0,
-            [row["item_no"] for row in rows],
-            [row["effective_date"] for row in rows],
-            [row["attempt"] + 1 for row in rows],
-            [row["starts"] + 1 for row in rows],
+            [row.item_no for row in items],
+            [row.effective_date for row in items],
+            [row.attempt + 1 for row in items],
+            [row.starts + 1 for row in items],
             120,
             30,
         )

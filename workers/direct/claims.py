@@ -35,7 +35,8 @@ from dueledger.workers.direct.direct_item import DirectItem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from dueledger.ledger.store import Connection, Pool, Record
+    from dueledger.ledger.store import Connection, Pool
+    from dueledger.ledger.store.claimed_rows import ClaimedRow
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.workers.run.handler_pools import HandlerPools
     from dueledger.workers.run.listener import RunPool
@@ -166,7 +167,7 @@ class DirectClaims:
         self, connection: Connection, shares: Sequence[FlowShare], result: ClaimResult
     ) -> None:
         """Claim items whose keys are free, one claim a flow; suspects are not started yet."""
-        rows = await claim_serial_items(
+        claimed = await claim_serial_items(
             connection,
             [share.flow.flow_no for share in shares],
             [share.quota for share in shares],
@@ -174,28 +175,29 @@ class DirectClaims:
             floors=[share.floor for share in shares],
             measured=[share.flow.is_limited for share in shares],
         )
+        rows = claimed.items()
         flows = {share.flow.flow_no: share.flow for share in shares}
         claims_rows = self._group_into_claims(rows, flows)
         claim_ids = [
-            new_claim_id(fence, rows.claimed_at)
+            new_claim_id(fence, claimed.claimed_at)
             for fence in sorted(await next_fences(connection, len(claims_rows)))
         ]
         await record_claims(
             connection,
             [
-                direct_claim(claim_id, claim_rows, flows[claim_rows[0]["flow_no"]], self._worker_no)
+                direct_claim(claim_id, claim_rows, flows[claim_rows[0].flow_no], self._worker_no)
                 for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True)
             ],
         )
         ordinary: list[SuspectClaim] = []
         for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True):
-            flow = flows[claim_rows[0]["flow_no"]]
+            flow = flows[claim_rows[0].flow_no]
             items = _items(run_of_rows(claim_id, claim_rows), flows)
-            suspects_max = claim_rows[0]["batch_max"]
+            suspects_max = claim_rows[0].batch_max
             same_kind = ordinary if suspects_max is None else result.suspect_claims
             same_kind.append(SuspectClaim(flow, claim_id, items, suspects_max))
         result.runs += await self._start(connection, ordinary)
-        counts = Counter(row["flow_no"] for row in rows)
+        counts = Counter(row.flow_no for row in rows)
         for share in shares:
             taken = counts[share.flow.flow_no]
             result.results[share.key] = ShareResult(taken, has_more=taken >= share.quota)
@@ -237,13 +239,13 @@ class DirectClaims:
         return self._handler_pools.for_suspects(handler_pool)
 
     def _group_into_claims(
-        self, rows: Iterable[Record], flows: Mapping[int, DueFlow]
-    ) -> list[list[Record]]:
+        self, rows: Iterable[ClaimedRow], flows: Mapping[int, DueFlow]
+    ) -> list[list[ClaimedRow]]:
         """Group rows by claim; suspects by their `batch_max`, and by the size of the pool."""
-        groups: dict[tuple[int, int | None], list[Record]] = {}
+        groups: dict[tuple[int, int | None], list[ClaimedRow]] = {}
         for row in rows:
-            groups.setdefault((row["flow_no"], row["batch_max"]), []).append(row)
-        claims_rows: list[list[Record]] = []
+            groups.setdefault((row.flow_no, row.batch_max), []).append(row)
+        claims_rows: list[list[ClaimedRow]] = []
         for (flow_no, batch_max), group in groups.items():
             size = len(group)
             if batch_max is not None:

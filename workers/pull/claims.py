@@ -11,6 +11,7 @@ from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.definitions.model import PAYLOAD_BYTES_MAX
 from dueledger.ledger.flows.admission import ANY_WINDOW, admit_shares, spend_allowances
 from dueledger.ledger.flows.shares import FlowShare, ShareResult, served_share
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import (
     DueFlow,
     claim_serial_items,
@@ -18,7 +19,7 @@ from dueledger.ledger.store.claims import (
     next_fences,
     record_claims,
 )
-from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.direct_claims import (
     DirectRun,
     claim_and_start_items,
@@ -254,7 +255,7 @@ class _Claims:
             self.result.results[share.key] = ShareResult(0, has_more=True)
         shares = shares[:fitting]
         quotas = [min(share.quota, fitting // len(shares)) for share in shares]
-        rows = await claim_serial_items(
+        claimed = await claim_serial_items(
             self._connection,
             [share.flow.flow_no for share in shares],
             quotas,
@@ -263,20 +264,21 @@ class _Claims:
             measured=[share.flow.is_limited for share in shares],
             tenants=self._tenants,
         )
+        rows = claimed.items()
         flows = {share.flow.flow_no: share.flow for share in shares}
         batches = list(_batches(rows))
         fences = sorted(await next_fences(self._connection, len(batches)))
-        claim_ids = [new_claim_id(fence, rows.claimed_at) for fence in fences]
+        claim_ids = [new_claim_id(fence, claimed.claimed_at) for fence in fences]
         if batches:
             await record_claims(
                 self._connection,
                 [
-                    direct_claim(claim_id, batch, flows[batch[0]["flow_no"]], self._key_no)
+                    direct_claim(claim_id, batch, flows[batch[0].flow_no], self._key_no)
                     for claim_id, batch in zip(claim_ids, batches, strict=True)
                 ],
             )
             await self._start(claim_ids, batches, flows)
-        counts = Counter(row["flow_no"] for row in rows)
+        counts = Counter(row.flow_no for row in rows)
         for share, quota in zip(shares, quotas, strict=True):
             taken = counts[share.flow.flow_no]
             self.result.results[share.key] = ShareResult(taken, has_more=taken >= quota)
@@ -284,7 +286,7 @@ class _Claims:
     async def _start(
         self,
         claim_ids: Sequence[ClaimId],
-        batches: Sequence[Sequence[Record]],
+        batches: Sequence[Sequence[ClaimedRow]],
         flows: Mapping[int, DueFlow],
     ) -> None:
         starts = await start_runs(
@@ -315,11 +317,11 @@ class _Claims:
         self.result.runs.append(run)
 
 
-def _batches(rows: Sequence[Record]) -> Iterator[list[Record]]:
+def _batches(rows: Sequence[ClaimedRow]) -> Iterator[list[ClaimedRow]]:
     """Yield the rows of each claim: of one flow, and of suspects as many as may run together."""
 
-    def claim_of(row: Record) -> tuple[int, int]:
-        return row["flow_no"], row["batch_max"] or 0
+    def claim_of(row: ClaimedRow) -> tuple[int, int]:
+        return row.flow_no, row.batch_max or 0
 
     for (_, batch_max), together in groupby(sorted(rows, key=claim_of), claim_of):
         batch = list(together)

@@ -39,6 +39,35 @@ end $$;
 comment on function ledger.find_items is
   'The rows of these items, as many as are found, with what their group says. It opens the months of these items only.';
 
+create function ledger.find_item_columns(groups ledger.item_group[]) returns table (
+  effective_date date, attempt smallint, starts smallint, batch_max smallint, item_nos bigint[], ids uuid[], flow_nos integer[],
+  business_keys bytea[], partition_keys bytea[], cycles text[], due_ats bytea[], payloads bytea[], traceparents text[]
+)
+  language plpgsql stable rows 10 set search_path = pg_catalog, pg_temp
+as $$
+declare
+  first_date date;
+  last_date date;
+begin
+  select min(g.effective_date), max(g.effective_date) into first_date, last_date from unnest(groups) g;
+  return query
+  select g.effective_date, g.attempt, g.starts, g.batch_max, i.*
+  from unnest(groups) g
+  cross join lateral (
+    select array_agg(i.item_no), array_agg(i.id), array_agg(i.flow_no), array_agg(textsend(i.business_key)),
+      case when count(i.partition_key) > 0 then array_agg(textsend(i.partition_key)) end, array_agg(i.cycle),
+      array_agg(timestamptz_send(i.due_at)), array_agg(json_send(i.payload)),
+      case when count(i.traceparent) > 0 then array_agg(i.traceparent) end
+    from ledger.due_item i
+    where i.effective_date = g.effective_date and i.item_no = any (g.item_nos)
+      and i.effective_date between first_date and last_date
+    having count(*) > 0
+  ) i;
+end $$;
+
+comment on function ledger.find_item_columns is
+  'As find_items, one row a group: its items as columns, with the bytes of keys, times and payloads; null for a column of nulls.';
+
 create function ledger.find_due_at(effective_date date, item_no bigint) returns timestamptz
   language plpgsql stable strict set search_path = pg_catalog, pg_temp
 as $$

@@ -117,8 +117,9 @@ recorded as (
     order by r.available_at + make_interval(secs => a.lag_target_seconds) limit 1
   ) late on true
 )
-(select f.item_no, f.id, f.effective_date, f.flow_no, f.business_key, f.partition_key, f.cycle, f.due_at,
-  f.payload::text as payload, f.traceparent, f.attempt, f.starts, f.batch_max, b.fence, b.token, b.partition
+(select f.item_no, f.id, f.effective_date, f.flow_no, textsend(f.business_key) as business_key,
+  textsend(f.partition_key) as partition_key, f.cycle, timestamptz_send(f.due_at) as due_at, json_send(f.payload) as payload, f.traceparent,
+  f.attempt, f.starts, f.batch_max, b.fence, b.token, b.partition
 from batch b
 cross join lateral unnest(b.item_no) with ordinality u (item_no, position)
 join found f on f.item_no = u.item_no
@@ -126,7 +127,7 @@ order by b.fence, u.position)
 union all
 -- As in claim_items.
 select null, null, null, f.flow_no, null, null, null,
-  case when n.seconds < 60 then ledger.now() + make_interval(secs => n.seconds) end, null, null, null, null, null, null, null, null
+  case when n.seconds < 60 then timestamptz_send(ledger.now() + make_interval(secs => n.seconds)) end, null, null, null, null, null, null, null, null
 from firsts f
 cross join lateral (
   select (extract(epoch from least(
@@ -141,6 +142,6 @@ cross join lateral (
 ) n
 where not f.has_retries
 union all
-select d.items, null, null, null, null, null, null, ledger.now(), null, null,
+select d.items, null, null, null, null, null, null, timestamptz_send(ledger.now()), null, null,
   case when not exists (select from chosen) then d.items end, null, null, null, null, null
 from due d

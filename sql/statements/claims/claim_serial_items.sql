@@ -198,8 +198,9 @@ grouped as materialized (
     group by r.effective_date, r.attempt, r.starts, r.batch_max
   ) g
 )
-select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
-  i.payload::text as payload, i.traceparent, i.attempt, i.starts, i.batch_max,
+select i.item_no, i.id, i.effective_date, i.flow_no, textsend(i.business_key) as business_key,
+  textsend(i.partition_key) as partition_key, i.cycle, timestamptz_send(i.due_at) as due_at, json_send(i.payload) as payload, i.traceparent,
+  i.attempt, i.starts, i.batch_max,
   case when $7::boolean then nextval('ledger.fence') end as fence
 from grouped g
 cross join lateral ledger.find_items(g.groups) i
@@ -209,4 +210,4 @@ select (select count(*) from removed) + (
     select count(*) from newest n
     cross join lateral (select * from ledger.held_key h where h.serial = n.serial offset 0) h
     where ledger.find_due_at(h.effective_date, h.item_no) is null),
-  null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null
+  null, null, null, null, null, null, timestamptz_send(ledger.now()), null, null, null, null, null, null

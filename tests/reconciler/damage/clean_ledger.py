@@ -383,23 +383,24 @@ class CleanLedger:
         quotas = [quota] * len(flows)
         async with connection.transaction():
             if serial:
-                items = await claim_serial_items(connection, flows, quotas, worker_no)
+                claimed = await claim_serial_items(connection, flows, quotas, worker_no)
             else:
-                items = await claim_items(connection, flows, quotas)
-            if not items:
+                claimed = await claim_items(connection, flows, quotas)
+            if not claimed:
                 return []
+            items = claimed.items()
             chunks = [items[first : first + 1_000] for first in range(0, len(items), 1_000)]
             fences = await next_fences(connection, len(chunks))
             claims = [
                 Claim(
-                    id=new_claim_id(fence, items.claimed_at),
+                    id=new_claim_id(fence, claimed.claimed_at),
                     allocator_no=self.actors[ActorKind.ALLOCATOR],
                     topic="due.bulk",
                     partition=0,
-                    item_nos=[row["item_no"] for row in chunk],
-                    effective_dates=[row["effective_date"] for row in chunk],
-                    attempts=[row["attempt"] + 1 for row in chunk],
-                    starts=[row["starts"] + 1 for row in chunk],
+                    item_nos=[row.item_no for row in chunk],
+                    effective_dates=[row.effective_date for row in chunk],
+                    attempts=[row.attempt + 1 for row in chunk],
+                    starts=[row.starts + 1 for row in chunk],
                     queue_seconds=seconds,
                     dispatch_seconds=seconds,
                 )
