@@ -220,6 +220,8 @@ async def test_the_calendar_counts_by_hour_and_finds_quiet_windows(
     _, *days, _ = days_of(page.text)
     assert [day.count(">1</a></td>") for day in days] == [24] * 6
     assert "Quiet for 50 minutes or longer" in page.text
+    assert '<option value="HourlyDue"></option>' in page.text
+    assert '<a href="/console/schedules/calendar">Clear</a>' in page.text
     hours = await browser.open("/console/schedules/calendar?kind=HourlyDue&format=csv&table=hours")
     due = [row["due"] for row in csv.DictReader(io.StringIO(hours.text))]
     assert due[1:-1] == ["1"] * (len(due) - 2)

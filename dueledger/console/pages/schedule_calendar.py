@@ -13,6 +13,7 @@ from dueledger.console.forms import Filter, blank
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.schedule_times import times_of
+from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.schedule.when import DUE_END
@@ -28,6 +29,8 @@ DAYS: Final = 7
 DEFINITIONS_MAX: Final = 500
 OCCURRENCES_MAX: Final = 200_000
 QUIET_SHOWN: Final = 20
+QUIET_MINUTES: Final = 30
+"""Of a quiet window, unless another length is asked for."""
 _HOUR: Final = timedelta(hours=1)
 _LEVELS: Final = 4
 _WEEK: Final = timedelta(days=DAYS)
@@ -60,7 +63,9 @@ async def show_calendar(
     tenant: Filter = None,
     kind: Filter = None,
     first_day: FirstDay = None,
-    quiet: Annotated[int, Query(ge=1, le=1_440, description="minutes of a quiet window")] = 30,
+    quiet: Annotated[
+        int, Query(ge=1, le=1_440, description="minutes of a quiet window")
+    ] = QUIET_MINUTES,
 ) -> Response:
     """Show a week by hour, and its quiet windows: the coming one, or that from a day on."""
     assert view.clock.now is not None  # noqa: S101 - it has a call
@@ -84,6 +89,8 @@ async def show_calendar(
         "schedule_calendar.html",
         title="Calendar",
         filters={"tenant": tenant or "", "kind": kind or "", "quiet": quiet},
+        names=await suggest_names(call),
+        is_filtered=any((tenant, kind, first_day, quiet != QUIET_MINUTES)),
         first_day=first_day,
         earlier=view.here(**{"from": day - _WEEK}),
         later=view.here(**{"from": day + _WEEK}),
