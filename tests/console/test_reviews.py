@@ -27,6 +27,9 @@ async def test_parked_items_of_one_error_are_redriven_as_one_operation(
         {"error": "TimeoutError", "message": "no answer in 5 s"},
     )
     await api.park(*ids)
+    item = (await browser.open(f"/console/items/{ids[0]}")).text
+    causes = re.findall('<p class="cause">([^<]+)</p>', item)
+    assert causes == ["TimeoutError", "no answer in 5 s"]
     listed = await browser.open("/console/reviews?kind=Grouped&format=csv")
     groups = list(csv.DictReader(io.StringIO(listed.text)))
     assert [(each["error"], each["items"]) for each in groups] == [("TimeoutError", "2"), ("", "1")]
@@ -165,6 +168,26 @@ async def test_a_pause_of_a_flow_is_named_where_its_items_wait_for_a_person(
     for query, is_said in (("kind=Halted", True), ("kind=Numbered", False)):
         page = (await browser.open(f"/console/reviews?{query}")).text
         assert ("INC-11" in page, "INC-12" in page) == (is_said, False), query
+
+
+async def test_conflicting_outcomes_are_listed_where_a_person_decides_to_those_who_audit(
+    api: Api, browser: Browser
+) -> None:
+    conflict, missing = await api.find("acme", 2)
+    await api.owner.execute(
+        "update ledger.finding set type = 'OUTCOME_CONFLICT', kind = 'Twice' where id = $1",
+        conflict,
+    )
+    page = (await browser.open("/console/reviews?kind=Twice")).text
+    assert f"/console/reconciliation/findings/{conflict}" in page
+    assert f"/console/reconciliation/findings/{missing}" not in page
+    [more] = re.findall('href="([^"]+)">All conflicting outcomes', page)
+    listed = await browser.open(f"{unescape(more)}&format=csv")
+    assert [row["kind"] for row in csv.DictReader(io.StringIO(listed.text))] == ["Twice"]
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("reads conflicts", Scope.READ))
+        assert "Conflicting outcomes" not in (await reader.open("/console/reviews")).text
+    assert "Conflicting outcomes" not in (await browser.open("/console/reviews?kind=Numbered")).text
 
 
 async def test_a_repair_is_approved_by_a_second_person(

@@ -210,6 +210,17 @@ async def approve_repair(
     return view.done("Approved. The next reconciliation that repairs executes it.", "/reviews")
 
 
+def list_conflicts_of(view: View, rows: Sequence[Row]) -> Listing:
+    """Return findings of items with two different outcomes as a list."""
+    return Listing(
+        caption="Conflicting outcomes",
+        order="oldest first",
+        columns=_columns(view),
+        rows=rows,
+        downloads=False,
+    )
+
+
 def list_repairs_of(
     view: View,
     rows: Sequence[Row],

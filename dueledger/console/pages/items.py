@@ -74,6 +74,8 @@ _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
 """States of items that a pause concerns, as a filter has them."""
 _PAUSES_SHOWN: Final = 3
 _FINDINGS_SHOWN: Final = 10
+_CAUSE_CHARS_MAX: Final = 300
+"""Of an error, a message or a reason beside its step; all of it is in the detail."""
 _NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns it
 """When an item is available that waits for its key."""
 
@@ -203,6 +205,7 @@ async def show_item(
         remedy=verbs[0] if verbs and why["code"] in _ENDED_BY_VERB else None,
         flow=_flow(view, found),
         never=_NEVER,
+        cause_max=_CAUSE_CHARS_MAX,
         steps=steps[: page.limit],
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],

@@ -11,15 +11,17 @@ from pydantic import BeforeValidator, Field
 from dueledger.console.forms import Filter, blank, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.findings import list_repairs_of
+from dueledger.console.pages.findings import list_conflicts_of, list_repairs_of
 from dueledger.console.pages.flow_pauses import covering_pauses
 from dueledger.console.pages.operations import list_operations_of
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.findings import list_findings
 from dueledger.ledger.store.operations import (
     ItemFilter,
     list_operations,
@@ -83,7 +85,16 @@ async def show_reviews(
     )
     recorded = await list_operations(call.connection, SHOWN_MAX, tenants=call.tenants)
     repairs: Sequence[Row] | None = None
+    conflicts: Sequence[Row] = ()
     if view.may(Scope.AUDIT):
+        conflicts = await list_findings(
+            call.connection,
+            tenant=tenant,
+            type_=FindingType.OUTCOME_CONFLICT,
+            kind=kind,
+            page_size=SHOWN_MAX,
+            tenants=call.tenants,
+        )
         repairs = await list_waiting_repairs(
             call.connection, tenant, kind, SHOWN_MAX, tenants=call.tenants
         )
@@ -98,6 +109,8 @@ async def show_reviews(
         parked=sum(row["items"] for row in rows),
         is_capped=any(row["items_capped"] for row in rows),
         repairs=None if repairs is None else list_repairs_of(view, repairs),
+        conflicts=list_conflicts_of(view, conflicts),
+        conflict_type=FindingType.OUTCOME_CONFLICT,
         operations=list_operations_of(view, recorded),
         listing=Listing(
             caption="Parked items by reason and error",
