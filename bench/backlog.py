@@ -239,7 +239,7 @@ def _flat_goals(rates: dict[int, dict[int, int]], options: BacklogOptions) -> li
     for batch in options.batches:
         of_batch = [by_batch[batch] for by_batch in rates.values()]
         says = f"flat within {1 - FLAT:.0%} from {low:,} to {high:,} pending, {batch:,} a claim"
-        goals.append(Goal(says, round(min(of_batch) / max(of_batch), 3), FLAT))
+        goals.append(Goal(says, round(min(of_batch) / max(of_batch), 3), FLAT, "×"))
     return goals
 
 
@@ -249,6 +249,7 @@ def _held_goals(free: dict[int, int], held: dict[int, int]) -> list[Goal]:
             f"at least {FLAT:.0%} with a snapshot held, {batch:,} a claim",
             round(held[batch] / free[batch], 3),
             FLAT,
+            "×",
         )
         for batch in held
     ]

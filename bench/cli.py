@@ -75,7 +75,9 @@ def every(
     if json:
         print_document(document)
     else:
-        columns = ("benchmark", "goal", "figure", "least", "most", "rounds", "reached", "error")
+        columns = (
+            *("benchmark", "goal", "figure", "unit", "least", "most", "rounds", "reached", "error"),
+        )
         print_rows(document["rows"], columns, empty="nothing was measured")
     exit_with(ExitCode.FINDINGS if document["errors"] else ExitCode.DONE)
 

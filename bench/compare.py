@@ -17,11 +17,11 @@ from dueledger.ledger.errors import DueledgerError
 PIPELINE: Final = "dueledger pipeline"
 DIRECT: Final = "dueledger direct"
 GOALS: Final = (
-    (PIPELINE, "graphile-worker", 1.2),
+    (PIPELINE, "graphile-worker", 1.4),
     (PIPELINE, "pg-boss", 1.2),
     (PIPELINE, "river", 2.5),
     (PIPELINE, "pgqueuer", 2.5),
-    (DIRECT, "graphile-worker", 1.6),
+    (DIRECT, "graphile-worker", 2.2),
 )
 
 BenchRound = Drained | PeerRound
@@ -83,7 +83,7 @@ def _measured(rounds: dict[str, list[BenchRound]], errors: dict[str, str]) -> Me
     if not ours:
         raise DueledgerError("; ".join(f"{name}: {error}" for name, error in errors.items()))
     goals = [
-        Goal(f"{mine} at {bound} × {theirs}", _ratio(medians, mine, theirs), bound)
+        Goal(f"{mine} at {bound} × {theirs}", _ratio(medians, mine, theirs), bound, "×")
         for mine, theirs, bound in GOALS
     ]
     ratios = {

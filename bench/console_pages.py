@@ -174,26 +174,31 @@ def page_goals(
             f"CPU a page of the console at most {CPU_GOAL_MILLISECONDS:.0f} ms",
             max(route.cpu_milliseconds for route in routes),
             CPU_GOAL_MILLISECONDS,
+            "ms",
         ),
         at_most(
             f"p99 of each page below {QUIET_GOAL_MILLISECONDS:.0f} ms",
             max(route.p99_milliseconds for route in routes),
             QUIET_GOAL_MILLISECONDS,
+            "ms",
         ),
         at_most(
             f"p99 of all pages below {FLOOD_GOAL_MILLISECONDS:.0f} ms while a flood drains",
             beside[1],
             FLOOD_GOAL_MILLISECONDS,
+            "ms",
         ),
         at_most(
             f"each page below {BYTES_GOAL / 1e3:.0f} kB, compressed",
             max(page.bytes for page in pages.values()),
             BYTES_GOAL,
+            "bytes",
         ),
         at_most(
             f"{streams.streams:,} open pages below {STREAMS_GOAL:.0%} of a core",
             round(sum(map(streams.usage.share_of_core().get, ("service", "postgres"), (0, 0))), 3),
             STREAMS_GOAL,
+            "cores",
         ),
     ]
 

@@ -99,7 +99,7 @@ async def measure_doors(rig: Rig, items: int) -> tuple[list[Goal], dict[str, Any
             }
             says = f"{door.microseconds_max:g} microseconds of the backend an item, {door.name}"
             goals.append(
-                Goal(says, figures[door.name]["median"], door.microseconds_max, ceiling=True)
+                Goal(says, figures[door.name]["median"], door.microseconds_max, "us", ceiling=True)
             )
     return goals, figures
 

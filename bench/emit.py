@@ -55,6 +55,7 @@ async def bench_emit(rig: Rig, options: EmitOptions) -> Measured:
             f"{EMIT_GOAL:,} items/s from {count} connection{'s' if count > 1 else ''}",
             one.items_per_second,
             EMIT_GOAL,
+            "items/s",
         )
         for count, one in emissions.items()
     ]

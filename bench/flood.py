@@ -144,12 +144,14 @@ def _goals(name: str, one: _Flooded, alone: Lag, rate: int) -> list[Goal]:
             f"the others' p99 at most {lag_bound} × that without a flood of {name}",
             round(one.others.p99_milliseconds / alone.p99_milliseconds, 2),
             lag_bound,
+            "×",
             ceiling=True,
         ),
         Goal(
             f"a flood of {name} drained at {rate_bound} × the pipeline",
             round(one.items_per_second / rate, 3),
             rate_bound,
+            "×",
         ),
     ]
 

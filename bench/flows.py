@@ -53,7 +53,7 @@ async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:
         "many_flows": drained_fields(many),
     }
     says = f"{RATE_GOAL} × the pipeline's rate"
-    return Measured([Goal(says, ratio, RATE_GOAL)], figures, many.usage, many.items)
+    return Measured([Goal(says, ratio, RATE_GOAL, "×")], figures, many.usage, many.items)
 
 
 async def _load_blocked(ledger: Ledger, options: FlowsOptions) -> None:

@@ -64,7 +64,7 @@ async def bench_idle(rig: Rig, options: IdleOptions) -> Measured:
         rig.require_alive()
         memory = rig.memory_bytes()
     goals = [
-        Goal(f"{name} under 1 % of a core", round(share, 4), IDLE_GOAL, ceiling=True)
+        Goal(f"{name} under 1 % of a core", round(share, 4), IDLE_GOAL, "cores", ceiling=True)
         for name, share in usage.share_of_core().items()
         if name not in NOT_JUDGED
     ]

@@ -57,7 +57,7 @@ async def bench_operation(rig: Rig, options: OperationOptions) -> Measured:
             row = await ledger.watcher.fetchrow(_REDRIVEN, TransitionEvent.REDRIVEN)
         is_once = row is not None and row["redriven"] == row["items"]
         redriven = row["items"] if row is not None and is_once else None
-        goals.append(Goal(f"{name}: items redriven, each once", redriven, options.items))
+        goals.append(Goal(f"{name}: items redriven, each once", redriven, options.items, "items"))
         figures[name] = {
             "items_per_second": round(moved / usage.seconds),
             "cpu_microseconds": usage.microseconds_an_item(moved),

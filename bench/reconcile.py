@@ -96,6 +96,7 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
             f"CPU of the pass an item, at most {CPU_GOAL_MICROSECONDS:.0f} microseconds",
             own["bench"],
             CPU_GOAL_MICROSECONDS,
+            "us",
             ceiling=True,
         ),
         Goal(
@@ -103,31 +104,36 @@ async def bench_reconcile(rig: Rig, options: ReconcileOptions) -> Measured:
             f"{WHOLE_CPU_GOAL_MICROSECONDS:.0f} microseconds",
             round(own["bench"] + own.get("postgres", 0.0), 1),
             WHOLE_CPU_GOAL_MICROSECONDS,
+            "us",
             ceiling=True,
         ),
         Goal(
             f"all read within {SECONDS_GOAL:.0f} s for {GOAL_ITEMS:,} items",
             round(whole.duration_seconds, 1),
             SECONDS_GOAL * share,
+            "s",
             ceiling=True,
         ),
         Goal(
             f"a pass after {CHANGES:,} changes within {CHANGED_SECONDS_GOAL:.0f} s",
             round(changed.duration_seconds, 1),
             CHANGED_SECONDS_GOAL,
+            "s",
             ceiling=True,
         ),
-        Goal("peak memory below 1.5 GB", peak, MEMORY_GOAL, ceiling=True),
+        Goal("peak memory below 1.5 GB", peak, MEMORY_GOAL, "bytes", ceiling=True),
         Goal(
             f"no snapshot held for more than {SNAPSHOT_SECONDS_GOAL:.0f} s",
             round(longest.seconds, 2),
             SNAPSHOT_SECONDS_GOAL,
+            "s",
             ceiling=True,
         ),
         Goal(
             f"the pipeline beside a pass at {BESIDE_GOAL} of its rate",
             round(beside.items_per_second / records.items_per_second, 2),
             BESIDE_GOAL,
+            "×",
         ),
     ]
     figures: dict[str, Any] = {

@@ -27,12 +27,13 @@ _Options = TypeVar("_Options", bound=OptionsClass)
 class Goal:
     """One figure and its goal: a lower bound, or an upper bound with `ceiling`.
 
-    A figure of None could not be measured.
+    Figure and bound are in `unit`. A figure of None could not be measured.
     """
 
     says: str
     figure: float | None
     bound: float
+    unit: str
     ceiling: bool = False
 
     @property
@@ -44,12 +45,18 @@ class Goal:
 
     def document(self) -> dict[str, Any]:
         """Return it as it is printed."""
-        return {"goal": self.says, "figure": self.figure, "reached": self.reached}
+        return {
+            "goal": self.says,
+            "figure": self.figure,
+            "unit": self.unit,
+            "bound": self.bound,
+            "reached": self.reached,
+        }
 
 
-def at_most(says: str, figure: float | None, bound: float) -> Goal:
+def at_most(says: str, figure: float | None, bound: float, unit: str) -> Goal:
     """Return a goal with an upper bound."""
-    return Goal(says, figure, bound, ceiling=True)
+    return Goal(says, figure, bound, unit, ceiling=True)
 
 
 @final

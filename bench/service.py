@@ -123,31 +123,37 @@ async def bench_service(rig: Rig, options: ServiceOptions) -> Measured:
             f"{EMISSION:,} items by one request within {EMISSION_GOAL_SECONDS} s",
             round(max(emissions.seconds), 3),
             EMISSION_GOAL_SECONDS,
+            "s",
         ),
         at_most(
             f"CPU a request at most {CPU_GOAL_MILLISECONDS:.0f} ms for each list and item",
             slowest.cpu_milliseconds,
             CPU_GOAL_MILLISECONDS,
+            "ms",
         ),
         at_most(
             f"p99 of each below {QUIET_GOAL_MILLISECONDS:.0f} ms",
             max(route.p99_milliseconds for route in routes.values()),
             QUIET_GOAL_MILLISECONDS,
+            "ms",
         ),
         at_most(
             f"p99 of all below {FLOOD_GOAL_MILLISECONDS:.0f} ms while a flood drains",
             percentiles(every)[1],
             FLOOD_GOAL_MILLISECONDS,
+            "ms",
         ),
         at_most(
             "idle under 1 % of a core",
             round(idle.share_of_core()[SERVICE], 4),
             IDLE_GOAL,
+            "cores",
         ),
         at_most(
             f"{options.polls:,} open long polls below {POLLS_GOAL_BYTES / 1e6:.0f} MB",
             polling_memory,
             POLLS_GOAL_BYTES,
+            "bytes",
         ),
         *page_goals(page_costs, flooded_pages, streams),
     ]

@@ -152,13 +152,14 @@ def _measured(
                 f"memory of {name} flat within {MEMORY_GOAL - 1:.0%}",
                 grown,
                 MEMORY_GOAL,
+                "×",
                 ceiling=True,
             )
             for name, grown in memory.items()
         ),
-        Goal(f"dead rows at most {DEAD_GOAL} × those before", dead, DEAD_GOAL, ceiling=True),
-        Goal(f"p50 lag at most {LAG_GOAL} × that before", p50, LAG_GOAL, ceiling=True),
-        Goal(f"p99 lag at most {LAG_GOAL} × that before", p99, LAG_GOAL, ceiling=True),
+        Goal(f"dead rows at most {DEAD_GOAL} × those before", dead, DEAD_GOAL, "×", ceiling=True),
+        Goal(f"p50 lag at most {LAG_GOAL} × that before", p50, LAG_GOAL, "×", ceiling=True),
+        Goal(f"p99 lag at most {LAG_GOAL} × that before", p99, LAG_GOAL, "×", ceiling=True),
     ]
     figures: dict[str, Any] = {
         "items_per_second": rate,

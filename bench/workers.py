@@ -52,7 +52,7 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
     ]
     says = f"at least {LINEAR:.0%} of linear until the CPU is full"
     last = drained[options.counts[-1]]
-    goals = [Goal(says, min(free, default=None), LINEAR)]
+    goals = [Goal(says, min(free, default=None), LINEAR, "×")]
     figures = {
         "workers": {
             str(count): {"of_linear": efficiency[count], **_fields(one)}
@@ -63,7 +63,7 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
         rig.say(f"a handler with transactions of up to {chunk_max} items")
         one = await _transactional(rig, options.transactional_items, handlers)
         says = f"{TRANSACTION_GOAL:,} items/s with transactions, chunk_max={chunk_max}"
-        goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL))
+        goals.append(Goal(says, one.items_per_second, TRANSACTION_GOAL, "items/s"))
         figures[f"transactional, chunk_max={chunk_max}"] = _fields(one)
     return Measured(goals, figures, last.usage, last.items)
 

@@ -29,6 +29,7 @@ FRAME = {
     "fsync",
     "measured_at",
 }
+GOAL = {"goal", "figure", "unit", "bound", "reached"}
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def taken(rig: Rig) -> Take:
             gc.freeze()  # some benchmarks unfreeze all at their end, what was collected, too
         assert set(document) >= FRAME
         assert document["goals"]
-        assert all(set(goal) == {"goal", "figure", "reached"} for goal in document["goals"])
+        assert all(set(goal) == GOAL and goal["unit"] for goal in document["goals"])
         return document
 
     return run

@@ -18,11 +18,11 @@ def usage(cpu: dict[str, float], *, busy: float, waiting: float = 0.0) -> Usage:
 
 
 def test_a_goal_is_reached_on_its_own_side_of_the_bound() -> None:
-    assert Goal("at least", 70_000, 70_000).reached
-    assert not Goal("at least", 69_999, 70_000).reached
-    assert Goal("at most", 20.0, 20.0, ceiling=True).reached
-    assert not Goal("at most", 20.1, 20.0, ceiling=True).reached
-    assert not Goal("not measured", None, 1.0, ceiling=True).reached
+    assert Goal("at least", 70_000, 70_000, "items/s").reached
+    assert not Goal("at least", 69_999, 70_000, "items/s").reached
+    assert Goal("at most", 20.0, 20.0, "ms", ceiling=True).reached
+    assert not Goal("at most", 20.1, 20.0, "ms", ceiling=True).reached
+    assert not Goal("not measured", None, 1.0, "ms", ceiling=True).reached
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,13 @@ def test_a_scale_shrinks_sizes_to_their_least_and_keeps_whole_what_counts_whole_
 def test_a_goal_over_rounds_is_its_median_with_least_and_most(
     figures: list[float | None], middle: float | None, *, is_reached: bool
 ) -> None:
-    goals = [Goal("two", figure, 2).document() for figure in figures]
+    goals = [Goal("two", figure, 2, "s").document() for figure in figures]
     known = [figure for figure in figures if figure is not None]
     assert every.spread(goals) == {
         "goal": "two",
         "figure": middle,
+        "unit": "s",
+        "bound": 2,
         "reached": is_reached,
         "least": min(known, default=None),
         "most": max(known, default=None),
@@ -129,7 +131,9 @@ async def test_rounds_go_on_from_those_of_the_same_sizes_and_some_run_once(
 
     async def measured(arguments: Sequence[str], _say: object) -> every.Document:
         asked.append(arguments[1])
-        goals = [Goal("fast", len(asked), 2).document()]
+        goals = [Goal("fast", len(asked), 2, "s").document()]
+        if len(asked) == 1:
+            goals.append(Goal("older", 1, 2, "s").document())
         return {"options": {"items": int(arguments[3])}, "goals": goals, "bound_by": "the CPU"}
 
     sizes = (every.Size("--items", 10, 5, 1),)
@@ -144,7 +148,8 @@ async def test_rounds_go_on_from_those_of_the_same_sizes_and_some_run_once(
         found = (await run.run())["rows"]
         return [(row["benchmark"], row["figure"], row["rounds"]) for row in found]
 
-    assert await rows(1) == [("one", 1, 1), ("once", 2, 1)]
+    assert await rows(1) == [("one", 1, 1), ("one", 1, 1), ("once", 2, 1)]
+    # Goals of an older version have no row.
     assert await rows(3) == [("one", 3, 3), ("once", 2, 1)]
     assert asked == ["one", "once", "one", "one"]
     assert await rows(1, quick=True) == [("one", 5, 1), ("once", 6, 1)]
@@ -155,6 +160,11 @@ async def test_all_gives_a_row_a_goal_and_the_documents_they_come_from() -> None
     run = every.BenchmarkRun(("emit",), scale=0.0001, say=lambda _line: None)
     document = await run.run()
     assert document["errors"] == {}
-    assert [row["benchmark"] for row in document["rows"]] == ["emit", "emit"]
-    assert all(row["bound_by"] for row in document["rows"])
-    assert document["documents"]["emit"][0]["fsync"] == "on"
+    (measured,) = document["documents"]["emit"]
+    assert measured["fsync"] == "on"
+    assert [row["goal"] for row in document["rows"]] == [one["goal"] for one in measured["goals"]]
+    for row in document["rows"]:
+        assert (row["benchmark"], row["rounds"]) == ("emit", 1)
+        assert row["least"] == row["figure"] == row["most"] > 0
+        assert row["unit"]
+        assert row["bound_by"]
