@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Response
 from pydantic import BeforeValidator, Field
@@ -85,9 +85,9 @@ async def show_reviews(
     )
     recorded = await list_operations(call.connection, SHOWN_MAX, tenants=call.tenants)
     repairs: Sequence[Row] | None = None
-    conflicts: Sequence[Row] = ()
+    conflicts: list[dict[str, Any]] = []
     if view.may(Scope.AUDIT):
-        conflicts = await list_findings(
+        found = await list_findings(
             call.connection,
             tenant=tenant,
             type_=FindingType.OUTCOME_CONFLICT,
@@ -95,6 +95,7 @@ async def show_reviews(
             page_size=SHOWN_MAX,
             tenants=call.tenants,
         )
+        conflicts = [dict(each) for each in found]
         repairs = await list_waiting_repairs(
             call.connection, tenant, kind, SHOWN_MAX, tenants=call.tenants
         )
