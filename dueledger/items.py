@@ -47,16 +47,17 @@ def lists_open_items(wanted: ItemListFilter, *, late: bool, is_open: bool = Fals
 
     Raises InvalidInput for a state that no item of the list has.
     """
-    is_open = late or is_open or wanted.attempt_min is not None
+    has_attempts = wanted.attempt_min is not None and not wanted.is_ended
+    is_open, in_flight = late or is_open or has_attempts, wanted.is_in_flight
     states, why = [state.label for state in State], "there is no such state"
-    if wanted.in_flight:
+    if in_flight:
         states, why = _IN_FLIGHT, "no item in flight has it"
     elif is_open:
         states, why = _OPEN, "no open item has it"
     if wanted.state is not None and wanted.state not in states:
         problem = Problem("state", wanted.state, why, " | ".join(states))
         raise InvalidInput("The filter cannot be used:", [problem])
-    return is_open or wanted.in_flight or wanted.state in _OPEN
+    return is_open or in_flight or wanted.state in _OPEN
 
 
 async def of_definition(

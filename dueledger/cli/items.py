@@ -118,14 +118,19 @@ def list_them(
         int | None,
         typer.Option(
             "--attempt-min",
-            help="Only open items that were tried so often, first due first.",
+            help="Only open items that were tried so often, first due first; with a --state in "
+            "which items end, those that ended in such an attempt.",
             min=1,
             max=32_767,
         ),
     ] = None,
     worker: Annotated[
         str | None,
-        typer.Option("--worker", help="Only items that run at this worker, first due first."),
+        typer.Option(
+            "--worker",
+            help="Only items that run at this worker, first due first; with a --state in which "
+            "items end, those that ended there.",
+        ),
     ] = None,
     definition: Annotated[
         str | None,
@@ -150,7 +155,6 @@ def list_them(
         state=state,
         label=_read_label(label),
         due_before=until,
-        in_flight=worker is not None,
         attempt_min=attempt_min,
         worker=worker,
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
+from dueledger.ledger.states import TERMINAL_STATES
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
@@ -12,6 +13,7 @@ READ_MAX: Final = 10_000
 _FIRST_EXAMINED: Final = 20
 """So many items for each that is wanted are examined first."""
 READ_TOTAL_MAX: Final = 1_000_000
+_ENDED: Final = frozenset(state.label for state in TERMINAL_STATES)
 _NO_LABEL: Final = (None, None)
 _NOWHERE: Final = (None, None)
 
@@ -41,9 +43,10 @@ class DuePlace(NamedTuple):
 class ItemListFilter:
     """Which items are listed; None: whatever it is. `tenants` limits who asks.
 
-    `due_from` is contained, `due_before` is not. Of open items alone: `in_flight`, those that are
-    handed out or running; `attempt_min`, those that failed or are tried in so many attempts; and
-    `worker`, those that run there, by its name as an actor, which needs `in_flight`.
+    `due_from` is contained, `due_before` is not. `in_flight`: handed out or running. `attempt_min`:
+    open items that failed or are tried in so many attempts, and `worker`: those that run there, by
+    its name as an actor. With a state in which items end: those that ended in such an attempt, and
+    those whose end this actor recorded.
     """
 
     tenants: Sequence[str] | None = None
@@ -59,6 +62,16 @@ class ItemListFilter:
     in_flight: bool = False
     attempt_min: int | None = None
     worker: str | None = None
+
+    @property
+    def is_ended(self) -> bool:
+        """Return whether its state is one in which items end."""
+        return self.state in _ENDED
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Return whether only items in flight are meant."""
+        return self.in_flight or (self.worker is not None and not self.is_ended)
 
     def values(self) -> tuple[Any, ...]:
         """Return the values in the order of the statements."""
@@ -138,14 +151,17 @@ async def _find_among(
     """
     among, of_key = examined_max
     values = *wanted.values(), wanted.definition_nos, *(after or _NOWHERE)
+    by_ending = wanted.attempt_min, wanted.worker
     if wanted.business_key is not None:
-        rows = await connection.fetch(statement("list_key_items"), *values, of_key, limit)
+        rows = await connection.fetch(
+            statement("list_key_items"), *values, of_key, limit, *by_ending
+        )
         if not rows[0]["is_crowded"]:
             return _places(rows), None
     # Of all tenants, what is examined may be anybody's.
     is_of_all = wanted.tenants is None and wanted.tenant is None
     text = statement("list_items") if is_of_all else statement("list_flow_items")
-    rows = await connection.fetch(text, *values, among, limit)
+    rows = await connection.fetch(text, *values, among, limit, *by_ending)
     number = rows[0]["reached_no"]
     reached = None if number is None else ItemPlace(rows[0]["reached_date"], number)
     return _places(rows), reached
@@ -193,7 +209,7 @@ async def list_open_items(
         statement("list_open_items"),
         *wanted.values(),
         *(after or _NOWHERE),
-        *(past_sla, read_max, read_total_max, limit, wanted.in_flight),
+        *(past_sla, read_max, read_total_max, limit, wanted.is_in_flight),
         *(wanted.definition_nos, wanted.attempt_min, wanted.worker),
     )
     found = [dict(row) for row in rows if row["id"] is not None]

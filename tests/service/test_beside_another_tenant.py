@@ -45,8 +45,10 @@ RECORDED = 600
 READ_MAX = 500
 NO_FILTERS = "'{acme}'" + ", null" * 11
 READS = {
-    "list_flow_items": "'{acme}'" + ", null" * 12 + ", 2000, 51",
-    "list_key_items": "'{acme}', null, null, null, 'crowded'" + ", null" * 8 + ", 2000, 51",
+    "list_flow_items": "'{acme}'" + ", null" * 12 + ", 2000, 51, null, null",
+    "list_key_items": "'{acme}', null, null, null, 'crowded'"
+    + ", null" * 8
+    + ", 2000, 51, null, null",
     "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true",
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",

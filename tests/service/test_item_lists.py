@@ -208,9 +208,61 @@ async def test_open_items_are_listed_by_attempts_and_by_the_worker_at_which_they
         for limit in (1, 50):
             found = await listed(api, key, f"&kind=Tried{query}", limit)
             assert found == [names[number] for number in numbers], (query, limit)
-    for query in ("attempt_min=1&state=Completed", "worker=key:tried&state=Scheduled"):
+    for query in (
+        "attempt_min=1&state=Completed&open=true",
+        "worker=key:tried&state=Completed&in_flight=true",
+        "worker=key:tried&state=Scheduled",
+    ):
         refused = await api.ask("GET", f"/v1/items?{query}", key=key)
         assert [each.pointer for each in problem(refused, 422, "INVALID_INPUT").errors] == ["state"]
+
+
+async def test_ended_items_are_listed_by_their_last_attempt_and_by_who_recorded_the_end(
+    api: Api,
+) -> None:
+    scopes = (Scope.READ, Scope.EMIT, Scope.WORK, Scope.OPERATE)
+    first, second = [
+        await api.make_key(name, *scopes, tenants=["endings"]) for name in ("ends-1", "ends-2")
+    ]
+    members = {"tenant": "endings", "kind": "Ending"}
+
+    async def complete(key: NewApiKey) -> None:
+        body = {"kinds": ["Ending"], "items_max": 1}
+        [item] = (await api.ask("POST", "/v1/claims", key=key, body=body)).document["items"]
+        named = {name: item[name] for name in ("item", "fence", "token", "position")}
+        outcomes = {"outcomes": [named | {"verdict": "completed"}]}
+        assert (await api.ask("POST", "/v1/outcomes", key=key, body=outcomes)).status == 200
+
+    await api.emit(first, api.item("E-0", **members))
+    await complete(first)
+    [failed] = await api.emit(first, api.item("E-1", **members))
+    await api.owner.execute(
+        "update ledger.pending p set state = 4, attempt = 3, starts = 3"
+        " from ledger.due_item i where i.item_no = p.item_no and i.id = $1",
+        failed,
+    )
+    await complete(second)
+    [cancelled] = await api.emit(first, api.item("E-2", **members))
+    decision = {"verb": "cancel", "ids": [str(cancelled)], "reason": "INC-1"}
+    await api.ask("POST", "/v1/tenants/endings/decisions", key=second, body=decision)
+    for query, names in (
+        ("state=Completed", ["E-1", "E-0"]),
+        ("state=Completed&attempt_min=1", ["E-1", "E-0"]),
+        ("state=Completed&attempt_min=2", ["E-1"]),
+        ("state=Completed&attempt_min=5", []),
+        ("state=Completed&worker=key:ends-1", ["E-0"]),
+        ("state=Completed&worker=key:ends-2&attempt_min=4", ["E-1"]),
+        ("state=Completed&worker=key:nobody", []),
+        ("state=Cancelled&worker=key:ends-2", ["E-2"]),
+        ("state=Cancelled&attempt_min=1", []),
+    ):
+        for scope in ("", "&business_key=E-1"):
+            expected = [name for name in names if not scope or name == "E-1"]
+            found = await listed(api, first, f"&kind=Ending&{query}{scope}", 50)
+            assert found == expected, (query, scope)
+    everybody = await api.make_key("ends-all", Scope.READ, tenants=None)
+    query = "&state=Completed&worker=key:ends-2&attempt_min=4"
+    assert await listed(api, everybody, query, 50) == ["E-1"]
 
 
 async def test_items_are_listed_by_their_definition_and_its_version(api: Api) -> None:

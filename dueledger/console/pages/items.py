@@ -122,7 +122,7 @@ async def list_items(
         state=state,
         due_from=in_zone(due_from, view.clock.zone),
         due_before=in_zone(due_before, view.clock.zone),
-        in_flight=in_flight or worker is not None,
+        in_flight=in_flight,
         attempt_min=attempt_min,
         worker=worker,
     )

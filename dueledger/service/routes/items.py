@@ -47,7 +47,12 @@ _READ_MAX = 1_000
 
 AttemptMin = Annotated[
     int | None,
-    Query(ge=1, le=32_767, description="only open items that were tried so often, or are being so"),
+    Query(
+        ge=1,
+        le=32_767,
+        description="only open items that were tried so often, or are being so; with a state in "
+        "which items end: those that ended in such an attempt",
+    ),
 ]
 VersionFilter = Annotated[
     int | None, Query(ge=1, le=2**31 - 1, description="only items of this version of `definition`")
@@ -272,7 +277,8 @@ async def list_items(
         Query(
             max_length=512,
             pattern=PRINTABLE,
-            description="only items that run there: a process or a key by its name",
+            description="only items that run there: a process or a key by its name; with a state "
+            "in which items end: those whose end it recorded",
         ),
     ] = None,
     definition: Annotated[
@@ -283,8 +289,8 @@ async def list_items(
 ) -> Response:
     """List items: open ones, late ones, those in flight or in an open state first due first.
 
-    So are those of a number of attempts or of a worker, of which only open items are listed. All
-    others by effective date, the latest first; of these a page may have fewer items than
+    So are those of a number of attempts or of a worker, unless `state` is one in which items end.
+    All others by effective date, the latest first; of these a page may have fewer items than
     `limit`, or none, although there is a next one: 2,000 are examined for each.
     """
     wanted = ItemListFilter(
@@ -297,7 +303,7 @@ async def list_items(
         label=None if label is None else Label(*label.split("=", 1)),
         due_from=due_from,
         due_before=due_before,
-        in_flight=in_flight or worker is not None,
+        in_flight=in_flight,
         attempt_min=attempt_min,
         worker=worker,
     )

@@ -16,11 +16,13 @@
 -- $13 after_no bigint
 -- $14 examined_max integer
 -- $15 limit integer
+-- $16 attempt_min integer
+-- $17 ended_by text
 -- index: due_item_pkey, flow_pkey, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 ending as materialized (
-  select array_agg(e.event) as events
+  select array_agg(e.event) as events, (select a.actor_no from ledger.actor a where a.name = $17::text) as actor_no
   from ledger.transition_event e join ledger.state s on s.state = e.after_state where s.name = $6::text
 ),
 found as materialized (
@@ -47,7 +49,9 @@ found as materialized (
     and ($6::text is null or exists (
       select from ledger.transition t
       where t.item_no = i.item_no and t.effective_date = i.effective_date and t.event = any ((select e.events from ending e)::smallint[])
-        and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+        and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+        and ($16::integer is null or t.attempt >= $16::integer)
+        and ($17::text is null or t.actor_no = (select e.actor_no from ending e))))
   order by i.effective_date desc, i.item_no desc
   limit $15::integer
 )
