@@ -305,7 +305,11 @@ class ReconnectingConnection:
     async def acquire(self) -> AsyncGenerator[Connection]:
         """Lend the connection for the block. Raises as a block of `Pool.acquire` does."""
         kept, self._kept = self._kept, None
-        if kept is None or is_lost(kept.connection):
+        if kept is not None and is_lost(kept.connection):
+            with suppress(ConnectionLost):
+                await kept.__aexit__(None, None, None)
+            kept = None
+        if kept is None:
             kept = self._pool.acquire()
             await kept.__aenter__()
         try:

@@ -60,6 +60,7 @@ async def test_a_kept_connection_that_was_cut_off_is_followed_by_another(pool: P
         # The server notifies the cut connection before it responds to another one.
         await other.fetchval("select 1")
     assert await backend_of(kept) != first
+    assert pool.connections.get_size() - pool.connections.get_idle_size() == 1
 
 
 async def test_a_connection_that_closes_between_two_statements_of_a_start_is_unavailable(

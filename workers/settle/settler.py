@@ -11,6 +11,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import ReconnectingConnection
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.runs import Outcome, Settlement, SettleRefusal, settle_runs
 from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked
@@ -55,7 +56,7 @@ class Settler:
         on_finished: Callable[[OpenRun], None],
         on_settled: Callable[[OpenRun, Sequence[ItemOutcome | None]], None],
     ) -> None:
-        self._pool = pool
+        self._connection = ReconnectingConnection(pool)
         self._counts = counts
         self._worker_no = worker_no
         self._items_max = items_max
@@ -119,7 +120,7 @@ class Settler:
             part = self._sent[:1] = [(run, _unrecordable(item_outcomes))]
         self._failures += 1
         try:
-            async with self._pool.acquire() as connection:
+            async with self._connection.acquire() as connection:
                 settlements = await _settlements(connection, part)
                 refused = await settle_runs(connection, settlements, self._worker_no)
         except (Unavailable, UnseenPartition):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
+from dueledger.ledger.store import ReconnectingConnection
 from dueledger.ledger.store.runs import StartRefusal, StartResult, start_runs
 from dueledger.workers.lost_runs import LostRuns
 from dueledger.workers.open_run import OpenRun
@@ -54,6 +55,7 @@ class RunStarter:
         batch_wait_seconds: float,
     ) -> None:
         self._pool = pool
+        self._connection = ReconnectingConnection(pool)
         self._queues = queues
         self._counts = counts
         self._listener = listener
@@ -101,7 +103,7 @@ class RunStarter:
         asked_at = monotonic()
         by_fence = sorted(chosen_slices, key=lambda chosen: chosen.claim_slice.fence)
         try:
-            async with self._pool.acquire() as connection:
+            async with self._connection.acquire() as connection:
                 start_results = await start_runs(
                     connection,
                     [chosen.claim_slice.claim_id for chosen in by_fence],
