@@ -9,6 +9,7 @@ from tempfile import gettempdir
 
 import pytest
 
+from dueledger.console.pages.schedules import VERSIONS_SHOWN
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowScope, resume_flows
@@ -204,6 +205,19 @@ async def test_an_edited_definition_is_previewed_and_put_in_force_over_the_versi
     assert not await api.owner.fetchval(
         "select exists (select from ledger.definition where tenant = 'umbra')"
     )
+
+
+async def test_a_schedule_with_many_versions_says_that_the_newest_are_shown(
+    api: Api, browser: Browser
+) -> None:
+    path = await define(api, "versioned")
+    assert "newest.</p>" not in (await browser.open(path)).text
+    for number in range(VERSIONS_SHOWN):
+        await define(api, "versioned", payload={"n": number})
+    page = (await browser.open(path)).text
+    assert f"The {VERSIONS_SHOWN} newest.</p>" in page
+    shown = [int(each) for each in re.findall(r"<strong>Version (\d+)<", page)]
+    assert shown == [*range(VERSIONS_SHOWN + 1, 1, -1)]
 
 
 def days_of(page: str) -> list[str]:

@@ -124,7 +124,7 @@ async def show_schedule(
     call: CurrentCall, view: CurrentView, page: CurrentPage, tenant: TenantPath, name: NamePath
 ) -> Response:
     """Show a definition: what it owes next, its versions, and the items it owed."""
-    versions = await versions_of(call.connection, tenant, name, VERSIONS_SHOWN)
+    versions = await versions_of(call.connection, tenant, name, VERSIONS_SHOWN + 1)
     newest = versions[0]
     coming = await coming_of(call.connection, view, newest)
     executions = await page_executions(
@@ -151,6 +151,7 @@ async def show_schedule(
         occurrences=list_occurrences(coming),
         pauses=pauses,
         own_pause=any(each["kind"] == newest.kind for each in pauses),
+        versions_max=VERSIONS_SHOWN,
         versions=list(zip(versions, _changes(versions), strict=True)),
         texts=texts_of(newest),
         path=schedule_path(tenant, name),
