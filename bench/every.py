@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, TypeAlias, final
 
 from bench.processes import Process, stop
@@ -191,12 +192,13 @@ class BenchmarkRun:
             return
         arguments = planned.arguments(self._scale, quick=self._quick)
         self._say(f"dueledger {' '.join(arguments)}")
+        began = monotonic()
         outcome = await _run(arguments, self._say)
         if isinstance(outcome, str):
             self._errors[planned.name] = outcome
             return
         rounds = self._documents[planned.name]
-        rounds.append(outcome)
+        rounds.append(outcome | {"took_seconds": round(monotonic() - began)})
         if self._folder is not None:
             _write(
                 self._folder / f"{planned.name}.json", {"benchmark": planned.name, "rounds": rounds}

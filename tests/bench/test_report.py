@@ -162,6 +162,7 @@ async def test_all_gives_a_row_a_goal_and_the_documents_they_come_from() -> None
     assert document["errors"] == {}
     (measured,) = document["documents"]["emit"]
     assert measured["fsync"] == "on"
+    assert measured["took_seconds"] > 0
     assert [row["goal"] for row in document["rows"]] == [one["goal"] for one in measured["goals"]]
     for row in document["rows"]:
         assert (row["benchmark"], row["rounds"]) == ("emit", 1)
