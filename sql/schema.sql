@@ -5236,7 +5236,11 @@ CREATE INDEX api_answer_answered_at_idx ON ledger.api_answer USING btree (answer
 
 CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no, ((- key_no)));
 
+CREATE INDEX audit_actor_idx ON ledger.audit USING btree (actor_no, at, audit_no);
+
 CREATE INDEX audit_at_idx ON ledger.audit USING btree (at, audit_no);
+
+CREATE INDEX audit_operation_idx ON ledger.audit USING btree (operation, at, audit_no);
 
 CREATE INDEX audit_target_idx ON ledger.audit USING btree (target, at, audit_no);
 

@@ -6,8 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.statements import statement
 from tests.service.conftest import CALENDAR, EVENT, SCHEDULE, Answer, Api
+from tests.service.test_beside_another_tenant import ROWS_READ
 from tests.service.test_requests import problem
 
 JOURNALS = {
@@ -237,3 +240,40 @@ async def test_entries_are_filtered_paged_and_those_of_the_caller_s_tenants(
     assert await targets(boss, f"{paused}&until={newest}") == [other, acme]
     assert await targets(boss, f"{paused}&since={newest}") == [acme]
     problem(await api.ask("GET", f"/v1/audit?{paused}&since=1", key=boss), 422, "INVALID_INPUT")
+
+
+@pytest.mark.parametrize(
+    ("column", "arguments"),
+    [
+        ("target", "null, null, null, null, 'rare'"),
+        ("actor", "null, null, 'key:rare', null, null"),
+        ("operation", "null, null, null, 'rare', null"),
+    ],
+)
+async def test_rare_entries_of_the_whole_ledger_are_found_without_reading_others(
+    api: Api, column: str, arguments: str
+) -> None:
+    person_no, rare_no = api.person_no, await register_actor(api.owner, "key:rare", ActorKind.KEY)
+    rare = {
+        "target": (person_no, "often", "rare"),
+        "actor": (rare_no, "often", "often"),
+        "operation": (person_no, "rare", "often"),
+    }
+    transaction = api.owner.transaction()
+    await transaction.start()
+    await api.owner.execute(
+        "insert into ledger.audit (actor_no, operation, target)"
+        " select $1, 'often', 'often' from generate_series(1, 3000)",
+        person_no,
+    )
+    await api.owner.execute(
+        "insert into ledger.audit (actor_no, operation, target, at)"
+        " values ($1, $2, $3, '2026-01-01')",
+        *rare[column],
+    )
+    await api.owner.execute(f"prepare by_{column} as {statement('list_audit')}")
+    before = await api.owner.fetchval(ROWS_READ)
+    found = await api.owner.fetch(f"execute by_{column} ({arguments}, null, null, null, null, 51)")
+    read = await api.owner.fetchval(ROWS_READ) - before
+    await transaction.rollback()
+    assert (len(found), 0 < read < 100) == (1, True), read

@@ -117,7 +117,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
                 {
                     "name": each.name,
                     "role": each.role.label,
-                    "status": each.status,
+                    "status": _status(each),
                     "seen_at": each.seen_at,
                     "host": each.host,
                     "version": each.version,
@@ -153,6 +153,7 @@ async def show_process(
         "process.html",
         title=name or "Process",
         process=found,
+        status=None if found is None else _status(found),
         refusal=refusal,
         may_drain=found is not None and view.may(Scope.OPERATE),
     )
@@ -187,6 +188,12 @@ async def show_topic(
             note="Those with the most items." if len(rows) > PARTITIONS_MAX else None,
         ),
     )
+
+
+def _status(process: ProcessRow) -> str:
+    """Return the status of a process as people see it: of one that lives, whether it drains."""
+    is_draining = process.draining_since is not None and process.status is ProcessStatus.LIVE
+    return "draining" if is_draining else process.status
 
 
 def _drain_result(process: ProcessRow) -> str:
