@@ -9,7 +9,11 @@ from typing import Final, final
 
 from dueledger.allocator.admission_group import admission_group_of
 from dueledger.allocator.claim_loop import ClaimLoop
-from dueledger.allocator.concurrent_claims import ConcurrentClaims, has_failed
+from dueledger.allocator.concurrent_claims import (
+    SPACING_SECONDS_MAX,
+    ConcurrentClaims,
+    has_failed,
+)
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.due_flow_poller import DueFlowPoller
 from dueledger.allocator.discover.topic_directory import TopicDirectory
@@ -242,11 +246,10 @@ class Allocator:
         heavy_task = self._heavy_task
         start_at = None
         if has_ready := self._light.has_ready():
-            # While floods rest the machine has time for small claims.
-            heavy_active = heavy_task is not None and self._state.flood_pacer.share == 1
-            start_at = claims.next_start_at(heavy_active=heavy_active)
+            spacing_seconds = self._light_spacing_seconds()
+            start_at = claims.next_start_at(spacing_seconds)
             if start_at <= monotonic():
-                if claims.start(counts, heavy_active=heavy_active) and self._light.has_ready():
+                if claims.start(counts, spacing_seconds) and self._light.has_ready():
                     return True
                 start_at, has_ready = None, False
         running = bool(
@@ -267,6 +270,16 @@ class Allocator:
             self._heavy_task = None
             heavy_task.result()
         return True
+
+    def _light_spacing_seconds(self) -> float:
+        """Return the least spacing: beside floods the machine is busy, and large claims cost less.
+
+        Flows with a lag target say how much of it they can spare.
+        """
+        if self._heavy_task is None:
+            return 0.0
+        of_targets = self._state.flood_pacer.light_spacing_seconds
+        return SPACING_SECONDS_MAX if of_targets is None else of_targets
 
     async def _claim_heavy(self, counts: Counter[str]) -> None:
         """Make a bounded number of claims for heavy flows."""

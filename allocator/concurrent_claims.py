@@ -52,20 +52,20 @@ class ConcurrentClaims:
         finally:
             await self._exits.aclose()
 
-    def next_start_at(self, *, heavy_active: bool) -> float:
+    def next_start_at(self, spacing_seconds_min: float) -> float:
         """Return when the next claim may start; infinity while the most allowed are running."""
         if (
             len(self.busy) == CONCURRENT_CLAIMS_MAX
             or len(self._claim_loop.publishing) >= PUBLISHING_MAX
         ):
             return float("inf")
-        return self._pace.next_start_at(self._spacing_seconds(heavy_active=heavy_active))
+        return self._pace.next_start_at(self._spacing_seconds(spacing_seconds_min))
 
-    def start(self, counts: Counter[str], *, heavy_active: bool) -> bool:
+    def start(self, counts: Counter[str], spacing_seconds_min: float) -> bool:
         """Make one claim in the background. False if no flow can be claimed from."""
         shares = self._claim_loop.next_shares()
         if shares:
-            self._pace.started(self._spacing_seconds(heavy_active=heavy_active), now=monotonic())
+            self._pace.started(self._spacing_seconds(spacing_seconds_min), now=monotonic())
             claim = asyncio.create_task(self._claim(shares, counts))
             self.busy.add(claim)
             claim.add_done_callback(self._remove_ended)
@@ -83,8 +83,8 @@ class ConcurrentClaims:
         if not has_failed(claim):
             self.busy.discard(claim)
 
-    def _spacing_seconds(self, *, heavy_active: bool) -> float:
-        return spacing_seconds(self._claim_loop.claim_seconds, heavy_active=heavy_active)
+    def _spacing_seconds(self, seconds_min: float) -> float:
+        return spacing_seconds(self._claim_loop.claim_seconds, seconds_min)
 
     async def _claim(self, shares: Sequence[FlowShare], counts: Counter[str]) -> None:
         try:
@@ -127,12 +127,9 @@ def has_failed(claim: asyncio.Task[None]) -> bool:
     return claim.cancelled() or claim.exception() is not None
 
 
-def spacing_seconds(claim_seconds: float, *, heavy_active: bool) -> float:
+def spacing_seconds(claim_seconds: float, seconds_min: float) -> float:
     """Return the mean time between the starts of two claims, from how long a claim takes.
 
     It is about the duration of a claim: the slower claims are, the more items each of them has.
-    While heavy flows are claimed the machine is busy, and fewer, larger claims cost less.
     """
-    if heavy_active:
-        return SPACING_SECONDS_MAX
-    return min(SPACING_SECONDS_MAX, max(SPACING_SECONDS, claim_seconds))
+    return max(SPACING_SECONDS, seconds_min, min(SPACING_SECONDS_MAX, claim_seconds))

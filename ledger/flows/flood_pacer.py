@@ -9,9 +9,10 @@ from dueledger.ledger.rules.flood_pace import (
     SHARE_FIRST,
     TARGET_READ_SECONDS_MAX,
     LagTargets,
-    items_max,
     next_share,
+    paced_items,
     rest_seconds,
+    spacing_seconds,
     step_seconds,
 )
 from dueledger.ledger.store.connection import Connection
@@ -32,7 +33,7 @@ class FloodPacer:
 
     def __init__(self) -> None:
         self._share = 1.0
-        self._items_max: int | None = None
+        self._spacing_seconds: float | None = None
         self._read_at = -inf
         self._claimed_at = -inf
         self._rests_until: float | None = None
@@ -44,7 +45,12 @@ class FloodPacer:
 
     def items_of(self, items: int) -> int:
         """Return how many of these items a flood may have in one claim."""
-        return items if self._items_max is None else min(items, self._items_max)
+        return paced_items(self._share, items)
+
+    @property
+    def light_spacing_seconds(self) -> float | None:
+        """The mean time between claims of light flows beside floods, if a flow has a target."""
+        return self._spacing_seconds
 
     def next_claim_at(self, now: float) -> float:
         """Return when the next flood may be claimed, asked when the process could claim it now."""
@@ -65,7 +71,7 @@ class FloodPacer:
 
     def end(self) -> None:
         """Give floods their full speed: no flow has a lag target."""
-        self._share, self._items_max, self._read_at = 1.0, None, -inf
+        self._share, self._spacing_seconds, self._read_at = 1.0, None, -inf
 
     async def refresh(self, connection: Connection, targets: LagTargets) -> None:
         """Read the pace, and step it, if a step is due.
@@ -79,7 +85,7 @@ class FloodPacer:
             target_seconds=min(targets.greatest, TARGET_READ_SECONDS_MAX),
             claims_max=CLAIMS_READ_MAX,
         )
-        self._share, self._items_max = stored.share, items_max(targets.least)
+        self._share, self._spacing_seconds = stored.share, spacing_seconds(targets.least)
         pause = seconds - stored.age_seconds
         if not 0 < pause <= seconds:  # longer where the clock of the database was set back
             starts_again = stored.age_seconds > RESTART_SECONDS

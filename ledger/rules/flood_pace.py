@@ -16,7 +16,7 @@ DECREASE: Final = 0.7
 INCREASE: Final = 1.03
 GROWTH: Final = 1.125
 """The increase while lags are below half of their targets."""
-LATE_RATIO: Final = 0.05
+LATE_RATIO: Final = 0.1
 """More late claims than this are a reason to slow down; fewer are noise."""
 STEP_SECONDS_MIN: Final = 0.1
 STEP_SECONDS_MAX: Final = 5.0
@@ -27,10 +27,10 @@ TARGET_READ_SECONDS_MAX: Final = 600.0
 REST_SECONDS_MAX: Final = 1.0
 RESTART_SECONDS: Final = 10.0
 """A pace that nobody has changed for so long belongs to an earlier flood."""
-ITEMS_OF_TARGET_SECOND: Final = 40_000
-"""Items that two cores work in a second: a claim is worked within the least lag target."""
-ITEMS_MIN: Final = 250
-"""A smaller claim takes nearly as long."""
+ITEMS_MIN: Final = 500
+"""Smaller claims take more of all programs for each item: those of 250 half as much again."""
+SPACING_TARGETS: Final = 0.25
+SPACING_SECONDS_MAX: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class LagCount:
 
     @property
     def is_late(self) -> bool:
-        """Return whether the lag is above the target: more than a twentieth of them are late."""
+        """Return whether the lag is above the target: more than a tenth of them are late."""
         return self.late > LATE_RATIO * self.claims
 
     @property
@@ -79,6 +79,15 @@ def rest_seconds(share: float, busy_seconds: float) -> float:
     return 0.0 if share >= 1 else min(REST_SECONDS_MAX, busy_seconds * (1 / share - 1))
 
 
-def items_max(lag_target_seconds: float) -> int:
-    """Return how many items of floods one claim may have, from the lowest target."""
-    return max(ITEMS_MIN, int(ITEMS_OF_TARGET_SECOND * lag_target_seconds))
+def paced_items(share: float, items: int) -> int:
+    """Return how many of these items a claim of floods may have: fewer disturb others less."""
+    return max(min(items, ITEMS_MIN), int(items * share))
+
+
+def spacing_seconds(lag_target_seconds: float) -> float:
+    """Return the mean time between claims of light flows beside floods, from the lowest target.
+
+    Larger claims of theirs leave more of the CPU to floods, and cost the others a part of what
+    their targets allow.
+    """
+    return min(SPACING_SECONDS_MAX, SPACING_TARGETS * lag_target_seconds)

@@ -24,7 +24,7 @@ from ledger.claim c join ledger.flow f on f.flow_no = c.lag_flow_no
 """
 
 
-@pytest.mark.parametrize("target", [0.02, None])
+@pytest.mark.parametrize("target", [3600, None])
 async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_target(
     start_allocator: Start,
     emit: Emit,
@@ -49,4 +49,4 @@ async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_t
     else:
         assert measured[0] == measured[1] > 0
         assert stepped_at is not None
-        assert largest <= 800
+        assert largest <= 1000

@@ -10,12 +10,12 @@ from dueledger.allocator.concurrent_claims import (
 
 
 def test_claims_that_take_longer_begin_further_apart_within_bounds() -> None:
-    apart = [spacing_seconds(seconds, heavy_active=False) for seconds in (0.0, 0.001, 0.012, 0.5)]
+    apart = [spacing_seconds(seconds, 0.0) for seconds in (0.0, 0.001, 0.012, 0.5)]
     assert apart == [SPACING_SECONDS, SPACING_SECONDS, 0.012, SPACING_SECONDS_MAX]
 
 
 def test_beside_a_flood_claims_are_few_however_short() -> None:
-    assert spacing_seconds(0.001, heavy_active=True) == SPACING_SECONDS_MAX
+    assert spacing_seconds(0.001, 0.04) == 0.04
 
 
 def _starts(wanted: list[float], spacing: float) -> list[float]:

@@ -21,9 +21,10 @@ from dueledger.ledger.rules.flood_pace import (
     STEP_SECONDS_MIN,
     LagCount,
     LagTargets,
-    items_max,
     next_share,
+    paced_items,
     rest_seconds,
+    spacing_seconds,
     step_seconds,
 )
 from dueledger.ledger.store.claims import FLOOR_MIN, claim_items, release_claims
@@ -33,7 +34,7 @@ from dueledger.ledger.store.flows import list_flows
 
 from .conftest import Ledger
 
-EARLY, NEAR, LATE = LagCount(100, 5, 5), LagCount(100, 5, 6), LagCount(100, 6, 6)
+EARLY, NEAR, LATE = LagCount(100, 10, 10), LagCount(100, 10, 11), LagCount(100, 11, 11)
 UNKNOWN = LagCount(0, 0, 0)
 RECOVERY_SECONDS = 2.0
 DELAY_STEPS = 2
@@ -98,7 +99,9 @@ def test_a_step_is_long_enough_to_know_what_is_late_and_a_rest_is_bounded() -> N
     assert rest_seconds(1, 0.02) == rest_seconds(1, inf) == 0
     assert rest_seconds(0.25, 0.02) == pytest.approx(0.06)
     assert rest_seconds(SHARE_MIN, 60) == REST_SECONDS_MAX
-    assert [items_max(target) for target in (0.001, 0.025, 3600)] == [ITEMS_MIN, 1000, 144_000_000]
+    assert [paced_items(share, 2000) for share in (0.125, 0.5, 1)] == [ITEMS_MIN, 1000, 2000]
+    assert paced_items(0.125, 90) == 90
+    assert [spacing_seconds(target) for target in (0.04, 3600)] == [0.01, 0.05]
 
 
 async def _pend(ledger: Ledger, lane: str, seconds_ago: float, target: float | None) -> int:
@@ -258,13 +261,14 @@ async def test_a_flood_begins_slowly_and_has_its_full_speed_without_a_target(
 ) -> None:
     pacer = FloodPacer()
     await pacer.refresh(ledger.connection, LagTargets(0.05, 0.05))
-    assert (pacer.share, pacer.items_of(4000), pacer.items_of(90)) == (SHARE_FIRST, 2000, 90)
+    assert (pacer.share, pacer.items_of(4000)) == (SHARE_FIRST, 1000)
     pacer.claiming(10.0)
     assert pacer.next_claim_at(10.02) == pytest.approx(10.08)
     assert pacer.next_claim_at(10.05) == pytest.approx(10.08)
-    assert not pacer.needs_refresh
+    assert (pacer.needs_refresh, pacer.light_spacing_seconds) == (False, 0.0125)
     pacer.end()
     assert (pacer.share, pacer.items_of(4000), pacer.next_claim_at(10.03)) == (1, 4000, 10.03)
+    assert pacer.light_spacing_seconds is None
 
 
 async def test_a_flood_says_how_it_is_slowed_and_why_and_no_other_flow_does(
