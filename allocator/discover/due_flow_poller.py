@@ -1,6 +1,7 @@
 """The poller of due flows, of the allowances of limited flows, and of credit."""
 
 import asyncio
+from collections.abc import Sequence
 from time import monotonic
 from typing import Final, final
 
@@ -26,6 +27,10 @@ POLL_INTERVAL_BUSY_SECONDS: Final = 0.05
 POLL_INTERVAL_NOTIFIED_SECONDS: Final = 0.25
 """Between lists while each item that may be claimed earlier is announced."""
 FLOWS_PER_YIELD: Final = 200
+KNOWN_READY_MIN: Final = 500
+"""So many flows that are queued are left out of a list: each of them takes 6 microseconds."""
+WHOLE_LIST_SECONDS: Final = 5.0
+"""So often a list leaves out none: terms may have changed, and rows may have committed late."""
 LIMIT_CHECKS_MAX: Final = 1000
 LIMIT_CHECK_TIME_DIVISOR: Final = 20
 
@@ -54,6 +59,7 @@ class DueFlowPoller:
         self._heavy_active = self._is_notified = False
         self.polled_at = float("-inf")
         self._is_invalid = False
+        self._listed_whole_at = float("-inf")
 
     @property
     def poll_seconds(self) -> float:
@@ -92,7 +98,7 @@ class DueFlowPoller:
 
     def invalidate(self) -> None:
         """List due flows at the next poll: the queue may be wrong, also after a list that runs."""
-        self.polled_at = float("-inf")
+        self.polled_at = self._listed_whole_at = float("-inf")
         self._is_invalid = True
 
     async def poll(self, connection: Connection, *, heavy_active: bool, is_notified: bool) -> None:
@@ -123,7 +129,10 @@ class DueFlowPoller:
         began = monotonic()
         self._is_invalid = False
         horizon = max(HORIZON_SECONDS, 2 * self.poll_interval_seconds)
-        flows = await list_due_flows(connection, FLOWS_LISTED_MAX, horizon_seconds=horizon)
+        known = self._known_ready(began)
+        flows = await list_due_flows(
+            connection, FLOWS_LISTED_MAX, horizon_seconds=horizon, without=known
+        )
         self._duration.add(monotonic() - began)
         for start in range(0, len(flows), FLOWS_PER_YIELD):
             self._flow_queue.update(flows[start : start + FLOWS_PER_YIELD], asked_at=began)
@@ -131,6 +140,13 @@ class DueFlowPoller:
         self._flow_queue.remove_unlisted(asked_at=began)
         if not self._is_invalid:
             self.polled_at = monotonic()
+            if not known:
+                self._listed_whole_at = began
+
+    def _known_ready(self, now: float) -> Sequence[int]:
+        if now >= self._listed_whole_at + WHOLE_LIST_SECONDS:
+            return ()
+        return self._flow_queue.known_ready(KNOWN_READY_MIN, asked_at=now)
 
     async def _poll_limited_flows(self, connection: Connection) -> None:
         """Estimate the allowances of limited flows, without locks since they may be many."""

@@ -126,6 +126,27 @@ class FlowQueue(Generic[GroupT]):
             if flow.has_serial and self._serial_apart:
                 self._update_flow(flow, asked_at, serial=True)
 
+    def known_ready(self, flows_min: int, *, asked_at: float) -> list[int]:
+        """Return the flows that are queued, and so have due rows: a list may leave them out.
+
+        None if they are fewer than `flows_min`. They count as listed at `asked_at`. Their terms
+        stay as they were, and rows that committed late stay below their floors: call it for some
+        lists only.
+        """
+        known = [
+            entry
+            for entry in self._flows.values()
+            if entry.state is QueueState.QUEUED
+            and not entry.empty_claims
+            and not entry.flow.has_serial
+            and entry.flow.lag_target_seconds is None
+        ]
+        if len(known) < flows_min:
+            return []
+        for entry in known:
+            entry.listed_at = asked_at
+        return [entry.flow.flow_no for entry in known]
+
     def remove_unlisted(self, *, asked_at: float) -> None:
         """Remove the flows that the list of `asked_at` did not contain.
 

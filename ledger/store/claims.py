@@ -175,14 +175,16 @@ async def list_due_flows(
     kinds: Sequence[str] | None = None,
     *,
     horizon_seconds: float = 0.0,
+    without: Sequence[int] = (),
 ) -> list[DueFlow]:
     """List the flows with rows available within the horizon that are not paused.
 
+    Flows whose numbers are among `without` are left out: the caller knows that they have rows.
     Without `kinds`: the flows that allocators publish. With `kinds`: the flows of these kinds, with
     any dispatch.
     """
     rows = await connection.fetch(
-        statement("list_due_flows"), limit, kinds, horizon_seconds, OVERLAP_SECONDS
+        statement("list_due_flows"), limit, kinds, horizon_seconds, OVERLAP_SECONDS, without
     )
     return list(map(DueFlow._make, rows))
 

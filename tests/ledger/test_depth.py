@@ -83,6 +83,8 @@ async def test_depth_agrees_with_the_accounting_of_every_kind(
         actor_no=actor_no,
     )
     plain, limited = sorted(await list_due_flows(connection, 100), key=lambda flow: flow.lane)
+    listed = await list_due_flows(connection, 100, without=[plain.flow_no, plain.flow_no + 99])
+    assert [flow.flow_no for flow in listed] == [limited.flow_no]
     run = await claim_and_start(connection, actor_no, plain, claim=8, start=6)
     await claim_and_start(connection, actor_no, limited, claim=5, start=2)
     retry, park = (

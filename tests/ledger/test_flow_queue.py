@@ -237,6 +237,27 @@ def test_a_flow_waits_until_its_next_row_is_due() -> None:
     assert queue.next_due_at() == 3.1
 
 
+def test_a_list_may_leave_out_the_flows_that_are_queued_and_they_stay_in_their_order() -> None:
+    """Not one that waits, found nothing, or has serial rows or a lag target."""
+    others = [
+        flow(3)._replace(due_seconds=9.0),
+        flow(4)._replace(has_serial=True),
+        flow(5)._replace(lag_target_seconds=0.1),
+        flow(6),
+    ]
+    queue = listed(flow(1), flow(2), *others)
+    shares = take(queue, 600)
+    queue.return_unserved([share for share in shares if share.flow.flow_no != 6])
+    queries = serve(queue, shares[-1:], f6=0)
+    queue.update_next_due(queries, [next_due(6, 0)], asked_at=1.0)
+
+    assert queue.known_ready(3, asked_at=2.0) == []
+    assert queue.known_ready(2, asked_at=2.0) == [1, 2]
+
+    relist(queue, others[:1], asked_at=2.0)
+    assert [number for number, _ in quotas(take(queue, now=2.0))] == [1, 2]
+
+
 def test_a_claim_that_says_when_the_next_row_is_due_spares_the_query() -> None:
     serial = flow(4)._replace(has_serial=True)
     queue = listed(flow(1), flow(2), flow(3), serial, flow(5), flow(6))

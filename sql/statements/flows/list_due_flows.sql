@@ -1,10 +1,11 @@
--- List the flows that are not paused and have rows available within a horizon, and how soon, by loose index scans.
+-- List the flows that are not paused and have rows available within a horizon, and how soon, except some, by loose index scans.
 -- returns: zero or more
 -- roles: allocator, pull_worker, worker
 -- $1 limit integer
 -- $2 kinds text[]
 -- $3 horizon_seconds double precision
 -- $4 overlap_seconds double precision
+-- $5 without integer[]
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx
 -- locks: none
 with recursive firsts (flow_no, at, block) as (
@@ -54,7 +55,7 @@ serials (flow_no, state, at) as (
 ),
 clock as materialized (
   select ledger.now() as now, ledger.now() + make_interval(secs => $3::double precision * ledger.clock_rate()) as until,
-    ledger.now() - make_interval(secs => $4::double precision * ledger.clock_rate()) as settled
+    ledger.now() - make_interval(secs => $4::double precision * ledger.clock_rate()) as settled, ledger.clock_rate() as rate
 ),
 waiting as materialized (
   select w.flow_no, min(w.at) as at, bool_or(not w.serial) as plain, bool_or(w.serial) as serial,
@@ -67,7 +68,7 @@ waiting as materialized (
     union all
     select s.flow_no, s.at, true, false, null from serials s
   ) w
-  where w.at <= (select c.until from clock c)
+  where w.at <= (select c.until from clock c) and w.flow_no not in (select unnest($5::integer[]))
   group by w.flow_no
 )
 select f.flow_no, k.tenant, k.name as kind, f.lane, k.topic, f.weight, k.queue_seconds, k.dispatch_seconds,
@@ -75,7 +76,7 @@ select f.flow_no, k.tenant, k.name as kind, f.lane, k.topic, f.weight, k.queue_s
   f.limited or k.settled_by = 'topic' as limited,
   k.settled_by = 'topic' or num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
   w.plain, w.serial, f.rate_per_second,
-  (extract(epoch from w.at - c.now) / ledger.clock_rate())::double precision as due_seconds,
+  date_part('epoch', w.at - c.now) / c.rate as due_seconds,
   least(w.first_at, c.settled) as floor_at,
   case when w.first_at <= c.settled then w.block else 0 end as floor_block,
   least(w.retry_at, c.settled) as retry_floor_at, least(w.serial_at, c.settled) as serial_floor_at,
