@@ -5236,7 +5236,7 @@ CREATE INDEX api_answer_answered_at_idx ON ledger.api_answer USING btree (answer
 
 CREATE INDEX api_key_actor_idx ON ledger.api_key USING btree (actor_no, ((- key_no)));
 
-CREATE INDEX audit_actor_idx ON ledger.audit USING btree (actor_no, at, audit_no);
+CREATE INDEX audit_actor_idx ON ledger.audit USING btree (actor_no, (at AT TIME ZONE 'UTC'::text), audit_no);
 
 CREATE INDEX audit_at_idx ON ledger.audit USING btree (at, audit_no);
 

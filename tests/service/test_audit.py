@@ -271,6 +271,7 @@ async def test_rare_entries_of_the_whole_ledger_are_found_without_reading_others
         " values ($1, $2, $3, '2026-01-01')",
         *rare[column],
     )
+    await api.owner.execute("analyze ledger.audit")
     await api.owner.execute(f"prepare by_{column} as {statement('list_audit')}")
     before = await api.owner.fetchval(ROWS_READ)
     found = await api.owner.fetch(f"execute by_{column} ({arguments}, null, null, null, null, 51)")

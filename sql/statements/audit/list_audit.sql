@@ -34,9 +34,11 @@ chosen as materialized (
    from ledger.audit a
    where $1::text[] is null and $5::text is null and $3::text is not null and a.actor_no = (select n.actor_no from named n)
      and ($2::text is null or $2::text = any (a.tenants)) and ($4::text is null or a.operation = $4::text)
-     and a.at >= coalesce($6::timestamptz, '-infinity') and a.at < coalesce($7::timestamptz, 'infinity')
-     and (a.at, a.audit_no) < (coalesce($8::timestamptz, 'infinity'), coalesce($9::bigint, 0))
-   order by a.at desc, a.audit_no desc limit $10::integer)
+     and a.at at time zone 'UTC' >= coalesce($6::timestamptz, '-infinity') at time zone 'UTC'
+     and a.at at time zone 'UTC' < coalesce($7::timestamptz, 'infinity') at time zone 'UTC'
+     and (a.at at time zone 'UTC', a.audit_no)
+       < (coalesce($8::timestamptz, 'infinity') at time zone 'UTC', coalesce($9::bigint, 0))
+   order by a.at at time zone 'UTC' desc, a.audit_no desc limit $10::integer)  -- ordered like the index
   union all
   (select a.audit_no
    from ledger.audit a
