@@ -183,7 +183,7 @@ class BenchmarkRun:
             "rows": [row for planned in self._planned for row in self._rows(planned.name)],
             "errors": self._errors,
         }
-        if self._folder is not None:
+        if self._folder is not None and len(self._planned) == len(PLAN):
             _write(self._folder / "all.json", document)
         return document | {"documents": self._documents}
 
