@@ -57,7 +57,6 @@ maintenance_work_mem = '256MB'
 wal_buffers = '16MB'
 max_wal_size = '{wal_max}'
 min_wal_size = '{wal_min}'
-wal_compression = {durable}
 checkpoint_timeout = '15min'
 checkpoint_completion_target = 0.9
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from dueledger.ledger.claim_id import ClaimId, first_and_last
 from dueledger.ledger.store.claimed_rows import ClaimedRows
@@ -12,6 +12,7 @@ from dueledger.ledger.store.counted import fetch_counted, repeat_counted
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
 from dueledger.ledger.store.statements import statement
 
+_ValueT = TypeVar("_ValueT", date, int)
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -307,9 +308,9 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
                 claim.topic,
                 claim.partition,
                 claim.item_nos,
-                claim.effective_dates,
-                claim.attempts,
-                claim.starts,
+                _one_or_each(claim.effective_dates),
+                _one_or_each(claim.attempts),
+                _one_or_each(claim.starts),
                 claim.batch_max,
                 claim.dispatch_seconds,
                 claim.queue_seconds,
@@ -324,6 +325,11 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
             for claim in claims
         ],
     )
+
+
+def _one_or_each(values: Sequence[_ValueT]) -> Sequence[_ValueT]:
+    """Return one value if all are equal: asyncpg examines each element of an array."""
+    return values[:1] if len(set(values)) == 1 else values
 
 
 async def mark_published(

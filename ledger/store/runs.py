@@ -10,11 +10,15 @@ from typing import Final, NamedTuple
 from asyncpg import BitString
 
 from dueledger.ledger.claim_id import ClaimId, first_and_last
+from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.counted import fetch_counted
 from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
+
+_SEPARATOR: Final = "\x1f"
+"""No JSON text contains it."""
 
 
 class RunId(NamedTuple):
@@ -303,12 +307,25 @@ def _settle_arguments(
         started_ats,
         [_mask(settlement.outcomes) for settlement in settlements],
         [end - size + 1 for end, size in zip(accumulate(sizes), sizes, strict=True)],
-        details if any(details) else [],  # a missing array element is null
+        join_details(details),
         worker_no,
         *first_and_last(started_ats),
         *first_and_last(run.claimed_at for run in runs),
         actor_no,
     )
+
+
+def join_details(details: Sequence[str | None]) -> str:
+    """Return details as one text: of an array asyncpg examines each element.
+
+    An empty text means null. Raises InvalidItem for a text that cannot be JSON.
+    """
+    if not any(details):
+        return ""
+    joined = _SEPARATOR.join([detail or "" for detail in details])
+    if joined.count(_SEPARATOR) != len(details) - 1:
+        raise InvalidItem("evidence: it is not JSON", field="evidence")
+    return joined
 
 
 async def report_overruns(

@@ -9,6 +9,7 @@ import asyncpg
 
 from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.lost_connections import CONNECTION_ERRORS
+from dueledger.ledger.store.runs import RunId, join_details
 from dueledger.ledger.store.statements import statement
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store.connection import Connection
     from dueledger.ledger.store.connection_classes import HandlerConnection
-    from dueledger.ledger.store.runs import RunId
 
 _REFUSED: Final = "DL006"
 _SAVEPOINT: Final = "dueledger_item"
@@ -54,14 +54,14 @@ async def commit_completed(
     outcome, InvalidItem for evidence that jsonb cannot store; the transaction is rolled back then.
     Whether it committed is unknown where the connection is lost.
     """
-    if completions.size == 1:
-        name, arguments = "settle_completed_run", _of_one(completions, worker_no)
-    else:
-        name, arguments = "settle_completed_runs", _of_several(completions, worker_no)
     # The pool's proxy passes on what asyncpg's own class does not have.
     ours = cast("HandlerConnection", connection)
     before = f"release savepoint {_SAVEPOINT};" if has_savepoint else ""
     try:
+        if completions.size == 1:
+            name, arguments = "settle_completed_run", _of_one(completions, worker_no)
+        else:
+            name, arguments = "settle_completed_runs", _of_several(completions, worker_no)
         with mapped_errors():
             await ours.execute_with_commit(name, statement(name), arguments, before=before)
             await transaction.commit()
@@ -86,9 +86,7 @@ def _of_several(completions: Completions, worker_no: int) -> str:
     run, size, details = completions
     started_at, claimed_at = run.started_at.isoformat(), run.claimed_at.isoformat()
     mask = "".join("1" if index in details else "0" for index in range(size))
-    evidence = "'{}'"  # a missing array element is null
-    if any(details.values()):
-        evidence = f"array[{_joined(_literal(details.get(index)) for index in range(size))}]"
+    evidence = _literal(join_details([details.get(index) for index in range(size)]))
     times = _joined(f"'{time}'" for time in (started_at, started_at, claimed_at, claimed_at))
     return (
         f"'{{{run.run_no:d}}}', '{{{started_at}}}', '{{{mask}}}', '{{1}}', {evidence}, "

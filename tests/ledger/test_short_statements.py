@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import runs
 from dueledger.ledger.store.clock import set_clock, set_machine_clock
@@ -231,3 +232,26 @@ async def test_a_short_settlement_writes_what_the_long_one_does(
         return await settle_runs(ledger.connection, settlements, ledger.worker_no)
 
     await _check_both(ledger, monkeypatch, act, is_short=case.is_short)
+
+
+async def test_each_item_has_its_own_evidence_and_text_that_is_no_json_is_refused(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    run_nos = [(await ledger.start(fence, 1, 2)).run_no or 0 for fence in await _two_claims(ledger)]
+    first, last = (Outcome(TransitionEvent.COMPLETED, f'{{"n": {n}}}') for n in (1, 4))
+    outcomes = ((first, COMPLETED), (COMPLETED, last))
+
+    async def settle(*outcomes: Sequence[Outcome]) -> list[runs.RefusedSettlement]:
+        ids = await run_ids(ledger.connection, run_nos)
+        settlements = list(map(Settlement, ids, outcomes))
+        return await settle_runs(ledger.connection, settlements, ledger.worker_no)
+
+    torn = Outcome(TransitionEvent.COMPLETED, '{"n": "\x1f"}')
+    with pytest.raises(InvalidItem, match="evidence"):
+        await settle((first, torn), (COMPLETED, last))
+    assert await settle(*outcomes) == []
+    rows = await ledger.connection.fetch(
+        "select detail ->> 'n' as n from ledger.transition order by run_no, item_no"
+    )
+    assert [row["n"] for row in rows] == ["1", None, None, "4"]

@@ -5,7 +5,7 @@
 -- $2 started_ats timestamptz[]
 -- $3 masks bit varying[]
 -- $4 firsts integer[]
--- $5 details text[]
+-- $5 details text
 -- $6 worker_no bigint
 -- $7 first_started_at timestamptz
 -- $8 last_started_at timestamptz
@@ -20,6 +20,10 @@ with locked_default as (select from ledger.due_item_default),
 asked as materialized (
   select * from unnest($1::bigint[], $2::timestamptz[], $3::bit varying[], $4::integer[]) a (run_no, started_at, mask, first)
   order by a.run_no
+),
+-- As in settle_completed_runs.
+detail as materialized (
+  select string_to_array($5::text, e'\x1f', '') as details
 ),
 accepted as (
   update ledger.run r
@@ -37,13 +41,14 @@ outcome as materialized (
   select a.run_no, a.flow_no as limited_flow_no, u.item_no, u.effective_date, u.attempt, u.starts, u.event, u.detail,
     u.after_seconds, c.batch_max
   from accepted a
+  cross join detail d
   join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
     and c.claimed_at between $9::timestamptz and $10::timestamptz
   cross join lateral unnest(
     c.item_no[a.from_position:a.to_position], c.effective_date[a.from_position:a.to_position],
     c.attempt[a.from_position:a.to_position], c.starts[a.from_position:a.to_position],
     ($12::smallint[])[a.first:a.first + a.to_position - a.from_position],
-    ($5::text[])[a.first:a.first + a.to_position - a.from_position],
+    d.details[a.first:a.first + a.to_position - a.from_position],
     ($13::double precision[])[a.first:a.first + a.to_position - a.from_position]
   ) u (item_no, effective_date, attempt, starts, event, detail, after_seconds)
   where u.event is not null
