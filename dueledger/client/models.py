@@ -169,6 +169,22 @@ class CommentRequest(BaseModel):
     comment: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
+class CompletedDocument(BaseModel):
+    """
+    What runs completed from an instant on, in a minute or in the hour.
+    """
+
+    since: AwareDatetime
+    completed: Annotated[int, Field(description="an estimate if fewer items were sampled")]
+    sampled: int
+    p99_seconds: Annotated[
+        float | None,
+        Field(
+            description="99 of 100 were completed within so long after they were due; at most 9 % too much. null: none was completed"
+        ),
+    ]
+
+
 class DayRanges(BaseModel):
     """
     The first and last day that a calendar covers, before and after.
@@ -1336,6 +1352,18 @@ class TakenItems(BaseModel):
     capped: Annotated[
         bool, Field(description="the group may have more items than the 1,000 that were found")
     ]
+
+
+class ThroughputDocument(BaseModel):
+    """
+    The last hour that was counted, and its 60 minutes, or those that are counted.
+
+    It is counted while a page of the console is open. `until` and `hour` are null if it never was.
+    """
+
+    until: AwareDatetime | None
+    hour: CompletedDocument | None
+    items: list[CompletedDocument]
 
 
 class TopicDocument(BaseModel):

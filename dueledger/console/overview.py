@@ -11,6 +11,7 @@ from dueledger.ledger.store.gauges import take_lead
 from dueledger.ledger.store.overview import (
     add_overview_flows,
     count_overview_in_flight,
+    count_overview_minutes,
     count_overview_waiting,
     measure_overview_rates,
     read_overview_runs,
@@ -22,11 +23,15 @@ TASK: Final = "overview"
 BUDGET_SECONDS: Final = 0.12
 """Of a refresh: a hundredth of a core is 0.15 s in 15 s."""
 _RUNS_SHARE: Final = 0.4
+_MINUTES_SHARE: Final = 0.6
 _NEAR_SHARE: Final = 0.8
 _ADDED_MAX: Final = 2_000
 _IN_FLIGHT_MAX: Final = 2_000
 _RUN_ITEMS_MAX: Final = 1_000
 _RATED_RUNS_MAX: Final = 200
+_MINUTE_RUNS_MAX: Final = 20_000
+_MINUTE_RUNS_SAMPLED: Final = 500
+_MINUTE_ITEMS_MAX: Final = 1_000
 WAITING_MAX: Final = 10_000
 """Items counted in a quarter hour of a flow."""
 _FLOWS_MAX: Final = 64
@@ -69,6 +74,7 @@ class OverviewRefresh:
         # After them, so that no item of a run that has closed is counted twice.
         await count_overview_in_flight(connection, items_max=_IN_FLIGHT_MAX)
         await measure_overview_rates(connection, runs_max=_RATED_RUNS_MAX)
+        await self._count_minutes(connection, started + self._budget_seconds * _MINUTES_SHARE)
         await self._count_waiting(connection, started, self._budget_seconds * _NEAR_SHARE)
         await self._count_waiting(connection, started, self._budget_seconds, is_far=True)
         items += await self._read_runs(connection, started + self._budget_seconds)
@@ -82,6 +88,19 @@ class OverviewRefresh:
             if not read:
                 break
         return items
+
+    async def _count_minutes(self, connection: Connection, until: float) -> None:
+        """Count what was completed by minute: at least once, then until no runs are left."""
+        runs = _MINUTE_RUNS_MAX
+        while 2 * runs > _MINUTE_RUNS_MAX:
+            runs = await count_overview_minutes(
+                connection,
+                runs_max=_MINUTE_RUNS_MAX,
+                sampled_runs_max=_MINUTE_RUNS_SAMPLED,
+                items_max=_MINUTE_ITEMS_MAX,
+            )
+            if self._clock() >= until:
+                break
 
     async def _count_waiting(
         self, connection: Connection, started: float, seconds: float, *, is_far: bool = False

@@ -30,6 +30,7 @@ from dueledger.service.routes import (
     reports,
     reviews,
     system,
+    throughput,
 )
 from dueledger.service.scoped_routes import SECURITY_SCHEMES
 
@@ -57,6 +58,7 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *operations.operate.routes,
     *flows.read.routes,
     *flows.operate.routes,
+    *throughput.read.routes,
     *completeness.audit.routes,
     *findings.audit.routes,
     *findings.approve.routes,

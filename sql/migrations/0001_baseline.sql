@@ -104,6 +104,7 @@
 \ir ../schema/functions/measure_gauges.sql
 \ir ../schema/functions/refresh_overview.sql
 \ir ../schema/functions/measure_overview_rates.sql
+\ir ../schema/functions/count_overview_minutes.sql
 
 \ir ../schema/roles/alerter.sql
 \ir ../schema/roles/allocator.sql

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from html import unescape
 from itertools import count
@@ -14,10 +14,13 @@ from dueledger.console import open_console
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.clock import iso
 from dueledger.console.overview import OverviewRefresh
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from tests.console.conftest import Browser, open_browser
 from tests.databases import MakeDatabase
+from tests.ledger.conftest import Ledger
 from tests.service.conftest import Api, open_api
 
 _CELL = re.compile(
@@ -80,6 +83,51 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
         assert "<b>x" not in (own := (await stranger.open("/console/")).text)
         assert "acme" not in own
         assert len(_CELL.findall(own)) == 1
+
+
+async def test_the_last_hour_by_minute_is_on_the_page_and_by_rest_for_each_tenant_its_own(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+    activity: LedgerActivity,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    other = await api.make_key("other", *Scope, tenants=["umbra"])
+    everyone = await api.make_key("everyone", *Scope, tenants=None)
+    assert "by minute" not in (await browser.open("/console/")).text
+    empty = await api.ask("GET", "/v1/throughput", key=key)
+    assert empty.document == {"until": None, "hour": None, "items": []}
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    now = await read_now(api.owner)
+    for tenant in ("acme", "umbra", "acme"):
+        await ledger.place(State.COMPLETED, tenant=tenant, due_at=now - timedelta(seconds=40))
+    await ledger.stand_at(now + timedelta(minutes=2))
+    await OverviewRefresh(activity, budget_seconds=30).refresh(api.owner)
+    page = await browser.open("/console/")
+    numbers = re.findall(r'<a class="number" href="([^"]+)">([\d.]+)( min| s)?</a>', page.text)
+    assert [each[1:] for each in numbers[-2:]] == [("2", ""), ("42", " s")]
+    assert (await browser.open(unescape(numbers[-2][0]))).text.count("batch-") >= 2
+    assert "by minute from" in page.text
+    table = await browser.open("/console/?format=csv&table=minutes")
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert sum(int(row["completed"]) for row in rows) == 2
+    for asked, tenant, completed in (
+        (key, "", 2),
+        (other, "", 1),
+        (everyone, "", 3),
+        (everyone, "?tenant=umbra", 1),
+    ):
+        answer = await api.ask("GET", f"/v1/throughput{tenant}", key=asked)
+        assert answer.document["hour"]["completed"] == completed
+        minutes = answer.document["items"]
+        assert len(minutes) == 60
+        assert sum(each["completed"] for each in minutes) == completed
+    foreign = await api.ask("GET", "/v1/throughput?tenant=acme", key=other)
+    assert foreign.document["hour"]["completed"] == 0
+    async with open_browser(api) as stranger:
+        await stranger.sign_in(other)
+        assert '">1</a>' in (await stranger.open("/console/")).text
 
 
 async def test_one_process_refreshes_at_a_time_within_its_budget(

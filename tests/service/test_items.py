@@ -64,6 +64,7 @@ OPERATIONS = {
     ("/v1/flows/{tenant}/{kind}", "get"): "getFlow",
     ("/v1/flows/{tenant}/{kind}", "patch"): "setFlowLimits",
     ("/v1/pauses", "get"): "listPauses",
+    ("/v1/throughput", "get"): "getThroughput",
     ("/v1/tenants/{tenant}/pause", "post"): "pauseFlows",
     ("/v1/tenants/{tenant}/resume", "post"): "resumeFlows",
     ("/v1/findings", "get"): "listFindings",

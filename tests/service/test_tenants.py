@@ -301,6 +301,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "getFlow": _plain,
     "setFlowLimits": _sends({"lane": None, "weight": 2}),
     "listPauses": _of_tenant,
+    "getThroughput": _of_tenant,
     "pauseFlows": _sends({"kind": "StatementDue", "reason": "INC-1"}),
     "resumeFlows": _sends({"kind": "StatementDue"}),
     "listFindings": _of_tenant,
@@ -326,7 +327,7 @@ OF_ALL = {"drainProcess"}
 LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
     *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
-    *("listProcesses", "listTopics", "listAlerts"),
+    *("listProcesses", "listTopics", "listAlerts", "getThroughput"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""

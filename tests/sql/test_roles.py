@@ -303,6 +303,7 @@ CALLERS = {
     "add_overview_flows": {"service"},
     "add_overview_runs": set[str](),
     "count_overview_in_flight": {"service"},
+    "count_overview_minutes": {"service"},
     "count_overview_waiting": {"service"},
     "measure_overview_rates": {"service"},
     "emit": {"emitter"},

@@ -13,6 +13,7 @@ from dueledger.console.heat_strip import FLOWS_MAX as STRIP_FLOWS_MAX
 from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.sparklines import make_sparklines
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
 from dueledger.hindrance_texts import Hindrance
@@ -25,6 +26,7 @@ from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.overview import list_overview, read_overview_place
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
+from dueledger.throughput import read_throughput
 
 read = PageRoutes(Scope.READ, "console")
 
@@ -75,6 +77,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     groups = [(flow_sentence(view, each.code), _rows(each.flows)) for each in status.groups]
     late_flows = _late_flows(flows)
     late = await _late_items(call, late_flows)
+    sparklines = make_sparklines(view, await read_throughput(call.connection, tenants=call.tenants))
     strip = await _strip(call, view, late_flows)
     findings = await _findings(call, view)
     return view.page(
@@ -93,6 +96,8 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         groups=groups,
         alerts=await firing_alerts(call.connection, call.tenants, limit=ALERTS_MAX + 1),
         alerts_max=ALERTS_MAX,
+        sparklines=sparklines,
+        minutes=None if sparklines is None else sparklines.listing,
         strip=strip,
         strip_listing=None if strip is None else strip.listing,
         coming=await list_next_due(call.connection, tenants=call.tenants, limit=COMING_MAX),

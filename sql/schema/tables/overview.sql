@@ -72,6 +72,9 @@ create table ledger.overview_reader (
   rated_at timestamptz,
   rated_from timestamptz not null default ledger.now(),
   rated_from_run bigint not null default 0,
+  minutes_from timestamptz,
+  minutes_to timestamptz,
+  minutes_to_run bigint not null default 0,
   constraint overview_reader_is_one check (one)
 );
 
@@ -82,6 +85,10 @@ comment on column ledger.overview_reader.read_from is 'Runs started from then on
 comment on column ledger.overview_reader.rated_at is 'When rates of flows were measured; by the machine clock.';
 comment on column ledger.overview_reader.rated_from is 'Rates are of the time since then, at most five minutes.';
 comment on column ledger.overview_reader.rated_from_run is 'Runs with a lower number do not count for them.';
+comment on column ledger.overview_reader.minutes_from is 'From when on the minutes are counted.';
+comment on column ledger.overview_reader.minutes_to is 'Up to when the minutes are counted; null: they never were.';
+comment on column ledger.overview_reader.minutes_to_run is
+  'Runs up to this number are counted, each by a sample if they are many, or in overview_minute_run.';
 comment on column ledger.overview_reader.is_cut is 'Whether more items are in flight than are counted.';
 
 create table ledger.overview_run (
@@ -93,3 +100,36 @@ create table ledger.overview_run (
 comment on table ledger.overview_run is 'Runs that were open when the overview came to them: they are read once they are closed.';
 
 create index overview_run_checked_idx on ledger.overview_run (checked_at);
+
+create table ledger.overview_minute (
+  tenant text not null,
+  minute timestamptz not null,
+  bucket smallint not null,
+  items double precision not null,
+  sampled integer not null,
+  primary key (minute, tenant, bucket)
+) with (
+  fillfactor = 80,
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0
+);
+
+comment on table ledger.overview_minute is
+  'What runs completed in each minute of the last hour, by how long after it was due. Counted as the overview is.';
+comment on column ledger.overview_minute.tenant is 'Empty: all tenants.';
+comment on column ledger.overview_minute.bucket is 'Completed within 2 ^ (bucket / 8) ms after it was due, and in none before; 0: within one.';
+comment on column ledger.overview_minute.items is 'Items; where runs were sampled, an estimate.';
+comment on column ledger.overview_minute.sampled is 'Items that were looked at.';
+
+create table ledger.overview_minute_run (
+  run_no bigint primary key,
+  started_at timestamptz not null,
+  ended bit varying not null,
+  weight double precision not null,
+  checked_at timestamptz not null
+);
+
+comment on table ledger.overview_minute_run is 'Runs that were open when their minutes were counted: what they end later is counted then.';
+comment on column ledger.overview_minute_run.ended is 'Those of its items that are counted.';
+comment on column ledger.overview_minute_run.weight is 'How many runs are counted by this one.';
+
+create index overview_minute_run_checked_idx on ledger.overview_minute_run (checked_at);
