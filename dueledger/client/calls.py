@@ -453,6 +453,12 @@ def list_pauses(
     return ServiceCall("GET", "/v1/pauses", models.PausePage, query)
 
 
+def get_throughput(*, tenant: str | None = None) -> ServiceCall[models.ThroughputDocument]:
+    """Read how many items were completed in each minute of the last hour, and how late."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/throughput", models.ThroughputDocument, query)
+
+
 def pause_flows(tenant: str, asked: models.FlowsPauseRequest) -> ServiceCall[models.PauseChange]:
     """Stop claims of a tenant, a kind or a lane."""
     return ServiceCall("POST", f"{_tenant(tenant)}/pause", models.PauseChange, body=_body(asked))
