@@ -562,6 +562,12 @@ def list_processes(*, limit: int | None = None) -> ServiceCall[models.ProcessLis
     return ServiceCall("GET", "/v1/processes", models.ProcessList, {"limit": limit})
 
 
+def drain_process(process: str, request: models.DrainRequest) -> ServiceCall[models.DrainAnswer]:
+    """Ask a process to end what it has and stop, as SIGTERM does. It begins within a second."""
+    path = f"/v1/processes/{quote(process, safe='')}/drain"
+    return ServiceCall("POST", path, models.DrainAnswer, body=_body(request))
+
+
 def list_topics(*, limit: int | None = None) -> ServiceCall[models.TopicList]:
     """List the topics of kinds, with what lies there."""
     return ServiceCall("GET", "/v1/topics", models.TopicList, {"limit": limit})

@@ -117,6 +117,7 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
     },
     "DefinitionDocument": {"document": DEFINITION, "kind": "StatementDue", "state": "in force"},
     "EventResult": {"is_new": True, "is_matched": True, "emitted": 1},
+    "DrainAnswer": {"name": "worker:host-1:4711:5f1c"},
     "ExecutionDocument": {
         "attempt": 1,
         "duration_seconds": 1.5,
