@@ -217,6 +217,16 @@ async def list_open_items(
     return OpenItems(items, is_cut=rows[0]["is_cut"])
 
 
+async def count_late_items(
+    connection: Connection, flow_nos: Sequence[int], *, read_max: int
+) -> int:
+    """Count the items of these flows that wait for a claim and are past their SLA.
+
+    `read_max` are read at most in all, of each flow those available first.
+    """
+    return await connection.fetchval(statement("count_late_items"), flow_nos, read_max)
+
+
 def _places(rows: Sequence[Any]) -> list[ItemPlace]:
     return [
         ItemPlace(row["effective_date"], row["item_no"])

@@ -14,6 +14,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey
 from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.item_lists import count_late_items
 from tests.console.conftest import Browser
 from tests.console.test_overview import api, key
 from tests.ledger.conftest import Ledger
@@ -64,13 +65,23 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
 ) -> None:
     flows = [api.item("N-1", kind=f"Narrow{number}") for number in range(9)]
     late = [api.item(f"N-{number}", kind="Late") for number in range(LATE_MAX + 20)]
+    promised = [
+        api.item(f"N-P{number}", kind="Late", due_at="2025-12-01T09:00:00Z") for number in range(9)
+    ]
     oldest = api.item("N-1", kind="Oldest", due_at="2025-01-01T09:00:00Z")
+    later = await api.emit(key, *promised)
+    await api.owner.execute(
+        "update ledger.due_item set complete_by = '2099-01-01' where id = any ($1::uuid[])", later
+    )
     await api.emit(key, oldest, *flows[1:], *late)
     assert LATE_READ_MAX // (len(flows) + 1) < LATE_MAX  # of each, were all flows read alike
     found = await figures(browser)
-    counted_to = f"past their grace; counted up to {LATE_MAX}"
-    assert found["Late"][1:] == (count_of(LATE_MAX, capped=True), counted_to)
-    assert found["Due now"][1:] == (f"{len(flows) + len(late)}", "may be claimed")
+    not_counted = "past their grace; more are not counted"
+    assert found["Late"][1:] == (count_of(len(flows) + len(late), capped=True), not_counted)
+    due = len(flows) + len(late) + len(promised)
+    assert found["Due now"][1:] == (f"{due}", "may be claimed")
+    numbers = [row["flow_no"] for row in await api.owner.fetch("select flow_no from ledger.flow")]
+    assert await count_late_items(api.owner, numbers, read_max=7) <= 7
     await pause_flows(
         api.owner, FlowScope("acme", "Late", ""), reason="INC-1", actor_no=api.person_no
     )
@@ -81,7 +92,7 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
         before,
     )
     found = await figures(browser)
-    assert found["Due now"][2] == f"{len(late)} of them paused"
+    assert found["Due now"][2] == f"{len(late) + len(promised)} of them paused"
     _, number, note = found["Complete before"]
     assert re.fullmatch(r"[\d,]+ d( \d+ h)? ago", number)
     assert note == "2026-03-04 05:06 · acme Late: up to date"

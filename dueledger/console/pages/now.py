@@ -22,7 +22,7 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, list_watermarks
 from dueledger.ledger.store.flows import list_next_due, list_pauses, read_status
-from dueledger.ledger.store.item_lists import ItemListFilter
+from dueledger.ledger.store.item_lists import ItemListFilter, count_late_items
 from dueledger.ledger.store.overview import list_overview, read_overview_place
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -36,6 +36,8 @@ COUNTED_MAX: Final = 1_000
 LATE_MAX: Final = 100
 LATE_READ_MAX: Final = 500
 """Open items read to count those that are late."""
+LATE_COUNTED_MAX: Final = 2_000
+"""Items that wait read to count those that are late, where more than `LATE_MAX` are."""
 COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
 ALERTS_MAX: Final = 5
@@ -50,6 +52,13 @@ _WAITS: Final = {
     State.RUNNING.label: "is running",
 }
 """What a late item waits for that may not be claimed now."""
+
+
+class LateCount(NamedTuple):
+    """How many items are late; at least so many, if it is capped."""
+
+    items: int
+    capped: bool
 
 
 class Figure(NamedTuple):
@@ -77,6 +86,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     groups = [(flow_sentence(view, each.code), _rows(each.flows)) for each in status.groups]
     late_flows = _late_flows(flows)
     late = await _late_items(call, late_flows)
+    late_count = await _late_count(call, late, late_flows)
     sparklines = make_sparklines(view, await read_throughput(call.connection, tenants=call.tenants))
     strip = await _strip(call, view, late_flows)
     findings = await _findings(call, view)
@@ -87,7 +97,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         verdict=_verdict(view, status, late_flows, late.items, findings),
         failures=describe_failures(roles),
         figures=[
-            *_figures(view, flows, status, late),
+            *_figures(view, flows, status, late_count),
             *([] if findings is None else [findings]),
             await _completeness(call, view),
         ],
@@ -137,6 +147,19 @@ async def _late_items(call: ApiCall, late_flows: Sequence[Mapping[str, Any]]) ->
     return late
 
 
+async def _late_count(
+    call: ApiCall, late: ListedItems, late_flows: Sequence[Mapping[str, Any]]
+) -> LateCount:
+    """Return how many items are late: at least that many, if not all of them were read."""
+    if late.next_place is None and not late.is_cut:
+        return LateCount(len(late.items), capped=False)
+    largest_first = sorted(late_flows, key=itemgetter("due"), reverse=True)
+    waiting = await count_late_items(
+        call.connection, [flow["flow_no"] for flow in largest_first], read_max=LATE_COUNTED_MAX
+    )
+    return LateCount(max(waiting, len(late.items)), capped=True)
+
+
 def _verdict(
     view: View,
     status: LedgerStatus,
@@ -171,9 +194,8 @@ def _name(flow: Mapping[str, Any]) -> str:
 
 
 def _figures(
-    view: View, flows: Sequence[Mapping[str, Any]], status: LedgerStatus, late: ListedItems
+    view: View, flows: Sequence[Mapping[str, Any]], status: LedgerStatus, late: LateCount
 ) -> list[Figure]:
-    is_more = late.next_place is not None or late.is_cut
     return [
         Figure(
             "Due now",
@@ -191,11 +213,11 @@ def _figures(
         ),
         Figure(
             "Late",
-            len(late.items),
+            late.items,
             view.url("/items", late=True),
-            is_more,
+            late.capped,
             "bad" if late.items else "good",
-            _late_note(len(late.items)) if is_more else "past their grace",
+            "past their grace; more are not counted" if late.capped else "past their grace",
         ),
         Figure(
             "In review",
@@ -206,13 +228,6 @@ def _figures(
             "wait for a person",
         ),
     ]
-
-
-def _late_note(count: int) -> str:
-    """Return what a count of late items is that is not all of them."""
-    if count >= LATE_MAX:
-        return f"past their grace; counted up to {LATE_MAX}"
-    return "past their grace; more are not counted"
 
 
 def _due_note(status: LedgerStatus) -> str:
