@@ -10,7 +10,7 @@ from typing import Final, final
 from uuid import UUID
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store import Connection, Pool, long_transaction
 from dueledger.ledger.store.partitions import (
     count_lost,
     finish_month,
@@ -51,7 +51,8 @@ class ItemCheck:
                 connection, rest_seconds=CHECK_SECONDS, first_seconds=CHECK_FIRST_SECONDS
             )
             try:
-                await finish_month(connection)
+                async with long_transaction(connection):
+                    await finish_month(connection)
                 return {"recovered": await self._check(connection, month)} if month else {}
             finally:
                 ended = monotonic()
@@ -62,7 +63,7 @@ class ItemCheck:
         return max(0.0, self._next_at - monotonic())
 
     async def _check(self, connection: Connection, month: tuple[date, date]) -> int:
-        lost = await count_lost(connection, *month)
+        lost = await self._count_lost(connection, month)
         if lost == 0:
             return 0
         ids = await self._recover(connection, month) if 0 < lost <= RECOVERED_MAX else []
@@ -78,15 +79,19 @@ class ItemCheck:
                 from_date=from_date,
                 to_date=to_date,
             )
-        elif await count_lost(connection, *month):
+        elif await self._count_lost(connection, month):
             self._log.error(
                 LogEvent.ITEM_MISPLACED, lost=lost, from_date=from_date, to_date=to_date
             )
         return len(ids)
 
+    async def _count_lost(self, connection: Connection, month: tuple[date, date]) -> int:
+        async with long_transaction(connection):
+            return await count_lost(connection, *month)
+
     async def _recover(self, connection: Connection, month: tuple[date, date]) -> list[UUID] | None:
         """Recover lost items; None if a partition is being made, whose rows may be invisible."""
-        async with connection.transaction():
+        async with long_transaction(connection):
             if not await lock_partitions(connection):
                 return None
             return await recover_items(

@@ -15,6 +15,7 @@ from dueledger.ledger.store.connection import (
     Record,
     connect,
     has_role,
+    long_transaction,
     open_connection,
     open_pool,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "connect",
     "has_role",
     "is_lost",
+    "long_transaction",
     "mapped_errors",
     "mapped_loss",
     "open_connection",

@@ -9,7 +9,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 
 import asyncpg
 import orjson
@@ -52,6 +52,8 @@ _DEAD_SERVER_OPTIONS: Final = {
 """The kernel closes a connection whose server has not acknowledged for 25 s: half a lease."""
 
 _IDLE_TRANSACTION_SECONDS: Final = 60.0
+_COMMANDS_A_TRANSACTION: Final = 2
+"""A transaction may take as long as so many of its slowest statements."""
 _QUERIES_MAX: Final = 1_000_000
 """After so many queries a pool replaces a connection, and the new one plans each statement again,
 up to 15 ms each. asyncpg's 50,000 are over within minutes. It bounds what a backend may cache."""
@@ -215,9 +217,11 @@ async def open_pool(
     Each new connection is passed to `before_use` once, before anything else uses it.
 
     A transaction that is idle for `idle_transaction_seconds` is rolled back: a frozen or
-    disconnected process would keep its rows locked, from reapers too. Analytic transactions lock
-    nothing and have no limit. A statement without an answer within `command_seconds` is cancelled:
-    30 s by default, 60 s of analytic ones.
+    disconnected process would keep its rows locked, from reapers too. A statement without an answer
+    within `command_seconds` is cancelled: 30 s by default, 60 s of analytic ones. A transaction
+    that takes twice `command_seconds` is rolled back too, from Postgres 17 on: a process that is
+    frozen between the preparation of a statement and its call is not idle. `long_transaction`
+    lifts that for one. Analytic transactions have neither limit.
 
     Raises Unavailable if Postgres cannot be reached, InvalidSetting if the DSN cannot be parsed,
     NotPermitted if the login lacks one of `roles`, SchemaTooOld or SchemaTooNew if a process with
@@ -229,11 +233,15 @@ async def open_pool(
         settings["idle_in_transaction_session_timeout"] = str(milliseconds)
     if read_only:
         settings["default_transaction_read_only"] = "on"
+    answer_seconds = command_seconds or _COMMAND_SECONDS[profile]
     is_open = False
 
     async def prepare(connection: Connection) -> None:
         with mapped_loss(connection):
             await _prepare(connection)
+            if profile is PlanProfile.HOT:
+                ours = cast("TypeCachingConnection", connection)
+                await ours.limit_transactions(_COMMANDS_A_TRANSACTION * answer_seconds)
             if not lent_to_handlers:
                 connection.add_query_logger(_count_statement)
             if before_use is not None and is_open:
@@ -251,7 +259,7 @@ async def open_pool(
             max_cached_statement_lifetime=0,
             max_queries=_QUERIES_MAX,
             timeout=CONNECT_SECONDS,
-            command_timeout=command_seconds or _COMMAND_SECONDS[profile],
+            command_timeout=answer_seconds,
         )
     try:
         is_open = True
@@ -267,6 +275,14 @@ async def open_pool(
             yield pool
     finally:
         connections.terminate()
+
+
+@asynccontextmanager
+async def long_transaction(connection: Connection) -> AsyncGenerator[None]:
+    """Open a transaction that may take longer than others of its pool."""
+    async with connection.transaction():
+        await cast("TypeCachingConnection", connection).allow_long_transaction()
+        yield
 
 
 def _count_statement(query: "asyncpg.connection.LoggedQuery") -> None:

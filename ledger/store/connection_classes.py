@@ -18,10 +18,12 @@ _FIRST_CUSTOM_OID: Final = 10_000
 _COMMIT: Final = "COMMIT;"
 _ENDS: Final = (_COMMIT, "ROLLBACK;")
 """What asyncpg sends to end a transaction."""
+_LIMITS_TRANSACTIONS: Final = (17,)
+"""The first server that has transaction_timeout; an older one would refuse the connection."""
 
 
 class TypeCachingConnection(_AnyConnection):
-    """A connection that asks for built-in types once a process, not once a connection.
+    """One that asks for built-in types once a process, and whose transactions may have a limit.
 
     asyncpg knows few array types, and asks the server for others with a query of up to 10 ms.
     If the method overridden here is gone, connections work as before and a test fails.
@@ -29,6 +31,26 @@ class TypeCachingConnection(_AnyConnection):
 
     _built_in: ClassVar[dict[int, asyncpg.Record]] = {}
     """Types by number, those of elements before their arrays."""
+    _limit = ""
+
+    async def limit_transactions(self, seconds: float) -> None:
+        """Let the server end the connection if a transaction takes longer.
+
+        asyncpg sends the preparation of a statement and its call apart, and a session between them
+        is active to Postgres, not idle. Servers older than 17 have no such limit.
+        """
+        if self.get_server_version() >= _LIMITS_TRANSACTIONS:
+            self._limit = f"SET transaction_timeout = {int(seconds * 1000)};"
+            await self.execute(self._limit)
+
+    async def allow_long_transaction(self) -> None:
+        """Lift the limit for the transaction in which the connection is."""
+        if self._limit:
+            await self.execute("SET LOCAL transaction_timeout = 0")
+
+    def get_reset_query(self) -> str:
+        """Return what resets the session; its limit stays."""
+        return super().get_reset_query() + self._limit
 
     async def _introspect_types(
         self,

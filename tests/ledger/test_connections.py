@@ -14,9 +14,12 @@ import pytest
 from dueledger.ledger.errors import ConnectionLost, Unavailable
 from dueledger.ledger.store import (
     Connection,
+    PlanProfile,
     Pool,
     ReconnectingConnection,
     connect,
+    is_lost,
+    long_transaction,
     open_pool,
 )
 from tests.databases import MakeDatabase
@@ -244,3 +247,60 @@ async def test_a_session_that_no_transaction_ended_is_reset_by_its_release(datab
             await connection.execute("set statement_timeout = 4711")
         async with pool.acquire() as connection:
             assert await connection.fetchval("show statement_timeout") == "0"
+
+
+@pytest.mark.parametrize(
+    ("profile", "lent_to_handlers", "limit"),
+    [
+        (PlanProfile.HOT, False, "1min"),
+        (PlanProfile.HOT, True, "1min"),
+        (PlanProfile.ANALYTIC, False, "0"),
+        (PlanProfile.SERIAL, False, "0"),
+    ],
+    ids=["hot", "handlers", "analytic", "serial"],
+)
+async def test_hot_transactions_have_a_limit_also_after_their_session_was_reset(
+    database: str, profile: PlanProfile, limit: str, *, lent_to_handlers: bool
+) -> None:
+    show = "show transaction_timeout"
+    async with open_pool(
+        database,
+        application_name="test",
+        size_max=1,
+        profile=profile,
+        lent_to_handlers=lent_to_handlers,
+    ) as pool:
+        for _ in range(2):
+            async with pool.acquire() as connection:
+                async with connection.transaction():
+                    assert await connection.fetchval(show) == limit
+                assert await connection.fetchval(show) == limit
+                async with long_transaction(connection):
+                    assert await connection.fetchval(show) == "0"
+                assert await connection.fetchval(show) == limit
+
+
+@pytest.mark.parametrize("lent_to_handlers", [False, True], ids=["hot", "handlers"])
+async def test_a_process_frozen_between_a_preparation_and_its_call_keeps_no_locks(
+    database: str, connection: Connection, *, lent_to_handlers: bool
+) -> None:
+    """To Postgres its session is not idle."""
+    await connection.execute("create table public.held ()")
+    closed = asyncio.Event()
+    async with (
+        open_pool(
+            database,
+            application_name="test",
+            command_seconds=0.5,
+            lent_to_handlers=lent_to_handlers,
+        ) as pool,
+        pool.acquire() as frozen,
+    ):
+        frozen.add_termination_listener(lambda _: closed.set())
+        await frozen.transaction().start()
+        await frozen.execute("lock table public.held")
+        await frozen.prepare("select 1")
+        async with connection.transaction():
+            await connection.execute("lock table public.held")
+        await closed.wait()
+        assert is_lost(frozen)

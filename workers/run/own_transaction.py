@@ -109,7 +109,9 @@ async def open_transactions(
         dsn,
         application_name=worker_name,
         size_max=min(TRANSACTIONS_MAX, sum(each.concurrency for each in transactional)),
-        # Longer than a handler may be silent in its transaction, or one of its statements take.
+        # Longer than a handler may be silent in its transaction, or one of its statements take. A
+        # transaction may take twice that: calls begin in its first moment (OPEN_SECONDS_MAX) and
+        # end by their timeout; what completes their items takes a statement's time.
         idle_transaction_seconds=longest_seconds,
         command_seconds=longest_seconds,
         lent_to_handlers=True,
