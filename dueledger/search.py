@@ -16,6 +16,7 @@ from dueledger.ledger.store.search import (
     find_record,
     list_items_of_event,
     list_items_of_fence,
+    list_keys_from,
 )
 
 ITEMS_MAX: Final = 100
@@ -23,6 +24,9 @@ ITEMS_MAX: Final = 100
 CLAIMS_MAX: Final = 1_000
 """Claims read at each step of the search for a Kafka record: no index has their offsets."""
 SOURCES_MAX: Final = 200
+KEYS_MAX: Final = 20
+"""Business keys suggested for the beginning of one."""
+_KEY_ITEMS_MAX: Final = 500
 _EVENTS_MAX: Final = 10
 _EXAMINED_MAX: Final = 1_000
 _BIGINT_MAX: Final = 2**63 - 1
@@ -74,6 +78,19 @@ async def search(connection: Connection, text: str, tenants: Sequence[str] | Non
     ):
         results.append(await _of_event(connection, event, tenants))
     return results
+
+
+async def suggest_keys(
+    connection: Connection, text: str, tenants: Sequence[str] | None
+) -> list[str]:
+    """Return business keys that begin with a text, for callers of all tenants alone.
+
+    The index of keys has those of all tenants: what is read of it, and so what is left out, would
+    say how many keys others have.
+    """
+    if not text or tenants is not None:
+        return []
+    return await list_keys_from(connection, text, read_max=_KEY_ITEMS_MAX, limit=KEYS_MAX)
 
 
 def is_record(text: str) -> bool:

@@ -71,3 +71,15 @@ async def list_items_of_event(
     values = event.event_no, event.occurred_at, tenants, limit
     rows = await connection.fetch(statement("list_items_of_event"), *values)
     return [dict(row) for row in rows]
+
+
+async def list_keys_from(
+    connection: Connection, text: str, *, read_max: int, limit: int
+) -> list[str]:
+    """Return business keys of all tenants that begin with a text, in the database's order.
+
+    `read_max` items are read from the first such key on. Keys may be missing beyond them, and where
+    the database's collation has other keys between those that begin with the text.
+    """
+    rows = await connection.fetch(statement("list_keys_from"), text, read_max, limit)
+    return [row["business_key"] for row in rows]

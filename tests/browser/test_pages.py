@@ -136,7 +136,9 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
         window.press(Keys.ENTER)
         window.press("/")
         assert window.focused("name") == "q"
-        window.press("C-00001", Keys.ESCAPE, "?")
+        window.press("C-0000")
+        window.wait_for("#key-suggestions option[value='C-00001']")
+        window.press("1", Keys.ESCAPE, "?")
         assert window.find("dialog[open]")
         window.shoot("keys", 1440, "light")
         window.press(Keys.ESCAPE)

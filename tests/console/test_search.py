@@ -6,7 +6,11 @@ import re
 from html import unescape
 from uuid import UUID
 
+import orjson
+
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.search import list_keys_from
+from dueledger.search import KEYS_MAX
 from tests.console.conftest import Browser, open_browser
 from tests.hostile_text import unsafe_characters
 from tests.service.conftest import EVENT, Api
@@ -62,3 +66,28 @@ async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key:
         [download] = re.findall('href="([^"]*format=csv[^"]*)"', shown.text)
         [row] = csv.DictReader(io.StringIO((await browser.open(unescape(download))).text))
         assert row["business_key"] == "P-EV"
+
+
+async def test_the_beginning_of_a_key_suggests_keys_to_callers_of_all_tenants(
+    api: Api, key: NewApiKey
+) -> None:
+    begun = [f"SUG%<b>-{number:02}" for number in range(KEYS_MAX + 2)]
+    await api.emit(key, *(api.item(each) for each in begun), api.item("SUG"))
+    await api.emit(key, *(api.item(begun[0], cycle=f"{year}") for year in range(2030, 2033)))
+    everybody = await api.make_key("all-search", *Scope, tenants=None)
+    other = await api.make_key("acme-search", *Scope, tenants=["acme"])
+    for who, text, keys in (
+        (everybody, "SUG%<b>-1", begun[10:20]),
+        (everybody, " SUG%", begun[:KEYS_MAX]),
+        (everybody, "SUG_", []),
+        (everybody, "", []),
+        (other, "SUG%", []),
+    ):
+        async with open_browser(api) as browser:
+            await browser.sign_in(who)
+            found = await browser.open("/console/search/keys", params={"q": text})
+            assert (found.status, orjson.loads(found.text)) == (200, keys), text
+            page = (await browser.open("/console/search")).text
+            assert ("data-suggest" in page) == (who is everybody)
+    read = await list_keys_from(api.owner, "SUG%", read_max=5, limit=KEYS_MAX)
+    assert read == begun[:2]

@@ -176,6 +176,25 @@ editor?.addEventListener("input", () => {
   previewTimer = setTimeout(preview, PREVIEW_MILLISECONDS);
 });
 
+// The search field suggests business keys, a moment after the last key.
+const find = document.querySelector("input[data-suggest]");
+const SUGGEST_MILLISECONDS = 250;
+let suggestTimer = 0;
+
+async function suggest() {
+  const text = find.value.trim();
+  if (!text) return;
+  const answer = await fetch(`${find.dataset.suggest}?${new URLSearchParams({ q: text })}`).catch(() => null);
+  if (!answer?.ok || answer.redirected || text !== find.value.trim()) return;
+  const keys = await answer.json();
+  find.list.replaceChildren(...keys.map((key) => new Option("", key)));
+}
+
+find?.addEventListener("input", () => {
+  clearTimeout(suggestTimer);
+  suggestTimer = setTimeout(suggest, SUGGEST_MILLISECONDS);
+});
+
 // A file is read here: its text is a field like any other.
 const drop = document.querySelector("form[data-drop]");
 

@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
+import orjson
 from fastapi import Response
 
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.search import CLAIMS_MAX, ITEMS_MAX, Found, Named, is_record, search
+from dueledger.search import CLAIMS_MAX, ITEMS_MAX, Found, Named, is_record, search, suggest_keys
 from dueledger.service.calls import CurrentCall
 from dueledger.service.routes.fields import Text
 
@@ -36,6 +37,13 @@ async def find(call: CurrentCall, view: CurrentView, q: Annotated[str, Text] = "
         results=tables,
         **tables,
     )
+
+
+@read.page("/search/keys")
+async def suggest(call: CurrentCall, q: Annotated[str, Text] = "") -> Response:
+    """Return business keys that begin with a text, as a list in JSON."""
+    keys = await suggest_keys(call.connection, q.strip(), call.tenants)
+    return Response(orjson.dumps(keys), media_type="application/json")
 
 
 def _words(found: Found) -> str:

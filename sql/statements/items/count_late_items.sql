@@ -1,6 +1,6 @@
 -- Count the items of flows that wait for a claim and are past their SLA, among a bounded number of those available first.
 -- returns: one
--- roles: auditor, operator
+-- roles: auditor
 -- $1 flow_nos integer[]
 -- $2 read_max integer
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, due_item_pkey
