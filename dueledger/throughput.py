@@ -29,6 +29,11 @@ class ThroughputSpan:
     sampled: int
     p99_seconds: float | None
 
+    @property
+    def is_estimate(self) -> bool:
+        """Return whether fewer items were looked at than were completed."""
+        return self.sampled < self.completed
+
 
 @dataclass(frozen=True, slots=True)
 class Throughput:

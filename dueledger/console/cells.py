@@ -74,6 +74,11 @@ def time_of(clock: PageClock, instant: datetime | None) -> str:
     )
 
 
+def minute_of(clock: PageClock, instant: datetime) -> str:
+    """Return a minute of the last hours; the day is not said."""
+    return f'<time datetime="{iso(instant)}">{instant.astimezone(clock.zone):%H:%M}</time>'
+
+
 def shown(value: object) -> str:
     """Return a value as text, with what cannot be seen in it escaped; empty for None."""
     return "" if value is None else str(escape(visible(str(value))))
@@ -134,8 +139,9 @@ def _show(column: Column, clock: PageClock) -> Show:
             return lambda _, row: flow_of(row)
         case "count":
             return _counting(column)
-        case "time":
-            return lambda value, _: time_of(clock, value)
+        case "time" | "minute" as kind:
+            show_time = time_of if kind == "time" else minute_of
+            return lambda value, _: show_time(clock, value)
         case "action":
             return _acting(column)
         case "flag":

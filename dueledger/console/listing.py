@@ -23,6 +23,7 @@ CellKind = Literal[
     "count",
     "number",
     "time",
+    "minute",
     "date",
     "state",
     "status",
@@ -42,7 +43,7 @@ class Column:
 
     An `id` is a number that says nothing without the label, a `scope` a tenant or a kind, or all. A
     `prose` is a sentence that may take several lines. A `status` is a word that has a badge, a
-    `word` one of a closed list, as in code.
+    `word` one of a closed list, as in code. A `minute` is a time of the last day, shown without it.
     An `action` leads to what can be done, by the words of its label, and is no part of a download.
     `href` returns where a cell leads. `capped` is the member that says that a count is the least
     that it can be.

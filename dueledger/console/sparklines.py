@@ -40,6 +40,8 @@ class Sparklines:
     lines: Sequence[Sparkline]
     since: str
     until: str
+    counted_since: str | None
+    """From when on the hour is counted, if that is later than its first minute."""
     listing: Listing
     box: str = f"0 0 {WIDTH} {HEIGHT}"
 
@@ -50,35 +52,56 @@ def make_sparklines(view: View, found: Throughput | None) -> Sparklines | None:
         return None
     if found.until <= view.clock.now - MINUTES * MINUTE:
         return None
-    since, until = view.clock.brief(found.hour.since)[:-3], view.clock.brief(found.until)[:-3]
-    span = f"by minute from {since} to {until}"
+    zone = view.clock.zone
+    ends = found.until.astimezone(zone)
+    begins = (found.until - MINUTES * MINUTE).astimezone(zone)
+    since = found.hour.since.astimezone(zone)
+    span = f"by minute from {since:%H:%M} to {ends:%H:%M}"
+    lines = _completed(view, found, span), _after_due(view, found, span)
+    return Sparklines(
+        lines,
+        f"{begins:%H:%M}",
+        f"{ends:%H:%M}",
+        f"{since:%H:%M}" if since > begins else None,
+        _listing(found),
+    )
+
+
+def _completed(view: View, found: Throughput, span: str) -> Sparkline:
     counts = [each.completed for each in found.minutes]
+    most = max(counts)
+    about = "about " if found.hour.is_estimate else ""
+    return Sparkline(
+        "done",
+        "Completed in the last hour",
+        f"{about}{found.hour.completed:,}",
+        f"A bar is a minute. The highest bar: {about}{most:,}." if most else "None was.",
+        view.url("/items", state=State.COMPLETED.label),
+        f"Completed {span}: {min(counts):,} to {most:,} items in a minute",
+        _bars(counts),
+    )
+
+
+def _after_due(view: View, found: Throughput, span: str) -> Sparkline:
     delays = [each.p99_seconds or 0 for each in found.minutes]
     hour = found.hour
-    is_sampled = hour.sampled < hour.completed
-    looked_at = f"{hour.sampled:,} of {hour.completed:,}" if is_sampled else f"{hour.sampled:,}"
-    worst = seconds_of(max(delays)) if hour.completed else "none"
-    lines = (
-        Sparkline(
-            "done",
-            "Completed in the last hour",
-            f"{'about ' if is_sampled else ''}{hour.completed:,}",
-            f"at most {max(counts):,} in a minute",
-            view.url("/items", state=State.COMPLETED.label),
-            f"Completed {span}: {min(counts):,} to {max(counts):,} items",
-            _bars(counts),
-        ),
-        Sparkline(
-            "slow",
-            "Completed after due, p99",
-            "–" if hour.p99_seconds is None else seconds_of(hour.p99_seconds),
-            f"of {looked_at} items; the slowest minute: {worst}",
-            view.url("/items", late=True),
-            f"Within how long after they were due 99 of 100 were completed, {span}: up to {worst}",
-            _bars(delays),
-        ),
+    if hour.p99_seconds is None:
+        number, note, most = "–", "None was completed.", "none was"
+    else:
+        most = seconds_of(max(delays))
+        number = seconds_of(hour.p99_seconds)
+        note = f"99 of 100 items took no longer after they were due. The highest bar: {most}."
+        if hour.is_estimate:
+            note += f" {hour.sampled:,} of them were looked at."
+    return Sparkline(
+        "slow",
+        "Completed after due, p99",
+        number,
+        note,
+        view.url("/items", late=True),
+        f"Within how long after they were due 99 of 100 were completed, {span}: up to {most}",
+        _bars(delays),
     )
-    return Sparklines(lines, since, until, _listing(found))
 
 
 def seconds_of(seconds: float) -> str:
@@ -106,7 +129,7 @@ def _listing(found: Throughput) -> Listing:
         caption="The last hour by minute",
         order="newest first",
         columns=(
-            Column("since", "Minute", "time"),
+            Column("since", "Minute", "minute"),
             Column("completed", State.COMPLETED.label, "count"),
             Column("after_due", "99 of 100 within", "text"),
             Column("sampled", "Looked at", "count"),

@@ -152,6 +152,7 @@ async def _work_a_day(api: Api, now: datetime) -> None:
         if hour in {3, 11}:
             outcomes[0] = TransitionEvent.PARKED
         await ledger.settle(run.run_no, *outcomes)
+    await _work_the_last_hour(ledger, now)
     for hour in range(1, _HOURS):
         await ledger.emit(_EACH_HOUR, due_at=now + timedelta(hours=hour))
     await ledger.stand_at(now)
@@ -163,6 +164,17 @@ async def _work_a_day(api: Api, now: datetime) -> None:
         claim.fence,
     )
     await api.owner.execute("select set_config('ledger.clock', '', false)")
+
+
+async def _work_the_last_hour(ledger: Ledger, now: datetime) -> None:
+    """Let a worker complete some items each minute; it is slow for some of them."""
+    for minute in range(56, 2, -1):
+        due_at = now - timedelta(minutes=minute)
+        await ledger.emit(4 + minute * 7 % 9, due_at=due_at)
+        await ledger.stand_at(due_at + timedelta(seconds=4 + minute % 7 + 45 * (24 < minute < 36)))
+        claim = await ledger.claim()
+        run = await ledger.start(claim.fence, 1, len(claim.item_nos))
+        await ledger.settle(run.run_no, *[TransitionEvent.COMPLETED] * len(claim.item_nos))
 
 
 async def _fail_often(ledger: Ledger, due_at: datetime) -> None:

@@ -175,7 +175,8 @@ async def test_a_printed_page_is_light_and_has_no_controls(window: Window) -> No
     controls = "nav, .find, .filters, .fold, .account, .pager, [data-pulse], button, summary.button"
 
     def walk() -> None:
-        for name, text in (("items", "Scheduled"), ("item", "What happened"), ("flow", "umbra")):
+        texts = {"items": "Scheduled", "item": "What happened", "flow": "umbra", "now": "last hour"}
+        for name, text in texts.items():
             window.open(PAGES[name], theme="dark")
             window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
             try:
@@ -392,6 +393,23 @@ async def test_a_file_that_is_chosen_or_dropped_is_converted(
         [name] = window.find("input[name=file_name]")
         assert name.get_attribute("value") == "letters.crontab"
         assert window.messages() == []
+
+    await window.do(walk)
+
+
+async def test_sparklines_are_side_by_side_on_a_wide_screen_and_no_words_overlap(
+    window: Window,
+) -> None:
+    def walk() -> None:
+        for width, columns in ((360, 1), (768, 2), (1440, 2)):
+            window.open("/console/", width=width)
+            cards = window.find(".sparks li")
+            assert len({each.rect["x"] for each in cards}) == columns, width
+            for card in cards:
+                label, number = card.find_elements("css selector", ".label, .number")
+                begin, end = number.rect["x"], label.rect["x"] + label.rect["width"]
+                assert end <= begin or label.rect["y"] < number.rect["y"], width
+            assert window.find(".sparks path"), width
 
     await window.do(walk)
 

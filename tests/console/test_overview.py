@@ -4,11 +4,13 @@ import csv
 import io
 import re
 from collections.abc import AsyncGenerator, Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, timedelta
 from html import unescape
 from itertools import count
 
 import pytest
+from pydantic import SecretStr
 
 from dueledger.console import open_console
 from dueledger.console.activity import LedgerActivity
@@ -18,9 +20,11 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
+from dueledger.service import ServiceSettings, open_service
 from tests.console.conftest import Browser, open_browser
 from tests.databases import MakeDatabase
 from tests.ledger.conftest import Ledger
+from tests.logins import with_login
 from tests.service.conftest import Api, open_api
 
 _CELL = re.compile(
@@ -128,6 +132,44 @@ async def test_the_last_hour_by_minute_is_on_the_page_and_by_rest_for_each_tenan
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert '">1</a>' in (await stranger.open("/console/")).text
+    # Another service, as after a restart, has the hour and goes on with it; nothing twice.
+    settings = ServiceSettings.model_validate(
+        {"dsn": SecretStr(with_login(api.dsn, "service")), "service_port": 0}
+    )
+    before = (await api.ask("GET", "/v1/throughput", key=everyone)).document
+    async with open_service(settings, open_console) as restarted:
+        again = replace(api, service=restarted)
+        assert (await again.ask("GET", "/v1/throughput", key=everyone)).document == before
+        await ledger.place(State.COMPLETED, tenant="acme", due_at=now)
+        await ledger.stand_at(now + timedelta(minutes=4))
+        await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
+        after = (await again.ask("GET", "/v1/throughput", key=everyone)).document
+        assert (after["hour"]["completed"], after["hour"]["sampled"]) == (4, 4)
+        async with open_browser(again) as reader:
+            await reader.sign_in(everyone)
+            await _check_words_of_sparklines(again, reader)
+
+
+async def _check_words_of_sparklines(api: Api, browser: Browser) -> None:
+    """Check the words for an estimate, for an hour that begins later or yesterday, and for none."""
+    until = await api.owner.fetchval("select minutes_to from ledger.overview_reader")
+    hour = until.astimezone(UTC).hour
+    zone = f"Etc/GMT+{hour}" if hour <= 12 else f"Etc/GMT-{24 - hour}"  # it is midnight there
+    browser.session.cookie_jar.update_cookies({"dueledger_zone": zone}, browser.origin)
+    await browser.send("/console/preferences", {"zone": "browser", "to": "/console/"})
+    begins = f"<span>23:{until:%M}</span> <span>00:{until:%M}</span>"
+    for change, words in (
+        ("overview_minute set items = 10 * items", (">about 40<", " 4 of them were looked at")),
+        (
+            "overview_reader set minutes_from = minutes_to - interval '50 minutes'",
+            ("Counted from ",),
+        ),
+        ("overview_minute set minute = minute - interval '2 hours'", ("None was.", ">–</a>")),
+    ):
+        await api.owner.execute(f"update ledger.{change}")
+        page = (await browser.open("/console/")).text
+        for each in (begins, *words):
+            assert each in page, (change, each)
 
 
 async def test_one_process_refreshes_at_a_time_within_its_budget(
