@@ -184,6 +184,16 @@ async def list_next_due(
     return [dict(row) for row in rows]
 
 
+async def count_flow_coming(
+    connection: Connection, flow: tuple[str, str, str], until: datetime, *, count_max: int
+) -> int:
+    """Count the items of a flow that fall due from now until an instant.
+
+    `count_max` + 1 means that more than `count_max` do.
+    """
+    return await connection.fetchval(statement("count_flow_coming"), *flow, until, count_max)
+
+
 async def list_pauses(
     connection: Connection,
     tenant: str | None = None,

@@ -16,6 +16,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import (
     FlowLimits,
     FlowScope,
+    count_flow_coming,
     list_flows,
     pause_flows,
     resume_flows,
@@ -67,6 +68,16 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     await api.emit(key, api.item("E-1", kind="Ending"))
     path = "/console/flows/acme/Ending"
     await browser.open(path)
+    now = await read_now(api.owner)
+    ahead = [iso(now + timedelta(hours=hours)) for hours in (1, 2, 5)]
+    coming = [api.item(f"E-{at}", kind="Ending", due_at=at) for at in ahead]
+    await api.emit(key, *coming)
+    chosen = (now + timedelta(hours=3)).strftime("%Y-%m-%dT%H:%M")
+    counted = (await browser.open(path, params={"until": chosen})).text
+    assert re.search(rf'fall due until <time datetime="{chosen}:00Z"[^§]*?: 2\.</p>', counted)
+    assert counted.count(f'name="until" value="{chosen}"') == 2
+    flow_name = ("acme", "Ending", "")
+    assert await count_flow_coming(api.owner, flow_name, now + timedelta(days=1), count_max=1) == 2
     pause = {"over": "lane", "kind": "Ending", "reason": "INC-8"}
     over = await browser.send("/console/flows/acme/pause", {**pause, "until": "2026-01-01T09:00"})
     assert (over.status, "past by the ledger" in over.text) == (422, True)

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Response
 from pydantic import BaseModel, Json
 
-from dueledger.console.forms import Filter, form_of
+from dueledger.console.cells import count_of
+from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
 from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
@@ -32,6 +33,7 @@ from dueledger.ledger.store.flows import (
     SAMPLE_MAX,
     FlowPlace,
     FlowScope,
+    count_flow_coming,
     list_flows,
     list_pauses,
     read_status,
@@ -177,8 +179,13 @@ async def show_flow(
     tenant: TenantPath,
     kind: KindPath,
     lane: Annotated[str, Text] = "",
+    *,
+    until: Moment = None,
 ) -> Response:
-    """Show a flow: what hinders it, its limits, its pauses, and who changed them."""
+    """Show a flow: what hinders it, its limits, its pauses, and who changed them.
+
+    With `until`, how many items a pause until then would keep waiting.
+    """
     flow = await flows.find_flow(call, tenant, kind, lane, count_max=COUNTED_MAX)
     pauses = await list_pauses(call.connection, tenant, kind=kind, lane=lane, limit=PAUSES_MAX)
     changes: Listing | None = None
@@ -188,6 +195,13 @@ async def show_flow(
     [throughput] = await _rates(call, [(tenant, kind, lane)])
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
     strip = await _strip(call, view, flow, is_late=bool(status["is_past_sla"]))
+    end = in_zone(until, view.clock.zone)
+    coming, end_field = None, ""
+    if end is not None:
+        name = tenant, kind, lane
+        found = await count_flow_coming(call.connection, name, end, count_max=COUNTED_MAX)
+        coming = count_of(min(found, COUNTED_MAX), capped=found > COUNTED_MAX)
+        end_field = minutes(end.astimezone(view.clock.zone).isoformat())
     return view.page(
         "flow.html",
         title=" ".join(filter(None, (tenant, kind, lane))),
@@ -203,6 +217,9 @@ async def show_flow(
         shown={name: flow[name] for name in LIMIT_WORDS},
         whole=WHOLE_LIMITS,
         impacts=impacts,
+        coming=coming,
+        end=end,
+        end_field=end_field,
         impacts_shown={each.over: each.due for each in impacts},
         must_type=any(each.due > CONFIRM_ABOVE for each in impacts),
         confirm_above=CONFIRM_ABOVE,
