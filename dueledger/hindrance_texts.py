@@ -26,6 +26,7 @@ class Hindrance(StrEnum):
     PAUSED = "PAUSED"
     OPERATION_RUNS = "OPERATION_RUNS"
     OPERATION_WAITS = "OPERATION_WAITS"
+    OPERATION_PAUSED = "OPERATION_PAUSED"
     # Its key.
     BEHIND = "BEHIND"
     BEHIND_PARKED = "BEHIND_PARKED"
@@ -136,6 +137,11 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "Operation {operation} ({verb}) is to change it, and no process carries operations out: "
         "{last}.",
         "Start one: `{claim}`.",
+    ),
+    Hindrance.OPERATION_PAUSED: HindranceText(
+        "Operation {operation} ({verb}) is to change it, and is paused: {done} of {matched} items "
+        "are done.",
+        "`dueledger operation resume {operation} --reason …` lets it go on.",
     ),
     Hindrance.BEHIND: HindranceText(
         "It waits until another item of its key ends: {behind}.",

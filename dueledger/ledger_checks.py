@@ -247,7 +247,10 @@ async def _operations(connection: Connection) -> DoctorCheck:
     opened = await list_open_operations(connection, _OPERATIONS_MAX + 1)
     if not opened:
         return DoctorCheck("operations", Health.OK, "none is open")
-    named = ", ".join(f"{operation_no} ({verb})" for operation_no, verb in opened[:_SHOWN_MAX])
+    named = ", ".join(
+        f"{operation_no} ({verb}{', paused' if is_paused else ''})"
+        for operation_no, verb, is_paused in opened[:_SHOWN_MAX]
+    )
     more = ", …" if len(opened) > _SHOWN_MAX else ""
     count = f"{_OPERATIONS_MAX}+" if len(opened) > _OPERATIONS_MAX else f"{len(opened)}"
     shown = f"{count} open: {named}{more}"

@@ -7,7 +7,6 @@ from typing import Final
 
 from dueledger.ledger.finding_types import Resolution
 
-OPERATION_ENDED: Final = "it has ended"
 _OF_REPAIRS: Final = {
     "finished": "it was executed or refused",
     "closed": "its finding is not open any more",
@@ -24,6 +23,19 @@ _OF_DRAINS: Final = {
     "unknown": "there is no such process",
 }
 """By the result of `request_drain`."""
+
+
+def operation_refusal(action: str, status: str) -> str | None:
+    """Return why an operation of a status is not changed by `pause`, `resume` or `abort`."""
+    match action, status:
+        case _, "done" | "aborted":
+            return "it has ended"
+        case "pause", "paused":
+            return "it is paused already"
+        case "resume", "waiting" | "running":
+            return "it is not paused"
+        case _:
+            return None
 
 
 def drain_refusal(result: str) -> str | None:

@@ -4360,8 +4360,12 @@ CREATE TABLE ledger.operation (
     ended_at timestamp with time zone,
     aborted_by bigint,
     abort_reason text,
+    paused_at timestamp with time zone,
+    paused_by bigint,
+    pause_reason text,
     CONSTRAINT operation_abort_named CHECK ((((aborted_by IS NULL) = (abort_reason IS NULL)) AND ((aborted_by IS NULL) OR (ended_at IS NOT NULL)))),
     CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL)))),
+    CONSTRAINT operation_pause_named CHECK ((num_nulls(paused_at, paused_by, pause_reason) = ANY (ARRAY[0, 3]))),
     CONSTRAINT operation_verb_known CHECK ((verb = ANY (ARRAY['trigger'::text, 'park'::text, 'redrive'::text, 'write_off'::text, 'cancel'::text])))
 );
 
@@ -4396,6 +4400,8 @@ COMMENT ON COLUMN ledger.operation.done IS 'Items that were moved.';
 COMMENT ON COLUMN ledger.operation.requested IS 'Items in flight that got a request to end.';
 
 COMMENT ON COLUMN ledger.operation.ended_at IS 'When the last item was examined, or the operation was aborted.';
+
+COMMENT ON COLUMN ledger.operation.paused_at IS 'While it is set, no item is moved. It stays where a paused operation was aborted.';
 
 ALTER TABLE ledger.operation ALTER COLUMN operation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.operation_operation_no_seq
@@ -5652,6 +5658,9 @@ ALTER TABLE ONLY ledger.operation
 ALTER TABLE ONLY ledger.operation
     ADD CONSTRAINT operation_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
+ALTER TABLE ONLY ledger.operation
+    ADD CONSTRAINT operation_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
+
 ALTER TABLE ONLY ledger.operation_state
     ADD CONSTRAINT operation_state_state_fkey FOREIGN KEY (state) REFERENCES ledger.state(state);
 
@@ -6533,6 +6542,12 @@ GRANT UPDATE(ended_at) ON TABLE ledger.operation TO ledger_upkeep;
 GRANT UPDATE(aborted_by) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT UPDATE(abort_reason) ON TABLE ledger.operation TO ledger_operator;
+
+GRANT UPDATE(paused_at) ON TABLE ledger.operation TO ledger_operator;
+
+GRANT UPDATE(paused_by) ON TABLE ledger.operation TO ledger_operator;
+
+GRANT UPDATE(pause_reason) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;

@@ -200,7 +200,7 @@ def decide(
         number = operation["operation_no"]
         say(
             f"Upkeep carries it out. `dueledger operation show {number}` shows its progress; "
-            f"`dueledger operation abort {number} --reason …` ends it."
+            f"`dueledger operation abort {number} --reason …` ends it, `pause` pauses it."
         )
     else:
         _print_preview(run(_preview(verb, items, dsn)), as_json=as_json)

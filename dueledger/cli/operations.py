@@ -1,4 +1,4 @@
-"""Commands for operations: the list, one of them, and its end."""
+"""Commands for operations: the list, one of them, its pause and its end."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,13 +16,16 @@ from dueledger.cli.output import (
     say,
 )
 from dueledger.cli.session import ledger_connection, persons_change, run
-from dueledger.refusals import OPERATION_ENDED
+from dueledger.refusals import operation_refusal
 
 if TYPE_CHECKING:
+    from dueledger.cli.session import PersonsChange
     from dueledger.ledger.errors import NotFound
 
 app = typer.Typer(rich_markup_mode=None)
-operation = typer.Typer(help="Show operations on many items, and abort one.", rich_markup_mode=None)
+operation = typer.Typer(
+    help="Show operations on many items; pause, resume and abort one.", rich_markup_mode=None
+)
 app.add_typer(operation, name="operation")
 
 OperationArgument = Annotated[
@@ -61,6 +64,28 @@ def show(operation_no: OperationArgument, json_: JsonOption = False, dsn: DsnOpt
 
 
 @operation.command()
+def pause(
+    operation_no: OperationArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Pause an operation: no item is moved until it is resumed."""
+    _print_change("pause", run(_pause(operation_no, reason, dsn)), as_json=json_)
+
+
+@operation.command()
+def resume(
+    operation_no: OperationArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Resume a paused operation. It goes on after the items that it had moved."""
+    _print_change("resume", run(_resume(operation_no, reason, dsn)), as_json=json_)
+
+
+@operation.command()
 def abort(
     operation_no: OperationArgument,
     reason: ReasonOption,
@@ -68,13 +93,18 @@ def abort(
     dsn: DsnOption = None,
 ) -> None:
     """End an operation. Items that it has moved stay as they are."""
-    is_aborted, found = run(_abort(operation_no, reason, dsn))
-    if json_:
+    _print_change("abort", run(_abort(operation_no, reason, dsn)), as_json=json_)
+
+
+def _print_change(action: str, change: tuple[bool, dict[str, Any]], *, as_json: bool) -> None:
+    is_changed, found = change
+    if as_json:
         print_document(found)
     else:
         _print_operation(found)
-    if not is_aborted:
-        say(f"The operation is not aborted: {OPERATION_ENDED}. Nothing was changed.")
+    if not is_changed:
+        refusal = operation_refusal(action, found["status"])
+        say(f"The operation stays as it is: {refusal}. Nothing was changed.")
         options.exit_with(ExitCode.FAILED)
 
 
@@ -106,17 +136,47 @@ def _unknown(operation_no: int) -> "NotFound":
     return NotFound(message, operation=operation_no)
 
 
+async def _pause(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
+    from dueledger.ledger.store.operations import pause_operation
+
+    async with persons_change(dsn) as change:
+        is_paused = await pause_operation(
+            change.connection, operation_no, reason=reason, actor_no=change.actor_no
+        )
+        found = await _audit(change, "pauseOperation", operation_no, reason, is_paused)
+    return is_paused, found
+
+
+async def _resume(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
+    from dueledger.ledger.store.operations import resume_operation
+
+    async with persons_change(dsn) as change:
+        is_resumed = await resume_operation(change.connection, operation_no)
+        found = await _audit(change, "resumeOperation", operation_no, reason, is_resumed)
+    return is_resumed, found
+
+
 async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
-    from dueledger.ledger.store.operations import abort_operation, show_operation
+    from dueledger.ledger.store.operations import abort_operation
 
     async with persons_change(dsn) as change:
         is_aborted = await abort_operation(
             change.connection, operation_no, reason=reason, actor_no=change.actor_no
         )
-        found = await show_operation(change.connection, operation_no)
-        if found is None:
-            raise _unknown(operation_no)
-        if is_aborted:
-            tenants = None if found["tenant"] is None else [found["tenant"]]
-            await change.audit("abortOperation", f"operations/{operation_no}", tenants, reason)
+        found = await _audit(change, "abortOperation", operation_no, reason, is_aborted)
     return is_aborted, found
+
+
+async def _audit(
+    change: "PersonsChange", name: str, operation_no: int, reason: str, is_changed: bool
+) -> dict[str, Any]:
+    """Read the operation; record in the audit that it was changed, if it was."""
+    from dueledger.ledger.store.operations import show_operation
+
+    found = await show_operation(change.connection, operation_no)
+    if found is None:
+        raise _unknown(operation_no)
+    if is_changed:
+        tenants = None if found["tenant"] is None else [found["tenant"]]
+        await change.audit(name, f"operations/{operation_no}", tenants, reason)
+    return found

@@ -410,6 +410,18 @@ def get_operation(operation: int) -> ServiceCall[models.OperationDocument]:
     return ServiceCall("GET", f"/v1/operations/{operation}", models.OperationDocument)
 
 
+def pause_operation(operation: int, reason: str) -> ServiceCall[models.OperationDocument]:
+    """Pause an operation: no item is moved until it is resumed."""
+    path, body = f"/v1/operations/{operation}/pause", _body({"reason": reason})
+    return ServiceCall("POST", path, models.OperationDocument, body=body)
+
+
+def resume_operation(operation: int, reason: str) -> ServiceCall[models.OperationDocument]:
+    """Resume a paused operation. It goes on after the items that it had moved."""
+    path, body = f"/v1/operations/{operation}/resume", _body({"reason": reason})
+    return ServiceCall("POST", path, models.OperationDocument, body=body)
+
+
 def abort_operation(operation: int, reason: str) -> ServiceCall[models.OperationDocument]:
     """End an operation. Items that it has moved stay as they are."""
     path, body = f"/v1/operations/{operation}/abort", _body({"reason": reason})

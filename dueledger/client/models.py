@@ -2,22 +2,11 @@
 #   filename:  openapi.json
 
 from __future__ import annotations
-from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from typing import Annotated, Any, Literal
 from datetime import date
 from typing_extensions import TypeAliasType
 from uuid import UUID
-
-
-class AbortRequest(BaseModel):
-    """
-    Why an operation ends.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid",
-    )
-    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
 class AlertDocument(BaseModel):
@@ -822,6 +811,17 @@ class OccurrenceDocument(BaseModel):
     nominal: str
     decision: str
     smear_seconds: int | None = None
+
+
+class OperationChange(BaseModel):
+    """
+    Why an operation is paused, resumed or ended.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
 class OperationCount(BaseModel):
@@ -1772,7 +1772,7 @@ class OperationDocument(BaseModel):
 
     operation_no: int
     verb: OperationVerb
-    status: Literal["waiting", "running", "done", "aborted"]
+    status: Literal["waiting", "running", "paused", "done", "aborted"]
     tenant: str | None
     kind: str | None
     lane: str | None
@@ -1790,6 +1790,9 @@ class OperationDocument(BaseModel):
     ended_at: AwareDatetime | None
     aborted_by: str | None
     abort_reason: str | None
+    paused_at: AwareDatetime | None
+    paused_by: str | None
+    pause_reason: str | None
 
 
 class OperationFilter(BaseModel):

@@ -87,6 +87,7 @@ class OperationProgress:
     done: int
     requested: int
     is_ended: bool
+    is_paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +159,10 @@ async def list_operations(
 
 async def list_open_operations(
     connection: Connection, limit: int
-) -> list[tuple[int, OperationVerb]]:
-    """List the numbers and verbs of operations that have not ended, the first one first."""
+) -> list[tuple[int, OperationVerb, bool]]:
+    """List operations that have not ended, and whether each is paused, the first one first."""
     rows = await connection.fetch(statement("list_open_operations"), limit)
-    return [(row["operation_no"], OperationVerb(row["verb"])) for row in rows]
+    return [(row["operation_no"], OperationVerb(row["verb"]), row["is_paused"]) for row in rows]
 
 
 async def show_operation(
@@ -188,6 +189,31 @@ async def abort_operation(
     """
     values = operation_no, reason, actor_no, tenants
     return await connection.fetchval(statement("abort_operation"), *values) is not None
+
+
+async def pause_operation(
+    connection: Connection,
+    operation_no: int,
+    *,
+    reason: str,
+    actor_no: int,
+    tenants: Sequence[str] | None = None,
+) -> bool:
+    """Pause an open operation: after this, no item is moved. It waits for a slice under way.
+
+    False if it has ended, is paused already or does not exist, as for `abort_operation`.
+    """
+    values = operation_no, reason, actor_no, tenants
+    return await connection.fetchval(statement("pause_operation"), *values) is not None
+
+
+async def resume_operation(
+    connection: Connection, operation_no: int, *, tenants: Sequence[str] | None = None
+) -> bool:
+    """Let a paused operation go on; False if it is not paused, has ended or does not exist."""
+    return (
+        await connection.fetchval(statement("resume_operation"), operation_no, tenants) is not None
+    )
 
 
 async def find_keyed_items(
@@ -240,7 +266,8 @@ async def find_open_operation(connection: Connection, after_operation_no: int) -
 async def advance_operation(connection: Connection, operation_no: int) -> OperationProgress | None:
     """Move the next SLICE_ITEMS of an operation and record the progress, in one transaction.
 
-    None if it has ended or another process advances it. The journal names the person who asked.
+    None if it has ended, is paused, or another process advances it. The journal names the person
+    who asked.
     """
     async with connection.transaction():
         taken = await connection.fetchrow(statement("take_operation"), operation_no)

@@ -65,7 +65,8 @@ async def test_the_audit_has_what_a_person_changed_by_commands_and_under_which_l
     run("trigger", "statements", "--tenant", "acme", *REASON, "--cycle", "rerun")
     run("cancel", ids[0], *REASON)
     number = run("cancel", *OWED, *REASON, "--execute")["operation_no"]
-    run("operation", "abort", str(number), *REASON)
+    for verb in ("pause", "resume", "abort"):
+        run("operation", verb, str(number), *REASON)
     made = run("key", "create", "billing", "--scope", "read", "--tenant", "acme", login=None)
     run("key", "rotate", made["prefix"], login=None)
     run("key", "revoke", made["prefix"], login=None)
@@ -82,19 +83,20 @@ async def test_the_audit_has_what_a_person_changed_by_commands_and_under_which_l
         ("triggerDefinition", DEFINITION),
         ("decideItems", "items"),
         ("createOperation", f"operations/{number}"),
-        ("abortOperation", f"operations/{number}"),
+        *((f"{verb}Operation", f"operations/{number}") for verb in ("pause", "resume", "abort")),
         ("createKey", key),
         ("rotateKey", key),
         ("revokeKey", key),
         ("grantRoles", "logins/test_auditor"),
     ]
     assert {each["actor"] for each in listed} == {"person:jane"}
-    assert [each["login"] for each in listed] == [owner] * 4 + ["test_operator"] * 9
+    assert [each["login"] for each in listed] == [owner] * 4 + ["test_operator"] * 11
     [limits] = [each["detail"] for each in listed if each["operation"] == "setFlowLimits"]
     assert limits == {"weight": 2, "before": {"weight": 1}}
     reasons = {each["operation"]: each["reason"] for each in listed}
     assert {name for name, reason in reasons.items() if reason == "INC-1"} == {
-        *("pauseFlows", "triggerDefinition", "decideItems", "createOperation", "abortOperation")
+        *("pauseFlows", "triggerDefinition", "decideItems", "createOperation", "abortOperation"),
+        *("pauseOperation", "resumeOperation"),
     }
     assert made["key"] not in json.dumps(listed)
     filtered = dueledger_on("audit", "--target", key, "--operation", "revokeKey", "--json").lines

@@ -150,6 +150,8 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("migrate",): (),
     ("operation", "list"): (),
     ("operation", "show"): ("1",),
+    ("operation", "pause"): ("1", f"--reason={HOSTILE}"),
+    ("operation", "resume"): ("1", f"--reason={HOSTILE}"),
     ("operation", "abort"): ("1", f"--reason={HOSTILE}"),
     ("park",): (NONE, f"--reason={HOSTILE}"),
     ("pause",): (HOSTILE, f"--reason={HOSTILE}"),

@@ -66,6 +66,8 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
     ("redrive", "--tenant", "acme", "--kind", "K", "--error", "E", "--reason", "because"),
     ("write-off", "--tenant", "acme", "--since", "2027-01-01", "--reason", "because"),
     ("operation", "show", "1"),
+    ("operation", "pause", "1", "--reason", "because"),
+    ("operation", "resume", "1", "--reason", "because"),
     ("operation", "abort", "1", "--reason", "because"),
     ("rejected", "--limit", "10"),
     ("migrate", "--cell", "0"),

@@ -74,12 +74,27 @@ async def test_a_filter_counts_first_and_is_carried_out_by_upkeep_once_it_is_exe
     assert (aborted.code, "it has ended" in aborted.err) == (1, True)
 
 
-async def test_an_aborted_operation_says_by_whom_and_moves_nothing(
+async def test_an_operation_that_is_paused_or_aborted_says_by_whom_and_moves_nothing(
     dueledger_on: Command, database: str
 ) -> None:
     [item] = _emit(dueledger_on, "INV-1")
     execute = ("trigger", *FILTER, *REASON, "--execute", "--json")
     number = str(dueledger_on(*execute).document["operation_no"])
+    paused = ("operation", "pause", number, "--reason", "INC-7", "--json")
+    for code in (0, 1):  # the second time, it is paused already
+        ran = dueledger_on(*paused)
+        assert (ran.code, ran.document["status"], ran.document["pause_reason"]) == (
+            code,
+            "paused",
+            "INC-7",
+        )
+    assert "it is paused already" in ran.err
+    await _do_upkeep(database)
+    assert dueledger_on("why", item, "--json").document["code"] == "OPERATION_PAUSED"
+    checks = dueledger_on("doctor", "--json").document["checks"]
+    assert f"{number} (trigger, paused)" in str(checks)
+    resumed = ("operation", "resume", number, "--reason", "INC-7 has ended", "--json")
+    assert dueledger_on(*resumed).document["status"] == "waiting"
     aborted = dueledger_on("operation", "abort", number, "--reason", "wrong kind", "--json")
     document = aborted.document
     assert (aborted.code, document["status"], document["abort_reason"]) == (

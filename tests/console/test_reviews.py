@@ -136,6 +136,14 @@ async def test_items_end_in_numbers_only_if_the_number_is_typed_and_a_person_may
     assert "Type their number" in refused.text
     done = await browser.send(path, {**fields, "typed": "101"})
     assert done.status == 303
+    paused = await browser.send(f"{done.location}/pause", {"reason": "INC-7"})
+    shown = (await browser.open(paused.location)).text
+    assert "by key:person: INC-7" in shown
+    assert 'Pause</button> <span id="action-pause">it is paused already</span>' in shown
+    resumed = await browser.send(f"{done.location}/resume", {"reason": "it is up"})
+    shown = (await browser.open(resumed.location)).text
+    assert 'Resume</button> <span id="action-resume">it is not paused</span>' in shown
+    assert "INC-7" not in shown
     aborted = await browser.send(f"{done.location}/abort", {"reason": "wrong kind"})
     assert aborted.location == done.location
     shown = await browser.open(done.location)

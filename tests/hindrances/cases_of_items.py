@@ -123,6 +123,14 @@ async def operation_waits(site: Installation) -> Hindered:
     return Hindered(await _redriven(site))
 
 
+async def operation_paused(site: Installation) -> Hindered:
+    item = await _redriven(site)
+    number: int = await site.connection.fetchval("select operation_no from ledger.operation")
+    await site.run("operation", "pause", str(number), "--reason", "the archive is slow")
+    await site.start_direct()
+    return Hindered(item)
+
+
 async def operation_runs(site: Installation) -> Hindered:
     item = await _redriven(site)
     unlock = await site.lock_rows("select from ledger.operation for update")
@@ -194,6 +202,7 @@ CASES: Final[Cases] = (
     (Hindrance.PAUSED, paused_lane),
     (Hindrance.OPERATION_RUNS, operation_runs),
     (Hindrance.OPERATION_WAITS, operation_waits),
+    (Hindrance.OPERATION_PAUSED, operation_paused),
     (Hindrance.BEHIND, behind),
     (Hindrance.BEHIND_PARKED, behind_parked),
     (Hindrance.BEHIND_RETRY, behind_retry),

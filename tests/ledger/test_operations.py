@@ -19,6 +19,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.items import RequestResult, emit_items
 from dueledger.ledger.store.operations import (
+    EXAMINED_MAX,
     ItemFilter,
     OperationProgress,
     abort_operation,
@@ -27,11 +28,14 @@ from dueledger.ledger.store.operations import (
     find_keyed_items,
     find_open_operation,
     list_operations,
+    pause_operation,
     preview_operation,
     record_operation,
+    resume_operation,
     show_operation,
 )
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
+from dueledger.ledger.store.statements import statement
 from dueledger.ledger.upkeep import Upkeep
 from tests.claim_ids import run_ids
 from tests.logins import with_login
@@ -309,6 +313,57 @@ async def test_an_aborted_operation_moves_nothing_more(
         "person:jane",
         "wrong kind",
     )
+
+
+async def test_an_operation_that_is_paused_in_the_middle_moves_each_item_once(
+    ledger: Ledger,
+    rival: Connection,
+    person_no: int,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]],
+) -> None:
+    """A pause waits for the slice under way; after it, nothing moves until somebody resumes."""
+    parked = await fail(ledger, count=3)
+    monkeypatch.setattr("dueledger.ledger.store.operations.SLICE_ITEMS", 1)
+    number = await ask(ledger, REDRIVE, person_no)
+    assert not await resume_operation(rival, number)
+
+    async def pause() -> bool:
+        return await pause_operation(rival, number, reason="INC-7", actor_no=person_no)
+
+    pid = await rival.fetchval("select pg_backend_pid()")
+    async with ledger.connection.transaction():
+        await advance_operation(ledger.connection, number)
+        pausing = asyncio.create_task(pause())
+
+        async def waits() -> bool:
+            return await ledger.connection.fetchval(
+                "select cardinality(pg_blocking_pids($1)) > 0", pid
+            )
+
+        await eventually(waits)
+    assert await pausing
+    assert not await pause()
+    assert await find_open_operation(ledger.connection, 0) is None
+    assert await advance_operation(ledger.connection, number) is None
+    chosen = await ledger.connection.fetch(
+        statement("choose_operation_items"), number, EXAMINED_MAX, 1
+    )
+    assert chosen == []
+    shown = await show_operation(rival, number)
+    assert shown is not None
+    paused = [shown[name] for name in ("status", "done", "paused_by", "pause_reason")]
+    assert paused == ["paused", 1, "person:jane", "INC-7"]
+
+    assert await resume_operation(rival, number)
+    assert not await resume_operation(rival, number)
+    assert (await finish(ledger.connection, number))[-1].done == 3
+    assert not await pause()
+    assert await states(ledger, parked) == [State.SCHEDULED] * 3
+    redriven = await rival.fetchval(
+        "select count(*) from ledger.transition where event = $1", TransitionEvent.REDRIVEN
+    )
+    assert redriven == 3
 
 
 async def test_an_operation_is_advanced_by_one_process_at_a_time(

@@ -138,6 +138,10 @@ async def _change_items_and_flows(recorder: Recorder, item: str, parked: str) ->
         verb="cancel",
     )
     operation = f"operations/{made.document['operation_no']}"
+    for verb in ("pause", "resume"):
+        asked = f"POST /v1/{operation}/{verb}"
+        await change(f"{verb}Operation", asked, REASON, target=operation)
+        await ask(f"{verb}Operation", asked, REASON)
     abort = f"POST /v1/{operation}/abort"
     await change("abortOperation", abort, REASON, target=operation)
     await ask("abortOperation", abort, REASON)

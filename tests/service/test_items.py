@@ -55,6 +55,8 @@ OPERATIONS = {
     ("/v1/audit", "get"): "listAudit",
     ("/v1/operations", "get"): "listOperations",
     ("/v1/operations/{operation}", "get"): "getOperation",
+    ("/v1/operations/{operation}/pause", "post"): "pauseOperation",
+    ("/v1/operations/{operation}/resume", "post"): "resumeOperation",
     ("/v1/operations/{operation}/abort", "post"): "abortOperation",
     ("/v1/tenants/{tenant}/reviews/take", "post"): "takeReviews",
     ("/v1/tenants/{tenant}/reviews/return", "post"): "returnReviews",

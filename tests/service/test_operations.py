@@ -68,7 +68,7 @@ async def test_g2_parked_items_are_listed_and_decided_in_the_name_of_the_key(
     ).detail.startswith("write-off applies to no item of R-2, R-3")
 
 
-async def test_an_operation_is_counted_recorded_carried_out_and_aborted(
+async def test_an_operation_is_counted_recorded_carried_out_paused_and_aborted(
     api: Api, key: NewApiKey, operator: NewApiKey
 ) -> None:
     others = await api.make_key("emits-for-umbra", Scope.EMIT, tenants=["umbra"])
@@ -94,15 +94,21 @@ async def test_an_operation_is_counted_recorded_carried_out_and_aborted(
     await advance_operation(api.owner, number)
     shown = (await api.ask("GET", f"/v1/operations/{number}", key=operator)).document
     assert (shown["status"], shown["done"]) == ("done", 2)
-    late = await api.ask(
-        "POST", f"/v1/operations/{number}/abort", key=operator, body={"reason": "late"}
-    )
-    assert "it has ended" in problem(late, 409, "CONFLICT").detail
+    for change in ("pause", "resume", "abort"):
+        path = f"/v1/operations/{number}/{change}"
+        late = await api.ask("POST", path, key=operator, body={"reason": "late"})
+        assert "it has ended" in problem(late, 409, "CONFLICT").detail
     again = await api.ask("POST", OPERATIONS, key=operator, body=body)
     assert "No item matches" in problem(again, 404, "NOT_FOUND").detail
 
     body = {"verb": "cancel", "kind": "Counted", "reason": "INC-3"}
     number = (await api.ask("POST", OPERATIONS, key=operator, body=body)).document["operation_no"]
+    for change, status in (("pause", "paused"), ("resume", "waiting")):
+        for reason in ("INC-4", "INC-5"):
+            path = f"/v1/operations/{number}/{change}"
+            shown = await api.ask("POST", path, key=operator, body={"reason": reason})
+            assert shown.document["status"] == status
+            assert shown.document["pause_reason"] == ("INC-4" if change == "pause" else None)
     for _ in range(2):
         aborted = await api.ask(
             "POST", f"/v1/operations/{number}/abort", key=operator, body={"reason": "wrong kind"}

@@ -298,6 +298,8 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "createOperation": _sends(VERB | {"verb": "cancel"}),
     "listOperations": _of_tenant,
     "getOperation": _plain,
+    "pauseOperation": _reason,
+    "resumeOperation": _reason,
     "abortOperation": _reason,
     "listFlows": _of_tenant,
     "getFlow": _plain,

@@ -14,17 +14,17 @@ from dueledger.hindrances import has_upkeep
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import list_operations
 from dueledger.ledger.store.processes import read_roles
-from dueledger.refusals import OPERATION_ENDED
+from dueledger.refusals import operation_refusal
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
-from dueledger.service.routes.operation_documents import AbortRequest
+from dueledger.service.routes.operation_documents import OperationChange
 from dueledger.service.routes.operations import OperationPath
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
 
-_OPEN: Final = frozenset({"waiting", "running"})
+_ACTIONS: Final = ("pause", "resume", "abort")
 
 
 @read.page("/reviews/operations")
@@ -57,17 +57,42 @@ async def show_operation(
 ) -> Response:
     """Show an operation: its filter, how far it is, who asked and why."""
     found = await operations.find_operation(call, operation)
-    is_open = found["status"] in _OPEN
+    refusals = {each: operation_refusal(each, str(found["status"])) for each in _ACTIONS}
+    is_open = found["ended_at"] is None
     return view.page(
         "operation.html",
         title=f"Operation {operation}",
         operation=found,
-        is_open=is_open,
-        refused=[("Abort", OPERATION_ENDED)]
-        if found["status"] == "done" and view.may(Scope.OPERATE)
+        actions=[each for each, refusal in refusals.items() if refusal is None],
+        refused=[(each.capitalize(), why) for each, why in refusals.items() if why]
+        if view.may(Scope.OPERATE)
         else [],
         has_upkeep=not is_open or has_upkeep(await read_roles(call.connection)),
     )
+
+
+@operate.action("/reviews/operations/{operation}/pause", "pauseOperation")
+async def pause(
+    call: CurrentCall,
+    view: CurrentView,
+    operation: OperationPath,
+    form: Annotated[OperationChange, Depends(form_of(OperationChange))],
+) -> Response:
+    """Pause an operation: no item is moved until it is resumed."""
+    await operations.pause(call, operation, form)
+    return view.done("Paused.", f"/reviews/operations/{operation}")
+
+
+@operate.action("/reviews/operations/{operation}/resume", "resumeOperation")
+async def resume(
+    call: CurrentCall,
+    view: CurrentView,
+    operation: OperationPath,
+    form: Annotated[OperationChange, Depends(form_of(OperationChange))],
+) -> Response:
+    """Resume a paused operation. It goes on after the items that it had moved."""
+    await operations.resume(call, operation, form)
+    return view.done("Resumed.", f"/reviews/operations/{operation}")
 
 
 @operate.action("/reviews/operations/{operation}/abort", "abortOperation")
@@ -75,7 +100,7 @@ async def abort(
     call: CurrentCall,
     view: CurrentView,
     operation: OperationPath,
-    form: Annotated[AbortRequest, Depends(form_of(AbortRequest))],
+    form: Annotated[OperationChange, Depends(form_of(OperationChange))],
 ) -> Response:
     """End an operation. Items that it has moved stay as they are."""
     await operations.abort(call, operation, form)

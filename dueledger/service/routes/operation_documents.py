@@ -138,7 +138,7 @@ class OperationDocument(BaseModel):
 
     operation_no: int
     verb: OperationVerb
-    status: Literal["waiting", "running", "done", "aborted"]
+    status: Literal["waiting", "running", "paused", "done", "aborted"]
     tenant: str | None
     kind: str | None
     lane: str | None
@@ -156,14 +156,17 @@ class OperationDocument(BaseModel):
     ended_at: datetime | None
     aborted_by: str | None
     abort_reason: str | None
+    paused_at: datetime | None
+    paused_by: str | None
+    pause_reason: str | None
 
 
 class OperationPage(Page[OperationDocument]):
     """A page of operations, newest first."""
 
 
-class AbortRequest(RequestBody):
-    """Why an operation ends."""
+class OperationChange(RequestBody):
+    """Why an operation is paused, resumed or ended."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "it meant another kind"}]})
 

@@ -12,19 +12,21 @@ from dueledger.ledger.store.operations import (
     ItemFilter,
     abort_operation,
     list_operations,
+    pause_operation,
     preview_operation,
     record_operation,
+    resume_operation,
     show_operation,
 )
-from dueledger.refusals import OPERATION_ENDED
+from dueledger.refusals import operation_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Name, TenantPath, Text
 from dueledger.service.routes.operation_documents import (
-    AbortRequest,
     DecisionResults,
     ItemDecision,
+    OperationChange,
     OperationCount,
     OperationDocument,
     OperationFilter,
@@ -125,8 +127,28 @@ async def get_operation(call: CurrentCall, operation: OperationPath) -> Response
     return answer(await find_operation(call, operation))
 
 
+@operate.add("POST", "/v1/operations/{operation}/pause", "pauseOperation", OperationDocument)
+async def pause(call: CurrentCall, operation: OperationPath, asked: OperationChange) -> Response:
+    """Pause an operation: no item is moved until it is resumed."""
+    is_paused = await pause_operation(
+        call.connection,
+        operation,
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+        tenants=call.tenants,
+    )
+    return await _changed(call, operation, "pause", is_changed=is_paused)
+
+
+@operate.add("POST", "/v1/operations/{operation}/resume", "resumeOperation", OperationDocument)
+async def resume(call: CurrentCall, operation: OperationPath, asked: OperationChange) -> Response:  # noqa: ARG001 - the audit has the reason
+    """Resume a paused operation. It goes on after the items that it had moved."""
+    is_resumed = await resume_operation(call.connection, operation, tenants=call.tenants)
+    return await _changed(call, operation, "resume", is_changed=is_resumed)
+
+
 @operate.add("POST", "/v1/operations/{operation}/abort", "abortOperation", OperationDocument)
-async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest) -> Response:
+async def abort(call: CurrentCall, operation: OperationPath, asked: OperationChange) -> Response:
     """End an operation. Items that it has moved stay as they are."""
     is_aborted = await abort_operation(
         call.connection,
@@ -135,12 +157,22 @@ async def abort(call: CurrentCall, operation: OperationPath, asked: AbortRequest
         actor_no=call.caller.actor_no,
         tenants=call.tenants,
     )
-    found = await find_operation(call, operation)
+    return await _changed(call, operation, "abort", is_changed=is_aborted)
+
+
+async def _changed(call: ApiCall, operation_no: int, action: str, *, is_changed: bool) -> Response:
+    """Answer an operation that was changed, or is already as it was asked to be.
+
+    Raises NotFound; Conflict where it has ended otherwise.
+    """
+    found = await find_operation(call, operation_no)
     tenants = None if found["tenant"] is None else [str(found["tenant"])]
-    call.note_change(tenants=tenants, is_changed=is_aborted)
-    if not is_aborted and found["aborted_by"] is None:
-        message = f"The operation is not aborted: {OPERATION_ENDED}. Nothing was changed."
-        raise Conflict(message, operation=operation)
+    call.note_change(tenants=tenants, is_changed=is_changed)
+    is_as_asked = found["ended_at"] is None or (action, found["status"]) == ("abort", "aborted")
+    if not (is_changed or is_as_asked):
+        refusal = operation_refusal(action, str(found["status"]))
+        message = f"The operation stays as it is: {refusal}. Nothing was changed."
+        raise Conflict(message, operation=operation_no)
     return answer(found)
 
 

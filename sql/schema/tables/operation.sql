@@ -38,11 +38,15 @@ create table ledger.operation (
   ended_at timestamptz,
   aborted_by bigint references ledger.actor,
   abort_reason text,
+  paused_at timestamptz,
+  paused_by bigint references ledger.actor,
+  pause_reason text,
   constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'cancel')),
   constraint operation_in_flight_cancels check (
     not in_flight or (verb = 'cancel' and parked_reason is null and error is null and since is null)),
   constraint operation_abort_named check (
-    (aborted_by is null) = (abort_reason is null) and (aborted_by is null or ended_at is not null))
+    (aborted_by is null) = (abort_reason is null) and (aborted_by is null or ended_at is not null)),
+  constraint operation_pause_named check (num_nulls(paused_at, paused_by, pause_reason) in (0, 3))
 );
 
 comment on table ledger.operation is
@@ -67,6 +71,8 @@ comment on column ledger.operation.reached_item_no is 'Items up to this number a
 comment on column ledger.operation.done is 'Items that were moved.';
 comment on column ledger.operation.requested is 'Items in flight that got a request to end.';
 comment on column ledger.operation.ended_at is 'When the last item was examined, or the operation was aborted.';
+comment on column ledger.operation.paused_at is
+  'While it is set, no item is moved. It stays where a paused operation was aborted.';
 
 create index operation_open_idx on ledger.operation (operation_no) where ended_at is null;
 -- No other index has this order: however few a tenant has among those of others, no plan reads theirs.

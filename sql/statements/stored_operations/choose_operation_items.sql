@@ -14,7 +14,7 @@ matched as materialized (
     row(o.verb, o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of, o.item_no_max,
       o.snapshot)::ledger.item_filter,
     o.reached_item_no, $2::integer, $3::integer) m
-  where o.operation_no = $1::bigint and o.ended_at is null
+  where o.operation_no = $1::bigint and o.ended_at is null and o.paused_at is null
 ),
 item as materialized (
   select u.item_no, u.id from matched m cross join lateral unnest(m.items) u

@@ -4,4 +4,6 @@
 -- $1 limit integer
 -- index: operation_open_idx
 -- locks: none
-select o.operation_no, o.verb from ledger.operation o where o.ended_at is null order by o.operation_no limit $1::integer
+select o.operation_no, o.verb, o.paused_at is not null as is_paused
+from ledger.operation o
+where o.ended_at is null order by o.operation_no limit $1::integer

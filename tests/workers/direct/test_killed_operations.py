@@ -14,7 +14,9 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.operations import (
     ItemFilter,
+    pause_operation,
     record_operation,
+    resume_operation,
     show_operation,
 )
 from dueledger.ledger.store.reviews import park_items
@@ -89,12 +91,35 @@ async def test_g5_killed_again_and_again_an_operation_moves_each_item_once_and_n
         assert shown is not None
         return shown
 
+    await park(estate, make_drafts(1, kind=f"{kind}Else"))
+
     for point in crashes:
         victim = await estate.start_process("batch", crash_at=point)
         assert await victim.ended() == -signal.SIGKILL
         # A slice that was not committed is not counted, and its items are parked as before.
         left = await estate.count("ledger.review")
-        assert left == len(others) + items - (await read())["done"]
+        assert left == len(others) + 1 + items - (await read())["done"]
+    # Paused, it stays where it is under a process that carries out another one and is killed.
+    done = (await read())["done"]
+    assert await pause_operation(estate.connection, number, reason="INC-7", actor_no=person_no)
+    other = await record_operation(
+        estate.connection,
+        OperationVerb.WRITE_OFF,
+        ItemFilter(kind=f"{kind}Else"),
+        reason="it is up",
+        actor_no=person_no,
+    )
+    assert other is not None
+
+    async def other_ended() -> bool:
+        shown = await show_operation(estate.connection, other)
+        return shown is not None and shown["status"] == "done"
+
+    victim = await estate.start_process("batch")
+    await estate.eventually(other_ended)
+    await victim.kill()
+    assert ((await read())["status"], (await read())["done"]) == ("paused", done)
+    assert await resume_operation(estate.connection, number)
     for _ in range(kills):
         done = (await read())["done"]
 
