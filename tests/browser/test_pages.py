@@ -229,9 +229,11 @@ async def test_a_person_pauses_a_flow_and_decides_about_what_is_parked(window: W
         window.find("td.c-action a")[0].click()
         window.wait_for("#reason").send_keys("INC-2", Keys.ENTER)
         window.wait_for("progress")
-        window.find("details.action summary")[0].click()
-        window.find(".action[open] input[name=reason]")[0].send_keys("another kind", Keys.ENTER)
-        window.wait_for_text("h1", "Aborted")
+        for verb, status in {"Pause": "Paused", "Resume": "Waiting", "Abort": "Aborted"}.items():
+            [folded] = [each for each in window.find(".action summary") if each.text == verb]
+            folded.click()
+            window.find(".action[open] input[name=reason]")[0].send_keys("INC-3", Keys.ENTER)
+            window.wait_for_text("h1", status)
 
     await window.do(pause)
     await window.do(decide)

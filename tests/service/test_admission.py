@@ -27,7 +27,14 @@ CONNECTIONS = 2
 REQUESTS = 4
 BODY_BYTES = 4 * 1024 * 1024
 AT_ONCE = 0.05
-NAMED = {"tenant": "acme", "kind": "K", "name": "n", "operation": 1, "prefix": "0" * 16, "process": "p"}
+NAMED = {
+    "tenant": "acme",
+    "kind": "K",
+    "name": "n",
+    "operation": 1,
+    "prefix": "0" * 16,
+    "process": "p",
+}
 WAITING = "select count(*) from pg_locks where not granted and relation = 'ledger.pause'::regclass"
 
 
