@@ -59,7 +59,7 @@ def _start(n: Named) -> tuple[Any, ...]:
 
 def _settlement(n: Named) -> tuple[Any, ...]:
     by = n.ledger.worker_no
-    return (*n.started, [_bits("11")], [1], [None, '{"reason":"test"}'], by, *YEARS, *YEARS, by)
+    return (*n.started, [_bits("11")], [1], '\x1f{"reason":"test"}', by, *YEARS, *YEARS, by)
 
 
 def _completion(n: Named) -> tuple[Any, ...]:
