@@ -25,6 +25,12 @@ ITEMS_MAX = 100_000_000
 ItemsOption = Annotated[
     int, typer.Option("--items", min=1000, max=ITEMS_MAX, help="How many items.")
 ]
+WarmItemsOption = Annotated[
+    int,
+    typer.Option(
+        "--warm-items", min=1000, max=ITEMS_MAX, help="How many items before the measurement."
+    ),
+]
 WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=16, help="Worker processes.")]
 AllocatorsOption = Annotated[
     int, typer.Option("--allocators", min=1, max=16, help="Allocator processes.")
@@ -87,12 +93,7 @@ def pipeline(
     items: ItemsOption = 600_000,
     allocators: AllocatorsOption = 1,
     workers: WorkersOption = 1,
-    warm_items: Annotated[
-        int,
-        typer.Option(
-            "--warm-items", min=1000, max=ITEMS_MAX, help="How many items before the measurement."
-        ),
-    ] = 100_000,
+    warm_items: WarmItemsOption = 100_000,
     json: JsonOption = False,
 ) -> None:
     """Emit items, then claim, publish, start and complete them through Kafka."""
@@ -398,6 +399,7 @@ def compare(
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this peer; may be repeated.")
     ] = None,
+    warm_items: WarmItemsOption = 100_000,
     json: JsonOption = False,
 ) -> None:
     """Run peers and ours on the same no-op jobs, rounds interleaved, and print the ratios."""
@@ -405,7 +407,7 @@ def compare(
     from bench.peer_systems import PEERS
 
     _require_known(only, [peer.name for peer in PEERS])
-    options = CompareOptions(items, rounds, only=tuple(only or ()))
+    options = CompareOptions(items, rounds, only=tuple(only or ()), warm_items=warm_items)
     _measure("compare", bench_compare, options, json=json)
 
 

@@ -138,7 +138,14 @@ PLAN: Final = (
         (Size("--minutes", 20.0, 2.0, 0.2), Size("--peak-items", 300_000, 200_000, 5_000)),
         rounds_max=1,
     ),
-    Planned("compare", (Size("--items", 300_000, 100_000, 5_000), Size("--rounds", 1, 1, 1))),
+    Planned(
+        "compare",
+        (
+            Size("--items", 300_000, 100_000, 5_000),
+            Size("--rounds", 1, 1, 1),
+            Size("--warm-items", 100_000, 100_000, 2_000),
+        ),
+    ),
 )
 
 

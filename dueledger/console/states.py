@@ -53,7 +53,7 @@ STATUS_BADGES: Final[Mapping[str, Badge]] = {
     for icon, tone, words in (
         ("clock", "quiet", ("waiting", "proposed", "none", "ended", "idle")),
         ("play", "active", ("running", "circuit_half_open", "firing")),
-        ("arrow", "active", ("not_started", "joining")),
+        ("arrow", "active", ("not_started", "joining", "draining")),
         ("check", "good", ("done", "live", "ok", "ready", "approved", "executed")),
         ("check", "good", ("complete", "complete_with_explained", "repaired", "explained")),
         ("slash", "quiet", ("aborted", "accepted", "refused", "carried_forward")),

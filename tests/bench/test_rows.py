@@ -134,7 +134,7 @@ async def test_a_peer_that_cannot_run_is_an_entry_that_says_why(
     taken: Take, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(peers, "SOURCES", tmp_path / "nowhere")
-    document = await taken(bench_compare, CompareOptions(ITEMS, rounds=1))
+    document = await taken(bench_compare, CompareOptions(ITEMS, rounds=1, warm_items=ITEMS))
     assert {peer.name for peer in peers.PEERS} <= set(document["errors"])
     assert document["medians"]["dueledger pipeline"] > 0
     assert [goal["reached"] for goal in document["goals"]] == [False] * 5

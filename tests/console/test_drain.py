@@ -118,6 +118,7 @@ async def test_a_worker_that_is_asked_to_drain_ends_its_items_takes_no_more_and_
         return "It drains since" in shown
 
     await eventually(drains)
+    assert ">Draining</span>" in (await everybody.open("/console/system")).text
     [later] = await api.emit(key, api.item("D-2", kind=KIND))
     assert (worker.returncode, await state_of(running)) == (None, State.RUNNING.label)
     await asyncio.to_thread((tmp_path / "gate").write_text, "open")
