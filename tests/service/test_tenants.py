@@ -327,6 +327,8 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
 
 OF_ALL = {"drainProcess"}
 """Routes that refuse each caller for some tenants."""
+OF_OPEN = {"pauseOperation", "resumeOperation"}
+"""Refused once the walk has aborted the operation."""
 
 LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
@@ -442,9 +444,10 @@ async def test_a_key_or_token_reaches_the_routes_of_its_scopes_alone(
         for scope in Scope:
             answer = await ask(api, each, given[scope], own[kind])
             if scope is each.route.scope and each.route.operation_id not in OF_ALL:
-                assert answer.status < 300, (kind, answer.text)
+                has_ended = answer.status == 409 and each.route.operation_id in OF_OPEN
+                assert answer.status < 300 or has_ended, (kind, answer.text)
                 example = examples.get(each.route.operation_id or "")
-                if example is not None:
+                if example is not None and not has_ended:
                     assert members_of_answer(answer.document) <= members_of_answer(example)
             else:
                 problem(answer, 403, "NOT_PERMITTED")
