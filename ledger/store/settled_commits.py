@@ -13,7 +13,7 @@ from dueledger.ledger.store.runs import RunId, join_details
 from dueledger.ledger.store.statements import statement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from asyncpg.transaction import Transaction
 
@@ -87,15 +87,11 @@ def _of_several(completions: Completions, worker_no: int) -> str:
     started_at, claimed_at = run.started_at.isoformat(), run.claimed_at.isoformat()
     mask = "".join("1" if index in details else "0" for index in range(size))
     evidence = _literal(join_details([details.get(index) for index in range(size)]))
-    times = _joined(f"'{time}'" for time in (started_at, started_at, claimed_at, claimed_at))
+    times = f"'{started_at}', '{started_at}', '{claimed_at}', '{claimed_at}'"
     return (
         f"'{{{run.run_no:d}}}', '{{{started_at}}}', '{{{mask}}}', '{{1}}', {evidence}, "
         f"{worker_no:d}, {times}, {worker_no:d}, true"
     )
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
 
 
 def _literal(detail: str | None) -> str:
