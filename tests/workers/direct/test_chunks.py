@@ -147,6 +147,7 @@ ALONE: Final[dict[Misbehave, list[str]]] = {
 """What the first call does, and the events of its item."""
 # Which call misbehaves first, and until which of its own; the events of its item; calls of others.
 REFUSED: Final[list[tuple[Misbehave, int, int, list[str], int]]] = [
+    (ignores_a_refused_statement, 5, 2, ["failed", "completed"], 2 * (ITEMS - 1)),
     (violates_a_deferred_constraint, 3, 2, ["failed", "completed"], 2 * (ITEMS - 1)),
     (has_evidence_that_cannot_be_stored, 3, 2, ["failed", "completed"], 2 * (ITEMS - 1)),
     (rolls_back_by_itself, 3, 1, ["completed"], ITEMS - 1 + 2),
@@ -197,8 +198,9 @@ async def _tables(estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_g6_of_items_in_one_transaction_those_that_do_not_complete_do_so_alone(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
-    size = 2 * len(ALONE)  # every second one completes at once
-    misbehaving = {f"key-{2 * at:06}": each for at, each in enumerate(ALONE)}
+    size = 2 * len(ALONE)
+    misbehaves = [each for one in ALONE for each in (one, None)]  # by call; the last completes
+    misbehaving: dict[str, Misbehave] = {}
     handlers = Handlers()
     calls: Counter[str] = Counter()
 
@@ -206,26 +208,26 @@ async def test_g6_of_items_in_one_transaction_those_that_do_not_complete_do_so_a
         estate.kind,
         chunk_max=size,
         concurrency=1,
-        timeout_seconds=0.5,
+        timeout_seconds=1.0,
         backoff_base_seconds=SOON,
         backoff_cap_seconds=SOON,
     )
     async def work(item: DueItem, connection: Connection) -> Verdict:
+        at = calls.total()
         calls[item.business_key] += 1
         await connection.execute(WRITE, item.id)
-        misbehave = misbehaving.get(item.business_key)
-        if misbehave is not None and calls[item.business_key] == 1:
+        if at < size and (misbehave := misbehaves[at]) is not None:
+            misbehaving[item.business_key] = misbehave
             return await misbehave(estate, item, connection)
         return Completed({"key": item.business_key})
 
     await estate.emit(make_drafts(size))
     await estate.work(handlers)
 
-    expected = {f"key-{at:06}": ["completed"] for at in range(size)}
-    expected |= {key: ALONE[misbehave] for key, misbehave in misbehaving.items()}
-
     async def have_ended() -> bool:
-        return await estate.events() == expected
+        expected = {f"key-{at:06}": ["completed"] for at in range(size)}
+        expected |= {key: ALONE[misbehave] for key, misbehave in misbehaving.items()}
+        return len(misbehaving) == len(ALONE) and await estate.events() == expected
 
     await estate.eventually(have_ended)
     evidence = await estate.connection.fetch(EVIDENCE)
@@ -317,7 +319,7 @@ async def test_g5_items_beside_a_call_that_ignores_its_cancellation_are_worked_e
         return Completed()
 
     called = Calls(estate, ignores_its_end)
-    handlers = called.handlers(concurrency=2, timeout_seconds=0.1)
+    handlers = called.handlers(concurrency=2, timeout_seconds=1.0)
     await estate.emit(make_drafts(ITEMS))
     await estate.work(handlers)
 
