@@ -27,11 +27,16 @@ _T = TypeVar("_T")
 
 
 class Window:
-    """One window on one console at `url`."""
+    """One window on one console at `url`.
+
+    It leaves the page of the console before: one that has ended by now makes messages.
+    """
 
     def __init__(self, driver: Chrome, url: str) -> None:
         self.driver: Any = driver
         self.url = url
+        self.driver.get("about:blank")
+        self.messages()
 
     async def do(self, work: Callable[[], _T]) -> _T:
         """Do something in the browser, while this process serves its pages."""
