@@ -2719,6 +2719,7 @@ CREATE TABLE ledger.kind (
     outcome_topic text,
     compression text,
     no_replay boolean DEFAULT false NOT NULL,
+    redacted_fields text[] DEFAULT '{}'::text[] NOT NULL,
     policy_version integer DEFAULT 1 NOT NULL,
     CONSTRAINT kind_compression_known CHECK ((compression = ANY (ARRAY['none'::text, 'gzip'::text, 'lz4'::text]))),
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
@@ -2728,6 +2729,7 @@ CREATE TABLE ledger.kind (
     CONSTRAINT kind_name_shape CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text)),
     CONSTRAINT kind_ordering_known CHECK ((ordering = ANY (ARRAY['none'::text, 'key'::text]))),
     CONSTRAINT kind_policy_positive CHECK (((dispatch_seconds > 0) AND (run_seconds > (0)::double precision) AND (total_seconds > (0)::double precision) AND (streak_max > 0))),
+    CONSTRAINT kind_redacted_fields_max CHECK ((cardinality(redacted_fields) <= 50)),
     CONSTRAINT kind_seconds_positive CHECK (((queue_seconds > 0) AND (lease_seconds > 0) AND (backoff_base_seconds > (0)::double precision) AND (backoff_cap_seconds >= backoff_base_seconds) AND (grace_seconds >= 0))),
     CONSTRAINT kind_settled_by_known CHECK ((settled_by = ANY (ARRAY['worker'::text, 'topic'::text]))),
     CONSTRAINT kind_tenant_shape CHECK ((tenant ~ '^[A-Za-z0-9._-]{1,100}$'::text))
@@ -2778,6 +2780,8 @@ COMMENT ON COLUMN ledger.kind.outcome_topic IS 'Kafka topic from which alone out
 COMMENT ON COLUMN ledger.kind.compression IS 'Codec of the record batches of the topic; null: the one of the allocator''s settings.';
 
 COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
+
+COMMENT ON COLUMN ledger.kind.redacted_fields IS 'JSON Pointers into payloads whose values nobody is shown; handlers get them.';
 
 COMMENT ON COLUMN ledger.kind.policy_version IS 'How often its policy was put. The row is sealed with it: one that was changed without is a finding.';
 
@@ -5937,6 +5941,8 @@ GRANT UPDATE(outcome_topic) ON TABLE ledger.kind TO ledger_operator;
 GRANT UPDATE(compression) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(no_replay) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(redacted_fields) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(policy_version) ON TABLE ledger.kind TO ledger_operator;
 

@@ -337,6 +337,9 @@ REFUSED: list[tuple[str, dict[str, object], str, str, str]] = [
     (NIGHTLY, {"retry": {"base": "PT1H"}}, "retry.cap", "shorter than the base", "at least"),
     (NIGHTLY, {"retry": {"start_max": 4}}, "retry.start_max", "fewer starts", "at least"),
     (NIGHTLY, {"retry": {"streak_max": 0}}, "retry.streak_max", "greater than or equal to 1", ""),
+    (NIGHTLY, {"redacted_fields": ["ssn"]}, "redacted_fields.0", "not a JSON Pointer", "/customer"),
+    (LETTERS, {"redacted_fields": ["/", "/a~2"]}, "redacted_fields.1", "not a JSON Pointer", "~1"),
+    (LETTERS, {"redacted_fields": ["/a"] * 51}, "redacted_fields", "at most 50 items", ""),
     (NIGHTLY, {"sla": {"complete_within": "soon"}}, "sla.complete_within", "period", "PT24H"),
     (
         NIGHTLY,

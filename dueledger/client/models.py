@@ -615,6 +615,12 @@ class ItemDocument(BaseModel):
     complete_by: AwareDatetime | None
     partition_key: str | None
     payload: Any
+    redacted_fields: Annotated[
+        list[str],
+        Field(
+            description="JSON Pointers of the kind whose values in the payload are replaced by the text [redacted]; an empty one: all of it"
+        ),
+    ]
     labels: dict[str, Any] | None
     definition: str | None
     definition_version: int | None
@@ -1186,6 +1192,12 @@ class ReviewDocument(BaseModel):
     taken_by: str | None
     taken_at: AwareDatetime | None
     payload: Any
+    redacted_fields: Annotated[
+        list[str],
+        Field(
+            description="JSON Pointers of the kind whose values in the payload are replaced by the text [redacted]; an empty one: all of it"
+        ),
+    ]
 
 
 class ReviewGroup(BaseModel):

@@ -21,6 +21,7 @@ from dueledger.ledger.schedule import RECURRING
 from dueledger.ledger.schedule.falls_due import YEARS_SEARCHED, ever_due
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.calendar_cache import (
     CalendarCache,
     calendar_name_of,
@@ -30,6 +31,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import DefinitionVersion, define, list_versions
 from dueledger.ledger.store.kinds import (
     KindPolicy,
+    PutPolicy,
     list_kind_policies,
     lock_reordered_flows,
     put_kind_policy,
@@ -101,7 +103,8 @@ async def put_in_force(
         await limit_lock_wait(connection, lock_seconds)
         await lock_reordered_flows(connection, policies.values())
         for kind in sorted(policies):
-            await put_kind_policy(connection, policies[kind])
+            put = await put_kind_policy(connection, policies[kind])
+            await _audit_redaction(connection, policies[kind], put, actor_no)
             # The kind is locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
         await check_topic_uses(connection, definitions, sources, topic_rules)
@@ -268,7 +271,9 @@ def _shared_key_text(shared: SharedKey) -> str:
 def _parts(definition: Definition) -> dict[str, Any]:
     """Return the parts of a definition that apply to its whole kind."""
     parts = definition.model_dump(
-        mode="json", exclude_none=True, include={"dispatch", "retry", "deadlines", "order"}
+        mode="json",
+        exclude_none=True,
+        include={"dispatch", "retry", "deadlines", "order", "redacted_fields"},
     )
     for way in parts["dispatch"].values():
         way.pop("partition_key", None)
@@ -323,7 +328,19 @@ def _policy(definition: Definition) -> KindPolicy:
         ordering="key" if definition.order.by == "partition_key" else "none",
         failure_holds=definition.order.failure == "hold",
         no_replay=retry.no_replay,
+        redacted_fields=definition.redacted_fields,
     )
+
+
+async def _audit_redaction(
+    connection: Connection, policy: KindPolicy, put: PutPolicy, actor_no: int
+) -> None:
+    """Record which fields of payloads a kind redacts, and which before, if these changed."""
+    after = list(policy.redacted_fields or ())
+    if after != put.redacted_before:
+        detail = {"redacted_fields": after, "before": {"redacted_fields": put.redacted_before}}
+        target = AuditTarget(f"kinds/{policy.tenant}/{policy.kind}", [policy.tenant], detail)
+        await record_audit(connection, actor_no, "putDefinition", [target])
 
 
 def _whole_seconds(period: timedelta) -> int:

@@ -66,6 +66,7 @@ _BY_NAME: Final[dict[str, Any]] = {
     "prefix": "3f9a1c0b5d7e2468",
     "proposed_by": "key:jane",
     "reason": "INC-1234: the archive is down",
+    "redacted_fields": [],
     "reconciliation_no": 1,
     "requested_by": "key:jane",
     "retry_share": 0.2,

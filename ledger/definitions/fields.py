@@ -1,5 +1,6 @@
 """The text fields of a definition's document, with their checks."""
 
+import re
 from functools import lru_cache
 from typing import Annotated, Final, cast
 
@@ -22,6 +23,7 @@ __all__ = [
     "DocumentPart",
     "EventType",
     "JmesPath",
+    "JsonPointer",
     "KeyText",
     "Token",
     "Topic",
@@ -37,6 +39,7 @@ PATH_CHARS_MAX: Final = 1000
 PATH_DEPTH_MAX: Final = 32
 TOPIC_CHARS_MAX: Final = 249  # Kafka's own limit
 
+_POINTER: Final = re.compile(r"(/([^~/]|~[01])*)*")
 _OPENING: Final = frozenset({"filter", "lbrace", "lbracket", "lparen"})
 _CLOSING: Final = frozenset({"rbrace", "rbracket", "rparen"})
 
@@ -82,6 +85,13 @@ def _check_brackets(text: str) -> None:
 def _too_deep() -> PydanticCustomError:
     reason = f"not a JMESPath expression that can be used: deeper than {PATH_DEPTH_MAX} levels"
     return value_error(reason, "a path on the event such as data.policy_number")
+
+
+def check_pointer(text: str) -> str:
+    """Return `text` if it is a JSON Pointer (RFC 6901). Refuse it otherwise."""
+    if not _POINTER.fullmatch(text):
+        raise value_error("not a JSON Pointer", "a path such as /customer/email, with ~1 for a /")
+    return text
 
 
 def check_usable(text: str) -> str:
@@ -133,6 +143,12 @@ DefinitionName = Annotated[
 EventType = Annotated[str, chars(NAME_CHARS_MAX), AfterValidator(check_usable)]
 JmesPath = Annotated[
     str, chars(PATH_CHARS_MAX), AfterValidator(check_usable), AfterValidator(check_path)
+]
+JsonPointer = Annotated[
+    str,
+    StringConstraints(max_length=PATH_CHARS_MAX, strict=True),
+    AfterValidator(check_usable),
+    AfterValidator(check_pointer),
 ]
 KeyText = Annotated[str, chars(PATH_CHARS_MAX), AfterValidator(check_usable)]
 

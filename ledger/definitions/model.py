@@ -25,6 +25,7 @@ from dueledger.ledger.definitions.fields import (
     DocumentPart,
     EventType,
     JmesPath,
+    JsonPointer,
     KeyText,
     Token,
     check_path,
@@ -66,6 +67,7 @@ LABELS_MAX: Final = 32
 LABEL_CHARS_MAX: Final = 100
 LABELS_BYTES_MAX: Final = 8_192
 PAYLOAD_BYTES_MAX: Final = 262_144
+REDACTED_FIELDS_MAX: Final = 50
 
 
 def _default_dispatch(fields: dict[str, Any]) -> Dispatch:
@@ -144,6 +146,12 @@ class Definition(DocumentPart):
     sla: SlaPolicy = SlaPolicy()
     retry: RetryPolicy = RetryPolicy()
     dispatch: Dispatch = Field(default_factory=_default_dispatch)
+    redacted_fields: tuple[JsonPointer, ...] = Field(
+        default=(),
+        max_length=REDACTED_FIELDS_MAX,
+        description="JSON Pointers (RFC 6901) into payloads of the kind whose values are shown as "
+        "[redacted], to handlers alone as they are; `*` is each element or member",
+    )
     payload: JsonValue = Field(
         default_factory=_default_payload,
         description="a JMESPath on the event (default: its data), a map of name to JMESPath, "

@@ -6,6 +6,7 @@ from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
@@ -258,9 +259,9 @@ async def list_findings(
     after: PageAfter | None = None,
     page_size: int = 1_000,
     tenants: Sequence[str] | None = None,
-) -> list[Record]:
+) -> list[dict[str, Any]]:
     """List findings, oldest first, by page; with `tenants`, theirs alone."""
-    return await connection.fetch(
+    rows = await connection.fetch(
         statement("list_findings"),
         open_only,
         tenant,
@@ -272,6 +273,15 @@ async def list_findings(
         kind,
         effective_date,
     )
+    return [redact_row(row) for row in rows]
+
+
+async def list_open_findings(
+    connection: Connection, *, after: PageAfter | None = None, page_size: int = 1_000
+) -> list[Record]:
+    """List open findings as they were recorded, to repair them: their payloads are whole."""
+    filters = (True, None, None, *(after or (None, None)), page_size, None, None, None)
+    return await connection.fetch(statement("list_findings"), *filters)
 
 
 async def count_findings(
@@ -342,7 +352,7 @@ async def show_finding(
 ) -> dict[str, Any] | None:
     """Read one finding, who resolved it, and its repairs; None if no tenant of these has it."""
     row = await connection.fetchrow(statement("show_finding"), finding, tenants)
-    return dict(row) if row else None
+    return redact_row(row) if row else None
 
 
 async def list_findings_of_item(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
+from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.states import TERMINAL_STATES
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
@@ -186,7 +187,7 @@ async def read_executions(
         return []
     dates, numbers = zip(*places, strict=True)
     rows = await connection.fetch(statement("read_executions"), tenants, dates, numbers)
-    return [dict(row) for row in rows]
+    return [redact_row(row) for row in rows]
 
 
 async def list_open_items(

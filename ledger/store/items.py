@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.error_mapping import mapped_errors
@@ -350,9 +351,12 @@ async def find_open_items(
 async def show_item(
     connection: Connection, item: UUID, tenants: Sequence[str] | None = None
 ) -> dict[str, Any] | None:
-    """Read one item and its state; None if the id is unknown, or is none of the tenants given."""
+    """Read one item and its state; None if the id is unknown, or is none of the tenants given.
+
+    `redacted_fields` are those that its payload has.
+    """
     row = await connection.fetchrow(statement("show_item"), item, tenants)
-    return dict(row) if row else None
+    return redact_row(row) if row else None
 
 
 async def item_timeline(
@@ -368,7 +372,7 @@ async def item_timeline(
     It is empty if the id is unknown, or is none of the tenants given.
     """
     values = item, tenants, *(after or (None, None)), limit
-    return [dict(row) for row in await connection.fetch(statement("item_timeline"), *values)]
+    return [redact_row(row) for row in await connection.fetch(statement("item_timeline"), *values)]
 
 
 async def read_accounting(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.lock_wait import conflict_on_lock_timeout
@@ -44,6 +44,14 @@ class KindPolicy:
     outcome_topic: str | None = None
     no_replay: bool | None = None
     compression: str | None = None
+    redacted_fields: Sequence[str] | None = None
+
+
+class PutPolicy(NamedTuple):
+    """The number of a kind whose policy was put, and the fields that it redacted before."""
+
+    kind_no: int
+    redacted_before: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +93,8 @@ async def lock_reordered_flows(connection: Connection, policies: Iterable[KindPo
         )
 
 
-async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
-    """Store a kind's work policy; return the kind's number.
+async def put_kind_policy(connection: Connection, policy: KindPolicy) -> PutPolicy:
+    """Store a kind's work policy.
 
     A kind that does not exist yet gets the defaults of its columns. Raises Conflict if
     the limit of `limit_lock_wait` is exceeded.
@@ -94,7 +102,7 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
     with conflict_on_lock_timeout(f"the kind {policy.tenant}/{policy.kind}"):
         # Not one statement: its values for a new kind would repeat the defaults of the columns.
         await connection.execute(statement("add_kind"), policy.tenant, policy.kind)
-        return await connection.fetchval(
+        row = await connection.fetchrow(
             statement("put_kind_policy"),
             policy.tenant,
             policy.kind,
@@ -120,7 +128,12 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
             policy.outcome_topic,
             policy.no_replay,
             policy.compression,
+            policy.redacted_fields,
         )
+    if row is None:
+        message = f"the kind {policy.tenant}/{policy.kind} is gone"
+        raise RuntimeError(message)
+    return PutPolicy(**row)
 
 
 async def list_kinds(
@@ -136,7 +149,7 @@ async def list_kind_policies(
     """List the work policies of a kind in definitions of other names than `names`.
 
     One definition name for each policy: its parts `dispatch` (without the partition key), `retry`,
-    `deadlines` and `order`; None for a document that is older than these parts.
+    `deadlines`, `order` and `redacted_fields`; None for a document that is older than these parts.
     """
     rows = await connection.fetch(statement("list_kind_policies"), tenant, kind, names)
     return {row["name"]: row["policy"] for row in rows}
@@ -149,6 +162,12 @@ async def list_replay_rules(connection: Connection) -> dict[tuple[str, str], Rep
         (row["tenant"], row["kind"]): ReplayRule(row["topic"], row["no_replay"], row["is_direct"])
         for row in rows
     }
+
+
+async def list_redacted_fields(connection: Connection) -> dict[tuple[str, str], list[str]]:
+    """List the fields of payloads that kinds redact, of those that redact any."""
+    rows = await connection.fetch(statement("list_redacted_fields"))
+    return {(row["tenant"], row["kind"]): row["redacted_fields"] for row in rows}
 
 
 async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:

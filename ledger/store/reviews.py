@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.items import ItemRequestResult, request_results_of
 from dueledger.ledger.store.statements import statement
@@ -69,10 +70,13 @@ async def list_reviews(
     after: ReviewPlace | None = None,
     newest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List parked items with their payloads, oldest first or newest; of these tenants alone."""
+    """List parked items with their payloads, oldest first or newest; of these tenants alone.
+
+    `redacted_fields` are those that a payload has.
+    """
     values = limit, tenants, tenant, kind, *(after or (None, None)), newest_first
     rows = await connection.fetch(statement("list_reviews"), *values)
-    return [dict(row) for row in rows]
+    return [redact_row(row) for row in rows]
 
 
 async def group_reviews(

@@ -14,7 +14,7 @@ PAGE_ROWS: Final = 1_000
 def open_findings(connection: Connection) -> AsyncIterator[Sequence[Record]]:
     """Yield the findings that are open."""
     return _pages(
-        lambda after: findings.list_findings(connection, after=after, page_size=PAGE_ROWS),
+        lambda after: findings.list_open_findings(connection, after=after, page_size=PAGE_ROWS),
         "first_seen_at",
     )
 

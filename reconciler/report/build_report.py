@@ -12,6 +12,7 @@ from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, items, reconciled_rows
+from dueledger.ledger.store.kinds import list_redacted_fields
 from dueledger.ledger.store.witnessed import WitnessedVersion
 from dueledger.ledger.witness import is_witnessed
 from dueledger.reconciler.compared_items import KindKey
@@ -48,8 +49,11 @@ async def build_report(
     of each tenant.
     """
     rows = ReportRows(result.as_of, lists, recorder)
+    redacted = await list_redacted_fields(connection)
     async for page in record.list_of_period(connection, period):
-        await rows.add_findings([finding_detail(row) for row in page])
+        await rows.add_findings(
+            [finding_detail(row, redacted.get((row["tenant"], row["kind"]), ())) for row in page]
+        )
     recorded = set[UUID]()
     async for page in repairs_of_period(connection, period):
         recorded.update(row["id"] for row in page)

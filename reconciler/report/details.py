@@ -1,11 +1,12 @@
 """One finding and one repair, as the report has them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import orjson
 
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairStatus
+from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
 from dueledger.ledger.store.items import RequestResult
@@ -14,8 +15,10 @@ from dueledger.reconciler.repair.planned_repairs import PlannedRepair
 from dueledger.reconciler.report import model
 
 
-def finding_detail(row: FindingRow) -> model.FindingDetail:
-    """Return a finding as the report has it."""
+def finding_detail(row: FindingRow, redacted_fields: Sequence[str]) -> model.FindingDetail:
+    """Return a finding as the report has it, without the fields that its kind redacts."""
+    sides = {name: row[name] for name in ("expected", "actual")}
+    shown = redact_row({**sides, "redacted_fields": redacted_fields})
     rule = FINDING_RULES[FindingType(row["type"])]
     return model.FindingDetail(
         id=row["id"],
@@ -30,8 +33,8 @@ def finding_detail(row: FindingRow) -> model.FindingDetail:
         effective_date=row["effective_date"],
         due_at=row["due_at"],
         sentence=row["sentence"],
-        expected=_facts(row["expected"]),
-        actual=_facts(row["actual"]),
+        expected=_facts(shown["expected"]),
+        actual=_facts(shown["actual"]),
         first_seen_at=row["first_seen_at"],
         last_seen_at=row["last_seen_at"],
         closed_at=row["closed_at"],

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
@@ -145,7 +146,7 @@ async def _claims(connection: Connection) -> list[Record]:
     return await connection.fetch("select * from ledger.claim order by fence")
 
 
-async def _open(connection: Connection, type_: FindingType) -> list[Record]:
+async def _open(connection: Connection, type_: FindingType) -> list[dict[str, Any]]:
     return await findings.list_findings(connection, type_=type_)
 
 

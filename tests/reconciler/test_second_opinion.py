@@ -75,7 +75,7 @@ def reconciler(make_reconciler: Make) -> Reconciler:
     return made
 
 
-async def disagreeing(connection: Connection, *, open_only: bool = True) -> list[findings.Record]:
+async def disagreeing(connection: Connection, *, open_only: bool = True) -> list[dict[str, Any]]:
     return await findings.list_findings(
         connection, type_=FindingType.DISAGREES, open_only=open_only
     )

@@ -20,6 +20,13 @@ Lane = Annotated[str, Field(max_length=100, pattern=PRINTABLE)]
 Key = Annotated[str, Field(min_length=1, max_length=512, pattern=PRINTABLE)]
 Reason = Annotated[str, Field(min_length=1, max_length=1_000, pattern=PRINTABLE)]
 StateName = Annotated[str, Field(json_schema_extra={"enum": [state.label for state in State]})]
+RedactedFields = Annotated[
+    list[str],
+    Field(
+        description="JSON Pointers of the kind whose values in the payload are replaced by the "
+        "text [redacted]; an empty one: all of it"
+    ),
+]
 Number = Annotated[float, Strict()]
 Whole = Annotated[int, Strict()]
 """Of a body: neither a text nor true, which would count as 1."""

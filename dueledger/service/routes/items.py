@@ -34,6 +34,7 @@ from dueledger.service.routes.fields import (
     Key,
     Lane,
     Name,
+    RedactedFields,
     StateName,
     Text,
     written,
@@ -166,6 +167,7 @@ class ItemDocument(BaseModel):
     complete_by: datetime | None
     partition_key: str | None
     payload: Any
+    redacted_fields: RedactedFields
     labels: dict[str, Any] | None
     definition: str | None
     definition_version: int | None

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from dueledger.service.bodies import RequestBody
 from dueledger.service.pages import Page
-from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, Reason
+from dueledger.service.routes.fields import PRINTABLE, Key, Lane, Name, Reason, RedactedFields
 from dueledger.service.routes.operation_documents import ITEMS_MAX
 
 _GROUP: Final[dict[str, Any]] = {
@@ -38,6 +38,7 @@ class ReviewDocument(BaseModel):
     taken_by: str | None
     taken_at: datetime | None
     payload: Any
+    redacted_fields: RedactedFields
 
 
 class ReviewPage(Page[ReviewDocument]):

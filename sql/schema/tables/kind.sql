@@ -25,6 +25,7 @@ create table ledger.kind (
   outcome_topic text,
   compression text,
   no_replay boolean not null default false,
+  redacted_fields text[] not null default '{}',
   policy_version integer not null default 1,
   unique (tenant, name),
   unique (kind_no, tenant, name, ordering),
@@ -42,6 +43,7 @@ create table ledger.kind (
   constraint kind_policy_positive check (
     dispatch_seconds > 0 and run_seconds > 0 and total_seconds > 0 and streak_max > 0),
   constraint kind_late_known check (queue_late in ('retry', 'park') and run_late in ('retry', 'park')),
+  constraint kind_redacted_fields_max check (cardinality(redacted_fields) <= 50),
   constraint kind_ordering_known check (ordering in ('none', 'key'))
 );
 
@@ -69,6 +71,8 @@ comment on column ledger.kind.compression is
   'Codec of the record batches of the topic; null: the one of the allocator''s settings.';
 comment on column ledger.kind.no_replay is
   'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
+comment on column ledger.kind.redacted_fields is
+  'JSON Pointers into payloads whose values nobody is shown; handlers get them.';
 comment on column ledger.kind.dispatch_seconds is 'Time from the claim until Kafka must have acknowledged it.';
 comment on column ledger.kind.run_seconds is
   'Longest time of a run; no heartbeat extends its lease beyond it. Null: no limit.';

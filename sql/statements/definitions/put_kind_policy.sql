@@ -25,8 +25,12 @@
 -- $22 outcome_topic text
 -- $23 no_replay boolean
 -- $24 compression text
+-- $25 redacted_fields text[]
 -- index: kind_tenant_name_key
 -- locks: kind row (for update), and its flows if the ordering changes, which are locked by lock_reordered_flows, in a statement before
+with before as (
+  select k.kind_no, k.redacted_fields from ledger.kind k where k.tenant = $1::text and k.name = $2::text for update
+)
 update ledger.kind k set
   topic = coalesce($3::text, k.topic),
   queue_seconds = coalesce($4::integer, k.queue_seconds),
@@ -52,6 +56,8 @@ update ledger.kind k set
   streak_max = coalesce($21::smallint, k.streak_max),
   outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end,
   policy_version = k.policy_version + 1,
+  redacted_fields = coalesce($25::text[], k.redacted_fields),
   compression = case when $11::text is null then coalesce($24::text, k.compression) else $24::text end
-where k.tenant = $1::text and k.name = $2::text
-returning k.kind_no
+from before
+where k.kind_no = before.kind_no
+returning k.kind_no, before.redacted_fields as redacted_before

@@ -18,7 +18,9 @@ select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.busin
     join ledger.actor p on p.actor_no = r.proposed_by
     left join ledger.actor c on c.actor_no = r.approved_by
     where r.finding_id = f.id
-  ) as repairs
+  ) as repairs,
+  k.redacted_fields
 from ledger.finding f
+left join ledger.kind k on k.tenant = f.tenant and k.name = f.kind
 left join ledger.actor a on a.actor_no = f.resolved_by
 where f.id = $1::uuid and ($2::text[] is null or f.tenant = any ($2::text[]))

@@ -10,7 +10,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 item as materialized (
-  select i.*
+  select i.*, f.kind_no
   from ledger.due_item i
   join ledger.flow f on f.flow_no = i.flow_no
   where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
@@ -77,13 +77,15 @@ story as (
   from ended j left join run r on r.run_no = j.run_no
 )
 select s.at, s.number, coalesce(e.name, 'expedited') as event, a.name as actor, s.fence, s.run_no, s.attempt,
-  s.topic, s.partition, s.kafka_offset, s.detail
+  s.topic, s.partition, s.kafka_offset, s.detail, k.redacted_fields
 from (
   select s.*, row_number() over (partition by s.at order by s.event nulls first, s.fence, s.run_no, s.attempt, s.actor_no) as number
   from story s
 ) s
 left join ledger.transition_event e on e.event = s.event
 join ledger.actor a on a.actor_no = s.actor_no
+cross join item i
+join ledger.kind k on k.kind_no = i.kind_no
 where (s.at, s.number) > (coalesce($3::timestamptz, '-infinity'), coalesce($4::integer, 0))
 order by s.at, s.number
 limit $5::integer

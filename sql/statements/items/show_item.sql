@@ -7,7 +7,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by,
-  i.complete_by, i.partition_key, i.payload::text as payload, i.labels, d.name as definition, d.version as definition_version,
+  i.complete_by, i.partition_key, i.payload::text as payload, k.redacted_fields, i.labels, d.name as definition, d.version as definition_version,
   i.event_no, i.tzdata, i.nominal, i.zone, i.decision, i.smear_seconds, i.traceparent, i.emitted_at, a.name as emitted_by,
   s.name as state, coalesce(p.attempt, r.attempt, t.attempt) as attempt, p.available_at, r.reason as review_reason, r.parked_at,
   taker.name as taken_by, r.taken_at,

@@ -51,9 +51,10 @@ page as materialized (
   from found r
 )
 select i.id, i.item_no, f.tenant, f.kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
-  r.parked_at, r.reason, r.attempt, r.starts, w.name as taken_by, r.taken_at, i.payload::text as payload
+  r.parked_at, r.reason, r.attempt, r.starts, w.name as taken_by, r.taken_at, i.payload::text as payload, k.redacted_fields
 from (select r.* from page r order by r.ord limit $1::integer) r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
 join ledger.flow f on f.flow_no = r.flow_no
+join ledger.kind k on k.kind_no = f.kind_no
 left join ledger.actor w on w.actor_no = r.taken_by
 order by r.ord

@@ -1,0 +1,196 @@
+"""What a kind redacts is in no answer, page, download or output of a command; claims are whole."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import orjson
+import pytest
+
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.items import RevisionResult, emit_items, revise_items
+from dueledger.ledger.store.statements import statement_paths
+from tests.console.conftest import Browser
+from tests.console.test_pages import ROUTES
+from tests.forks import ForkServer
+from tests.service.commands import start
+from tests.service.conftest import SCHEDULE, Api
+from tests.service.test_tenants import ALL, Place, ask, place_of
+
+SECRET: Final = "123-45-6789"  # noqa: S105 - what no answer has
+FIELDS: Final = ["/customer/ssn", "/contacts/*/email", "/absent"]
+PAYLOAD: Final = {"customer": {"ssn": SECRET, "name": "Jane"}, "contacts": [{"email": SECRET}]}
+SHOWN: Final = {
+    "customer": {"ssn": "[redacted]", "name": "Jane"},
+    "contacts": [{"email": "[redacted]"}],
+}
+POLICY: Final[dict[str, object]] = {"dispatch": {"direct": {}}, "redacted_fields": FIELDS}
+WHOLE: Final = {
+    *("claim_and_start_items", "claim_few_items", "claim_serial_items"),
+    *("copy_item_columns", "list_item_terms", "list_outcomes_of_items"),
+}
+"""Statements that claim payloads, or compare them."""
+_PAYLOAD = re.compile(r"^(?!--).*payload", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+async def places(api: Api, key: NewApiKey) -> Sequence[Place]:
+    """Items with the secret: one that waits, one that was revised, and one skipped by a version.
+
+    A parked one and findings have it, too.
+    """
+    for kind in ("PolicyRenewalDue", "LetterDue"):
+        await api.define("acme", kind, {"kind": kind, **POLICY})
+    for labels in ({}, {"version": "2"}):
+        await api.define("acme", "statements", {**SCHEDULE, **POLICY, "labels": labels})
+    items = await api.emit(key, *(api.item(name, payload=PAYLOAD) for name in ("P-1", "P-2")))
+    await api.park(items[1])
+    spare = [await api.make_key("spare", Scope.READ) for _ in range(2)]
+    place = await place_of(api, "acme", items, *(each.prefix for each in spare))
+    terms = {"payload": orjson.dumps(PAYLOAD).decode()}
+    await api.owner.execute(
+        "update ledger.finding set expected = $1, actual = $1, terms = $1, item_id = $2",
+        terms,
+        items[0],
+    )
+    first, second = await api.owner.fetchval(
+        "select array_agg(definition_no order by version) from ledger.definition"
+        " where tenant = 'acme' and name = 'statements'"
+    )
+    now = await read_now(api.owner)
+    draft = ItemDraft(
+        tenant="acme",
+        kind="StatementDue",
+        business_key="statements",
+        cycle="",
+        effective_date=now.date(),
+        due_at=now + timedelta(days=1),
+        payload=terms["payload"],
+    )
+    drafts = [replace(draft, cycle=cycle) for cycle in ("revised", "skipped")]
+    await emit_items(api.owner, drafts, actor_no=api.person_no, definition_no=first)
+    revised = await revise_items(
+        api.owner,
+        [replace(each, payload="{}") for each in drafts],
+        definition_nos=[second, second],
+        since=[now, now],
+        reason="version",
+        actor_no=api.person_no,
+        skip_reasons=[None, "catch-up"],
+    )
+    assert revised == [RevisionResult.REVISED, RevisionResult.REVISED]
+    return [place, *(replace(place, item=str(each.id)) for each in drafts)]
+
+
+async def test_no_answer_has_what_a_kind_redacts(
+    api: Api, key: NewApiKey, places: Sequence[Place]
+) -> None:
+    redacting = set[str]()
+    for each in ALL:
+        if each.route.operation_id == "putDefinition":
+            continue  # without its fields, a document ends the redaction
+        for place in places:
+            answer = await ask(api, each, key.text, place)
+            assert SECRET not in answer.text, each
+            if "[redacted]" in answer.text:
+                redacting.add(each.route.operation_id or "")
+    assert redacting == {
+        *("getItem", "getItemTimeline", "listExecutions", "listReviews"),
+        *("listFindings", "getFinding"),
+    }
+
+
+async def test_an_item_says_which_of_its_fields_are_redacted(
+    api: Api, key: NewApiKey, places: Sequence[Place]
+) -> None:
+    item = (await api.ask("GET", f"/v1/items/{places[0].item}", key=key)).document
+    assert item["payload"] == SHOWN
+    assert item["redacted_fields"] == FIELDS[:2]
+    reviews = (await api.ask("GET", "/v1/reviews?kind=PolicyRenewalDue", key=key)).document
+    assert [each["redacted_fields"] for each in reviews["items"]] == [FIELDS[:2]]
+    [plain] = await api.emit(key, api.item("P-3", kind="Plain", payload=PAYLOAD))
+    other = (await api.ask("GET", f"/v1/items/{plain}", key=key)).document
+    assert (other["payload"], other["redacted_fields"]) == (PAYLOAD, [])
+
+
+async def test_a_claim_has_the_payload_whole(api: Api, key: NewApiKey) -> None:
+    await api.define("acme", "Claimed", {"kind": "Claimed", **POLICY})
+    await api.emit(key, api.item("C-1", kind="Claimed", payload=PAYLOAD))
+    claimed = await api.ask("POST", "/v1/claims", key=key, body={"kinds": ["Claimed"]})
+    assert [each["payload"] for each in claimed.document["items"]] == [PAYLOAD]
+
+
+async def test_no_page_has_what_a_kind_redacts(browser: Browser, places: Sequence[Place]) -> None:
+    for place in places:
+        named: dict[str, Any] = {"fact": "late", **{n: getattr(place, n) for n in place.__slots__}}
+        for route in ROUTES:
+            if "GET" in (route.methods or ()):
+                for form in ("html", "csv", "json"):
+                    path = "/console" + route.path.format(**named)
+                    page = await browser.open(path, params={"format": form})
+                    assert SECRET not in page.text, (path, form)
+        for text in (place.item, "P-1", "statements"):
+            page = await browser.open("/console/search", params={"q": text})
+            assert SECRET not in page.text
+    page = await browser.open(f"/console/items/{places[0].item}")
+    assert "Payload, redacted</summary>" in page.text
+    assert "<code>/customer/ssn</code>, <code>/contacts/*/email</code>." in page.text
+    assert "Jane" in page.text
+
+
+@pytest.mark.long
+async def test_no_command_prints_what_a_kind_redacts(
+    api: Api, places: Sequence[Place], fork_server: ForkServer, tmp_path: Path
+) -> None:
+    place, report = places[0], tmp_path / "report"
+    commands: list[tuple[str, ...]] = [
+        *(("show", each.item) for each in places),
+        *(("why", each.item) for each in places),
+        *(("items",), ("reviews",), ("findings", "--all"), ("finding", "show", place.finding)),
+        *(("repair", "list"), ("audit",), ("definitions", "statements"), ("rejected",)),
+        *(
+            ("reconcile", "--once", each, f"--report={report}")
+            for each in ("--read-only", "--repairs=dry_run")
+        ),
+    ]
+    for command in commands:
+        for form in ((), ("--json",)):
+            process = await start(fork_server, api.dsn, *command, *form)
+            printed = await process.communicate()
+            assert process.returncode in {0, 4}, printed
+            assert SECRET not in str(printed), command
+    written = [each.read_text(encoding="utf-8") for each in report.rglob("*") if each.is_file()]
+    assert any("[redacted]" in each for each in written)
+    assert not any(SECRET in each for each in written)
+
+
+async def test_which_fields_a_kind_redacts_is_in_the_audit_as_it_was_and_as_it_is(api: Api) -> None:
+    name = f"Audited{uuid4().hex[:8]}"
+    for fields in ([], ["/a"], ["/a"], ["/a", "/b/*"], []):
+        await api.define("acme", name, {"kind": name, "redacted_fields": fields})
+    rows = await api.owner.fetch(
+        "select operation, detail from ledger.audit where target = $1 order by audit_no",
+        f"kinds/acme/{name}",
+    )
+    changes = [
+        (row["detail"]["before"]["redacted_fields"], row["detail"]["redacted_fields"])
+        for row in rows
+    ]
+    assert changes == [([], ["/a"]), (["/a"], ["/a", "/b/*"]), (["/a", "/b/*"], [])]
+    assert {row["operation"] for row in rows} == {"putDefinition"}
+
+
+def test_each_statement_that_reads_payloads_says_what_is_redacted() -> None:
+    reading = {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in statement_paths()
+        if _PAYLOAD.search(path.read_text(encoding="utf-8"))
+    }
+    redacted = {name for name, text in reading.items() if "redacted_fields" in text}
+    assert reading.keys() - redacted == WHOLE
