@@ -280,7 +280,8 @@ async def list_open_findings(
     connection: Connection, *, after: PageAfter | None = None, page_size: int = 1_000
 ) -> list[Record]:
     """List open findings as they were recorded, to repair them: their payloads are whole."""
-    filters = (True, None, None, *(after or (None, None)), page_size, None, None, None)
+    place = (after.at, after.id) if after else (None, None)
+    filters = (True, None, None, *place, page_size, None, None, None)
     return await connection.fetch(statement("list_findings"), *filters)
 
 

@@ -21,7 +21,6 @@ IN_OTHER_ROWS = {
     "reconciliation.reconcile": "it is a process",
     **{f"processes.{name}": "it is one" for name in ("alert", "allocate", "intake", "relay")},
     "processes.work": "it is one",
-    "setup.demo": "it runs processes",
     "setup.dev": "it runs processes",
 }
 """Commands that write as an actor and leave no entry, and why."""

@@ -15,14 +15,21 @@ from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.reconciler import (
+    PassLimits,
+    PassScope,
     Reconciler,
     ReconcilerSources,
     SqlEvidence,
     SqlPopulation,
 )
 from dueledger.reconciler.csv_sources import CsvPopulation
+from dueledger.reconciler.memory_record import MemoryRecord
+from dueledger.reconciler.reconciliation_pass import ReconciliationPass
 from dueledger.reconciler.repair.command_publisher import RepairCommand
+from dueledger.reconciler.report.build_report import build_report
+from dueledger.reconciler.report_period import ReportPeriod
 
 from .conftest import NOON, mend, resolutions
 
@@ -69,6 +76,9 @@ ALL_TERMS: Final = (
     " from policy_due"
 )
 """The texts of its payloads are not those of the ledger's."""
+PAYLOADS: Final = (
+    "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
+)
 TERMS_EDITS: Final = (
     "payload = '{\"premium\":0}'",
     "start_by = null",
@@ -260,3 +270,43 @@ async def test_a_source_that_cannot_be_reached_does_not_show_its_address(
     shown = repr(away) + (await reconciler.report()).as_json().decode()
     rows: list[Any] = await findings.list_findings(frozen)
     assert "hunter2" not in shown + str([dict(row) for row in rows])
+
+
+async def test_a_report_has_no_redacted_field_and_a_repair_has_it(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    kind: str,
+    actor_no: int,
+) -> None:
+    """Also where the difference is in the redacted field alone."""
+    await put_kind_policy(frozen, KindPolicy("acme", kind, redacted_fields=["/ssn"]))
+    missing, other = make_drafts(2, due_at=NOON, payload='{"a":1,"ssn":"SECRET"}')
+    await owe([missing, other])
+    await emit_items(frozen, [replace(other, payload='{"a":1,"ssn":"SECRET2"}')], actor_no=actor_no)
+    reconciler = make_reconciler(ReconcilerSources((replace(policies, query=PAYLOADS),)))
+    read_only = ReconciliationPass(
+        reconciler.pool,
+        reconciler.sources,
+        record=(record := MemoryRecord()),
+        scope=PassScope(),
+        limits=PassLimits(stuck_seconds=0),
+    )
+    result = await read_only.run()
+    assert result.found == {FindingType.MISSING: 1, FindingType.WRONG_TERMS: 1}
+    period = ReportPeriod.of(result.as_of, None, None)
+    async with reconciler.pool.acquire() as connection:
+        unrecorded = await build_report(connection, record, result, period)
+    await reconciler.run_pass()
+    for report in (unrecorded, await reconciler.report()):
+        [wrong] = [each for each in report.findings if each.type == FindingType.WRONG_TERMS]
+        hidden = {"payload": '{"a":1,"ssn":"[redacted]"}'}
+        assert (wrong.expected, wrong.actual) == (hidden, hidden)
+        assert "SECRET" not in report.as_json().decode()
+    assert await mend(reconciler) == 1
+    emitted = await frozen.fetchval(
+        "select payload::text from ledger.due_item where id = $1", missing.id
+    )
+    assert emitted == missing.payload
