@@ -191,6 +191,7 @@ class LedgerComparison:
         self._result.expected_count += found.expected_count
         found.put(compared, self._facts)
         await self._findings.record(connection, window, compared)
+        await self._recorder.record_past_load(connection, window, compared.past)
         is_listed = omitted == self._result.omitted.total()
         found.is_settled = found.is_settled and compared.is_settled and is_listed
 

@@ -9,7 +9,8 @@ from typing import final
 import orjson
 
 from dueledger.ledger.finding_types import Resolution
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, findings, past_load
+from dueledger.ledger.store.past_load import PastLoadCount, PastQuarter
 from dueledger.ledger.store.witnessed import WitnessedVersion, list_witnessed, record_witnessed
 from dueledger.ledger.witness import WitnessedTimes
 from dueledger.reconciler.expect.versions import DefinitionSpan
@@ -18,6 +19,7 @@ from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read.finding_pages import findings_of_period, open_findings
 from dueledger.reconciler.report_period import ReportPeriod
+from dueledger.reconciler.windows import DateRange
 
 
 @final
@@ -79,6 +81,16 @@ class LedgerRecord(PassRecord):
     ) -> None:
         """Record how far each kind is complete."""
         await findings.record_watermarks(connection, watermarks, as_of)
+
+    async def record_past_load(
+        self, connection: Connection, window: DateRange, quarters: Sequence[PastQuarter]
+    ) -> None:
+        """Record the results of the items of a window of dates, in place of what is recorded."""
+        await past_load.record_past_load(connection, window.from_date, window.to_date, quarters)
+
+    async def note_past_load(self, connection: Connection, count: PastLoadCount) -> None:
+        """Record of which time the past load is counted."""
+        await past_load.note_past_load(connection, count)
 
     async def record_populations(
         self, connection: Connection, populations: Sequence[findings.PopulationRecord]

@@ -12,6 +12,7 @@ import orjson
 
 from dueledger.ledger.finding_types import Resolution, Severity
 from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.past_load import PastLoadCount, PastQuarter
 from dueledger.ledger.store.witnessed import WitnessedVersion, list_witnessed
 from dueledger.ledger.witness import Agreement, WitnessedTimes
 from dueledger.reconciler.expect.versions import DefinitionSpan
@@ -20,6 +21,7 @@ from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.read.finding_pages import findings_of_period, open_findings
 from dueledger.reconciler.report_period import ReportPeriod
+from dueledger.reconciler.windows import DateRange
 
 _AGE: Final = itemgetter("first_seen_at", "id")
 _KEPT: Final = ("item_id", "business_key", "effective_date", "due_at", "first_seen_at")
@@ -104,6 +106,14 @@ class MemoryRecord(PassRecord):
         as_of: datetime,
     ) -> None:
         """Record nothing: the result of the pass has them."""
+
+    async def record_past_load(
+        self, connection: Connection, window: DateRange, quarters: Sequence[PastQuarter]
+    ) -> None:
+        """Record nothing: no report has it."""
+
+    async def note_past_load(self, connection: Connection, count: PastLoadCount) -> None:
+        """Record nothing."""
 
     async def record_populations(
         self, connection: Connection, populations: Sequence[findings.PopulationRecord]

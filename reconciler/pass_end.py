@@ -18,6 +18,7 @@ from dueledger.reconciler.pass_result import (
     PassResult,
     PassScope,
 )
+from dueledger.reconciler.past_load import past_load_count
 from dueledger.reconciler.watermarks import unknown_kinds, watermarks_of
 
 
@@ -62,6 +63,7 @@ async def end_pass(
     if scope.whole:
         result.watermarks = watermarks_of(expectation, result)
         await record.record_watermarks(connection, result.watermarks, result.as_of)
+        await record.note_past_load(connection, past_load_count(result.as_of))
     await record.record_populations(
         connection, [population_record(read, result) for read in result.sources]
     )

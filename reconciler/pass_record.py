@@ -14,12 +14,14 @@ from dueledger.ledger.store.findings import (
     PopulationRecord,
     WatermarkRecord,
 )
+from dueledger.ledger.store.past_load import PastLoadCount, PastQuarter
 from dueledger.ledger.store.witnessed import WitnessedVersion
 from dueledger.ledger.witness import WitnessedTimes
 from dueledger.reconciler.expect.versions import DefinitionSpan
 from dueledger.reconciler.finding_row import FindingRow
 from dueledger.reconciler.pass_result import PassScope
 from dueledger.reconciler.report_period import ReportPeriod
+from dueledger.reconciler.windows import DateRange
 
 
 class PassRecord(Protocol):
@@ -53,6 +55,16 @@ class PassRecord(Protocol):
         self, connection: Connection, watermarks: Sequence[WatermarkRecord], as_of: datetime
     ) -> None:
         """Record how far each kind is complete, as the pass found that began at `as_of`."""
+        ...
+
+    async def record_past_load(
+        self, connection: Connection, window: DateRange, quarters: Sequence[PastQuarter]
+    ) -> None:
+        """Record the results of the items of a window of dates, in place of what is recorded."""
+        ...
+
+    async def note_past_load(self, connection: Connection, count: PastLoadCount) -> None:
+        """Record of which time a pass over the whole ledger has counted the past load."""
         ...
 
     async def record_populations(

@@ -9,15 +9,22 @@ import numpy.typing as npt
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.ledger.store.past_load import PastQuarter
 from dueledger.reconciler.columns.engine import ComparisonEngine, FlowTally
 from dueledger.reconciler.columns.expected_columns import EPOCH_DAY, expected_columns, joined
 from dueledger.reconciler.columns.fixed_width import Column, Columns, repeated
-from dueledger.reconciler.compare.comparison import Comparison, FlowRules, WindowResult
+from dueledger.reconciler.compare.comparison import (
+    NO_FLOW,
+    Comparison,
+    FlowRules,
+    WindowResult,
+)
 from dueledger.reconciler.compared_items import ID, LATER, KindKey
 from dueledger.reconciler.expect.events import WithdrawalIndex
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.expected_rows import agreed_row
 from dueledger.reconciler.ledger_flows import LedgerFlows
+from dueledger.reconciler.past_load import PastSpan, microseconds_after, past_quarters
 from dueledger.reconciler.read.item_columns import WindowColumns
 from dueledger.reconciler.read.item_rows import read_outcomes
 from dueledger.reconciler.read.open_places import OpenPlaces
@@ -51,11 +58,14 @@ class WindowComparer:
         self._comparison = comparison
         self._flows = flows
         self._kinds: dict[KindKey, int] = {}
+        self._span = PastSpan.of(comparison.as_of)
 
     def begin(self, places: OpenPlaces) -> None:
         """Take the places of all open items, as they were before any item was read."""
         self._comparison.handed_out = places.handed_out
         self._engine.put("place", {"item_no": places.item_no})
+        self._engine.put("parked", {"item_no": places.parked})
+        self._engine.put("span", self._span.columns())
         as_of = (self._comparison.as_of - _EPOCH) // _MICROSECOND
         self._engine.put("moment", {"as_of": np.array([as_of], dtype=np.int64)})
 
@@ -93,6 +103,9 @@ class WindowComparer:
             count += tally.owed
             if tally.next_due is not None:
                 judged.result.note_change(_EPOCH + timedelta(microseconds=tally.next_due))
+        judged.result.past = self._past_of(compared.past)
+        if (actual.items["due"] >= microseconds_after(self._span.before)).any():
+            judged.result.note_change(self._span.before)
         judged.result.unowned_endings = candidates.unowned_endings
         judged.result.unproven = compared.unproven
         judged.result.unrecorded = compared.unrecorded
@@ -109,6 +122,10 @@ class WindowComparer:
         result = judged.finish()
         await _judge_overlapped(connection, result)
         return result, count
+
+    def _past_of(self, past: Columns) -> list[PastQuarter]:
+        found = past_quarters(past, list(self._kinds))
+        return [each for each in found if (each.tenant, each.kind) != NO_FLOW.key]
 
     def _kinds_of_definitions(self) -> dict[int, int]:
         return {

@@ -3108,6 +3108,56 @@ end $$;
 
 COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
 
+CREATE FUNCTION ledger.record_past_load(from_date date, to_date date, tenants text[], kinds text[], quarters timestamp with time zone[], effective_dates date[], items integer[], completed integer[], completed_late integer[], in_review integer[], withdrawn integer[], written_off integer[], had_failures integer[]) RETURNS integer
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET jit TO 'off'
+    SET enable_hashjoin TO 'on'
+    SET enable_nestloop TO 'off'
+    AS $$
+  with counted as materialized (
+    select coalesce(u.tenant, '') as tenant, coalesce(u.kind, '') as kind, u.quarter, u.effective_date, sum(u.items)::integer as items,
+      sum(u.completed)::integer as completed, sum(u.completed_late)::integer as completed_late, sum(u.in_review)::integer as in_review,
+      sum(u.withdrawn)::integer as withdrawn, sum(u.written_off)::integer as written_off, sum(u.had_failures)::integer as had_failures
+    from unnest(tenants, kinds, quarters, effective_dates, items, completed, completed_late, in_review, withdrawn, written_off,
+      had_failures) u (tenant, kind, quarter, effective_date, items, completed, completed_late, in_review, withdrawn, written_off, had_failures)
+    group by grouping sets (
+      (u.tenant, u.kind, u.quarter, u.effective_date), (u.tenant, u.quarter, u.effective_date), (u.quarter, u.effective_date))
+  ),
+  -- What is not changed is not written: a conflict would lock each row.
+  changed as materialized (
+    select c.* from counted c
+    left join ledger.past_load l
+      on l.effective_date >= from_date and l.effective_date < to_date
+      and (l.tenant, l.kind, l.quarter, l.effective_date) = (c.tenant, c.kind, c.quarter, c.effective_date)
+    where (c.items, c.completed, c.completed_late, c.in_review, c.withdrawn, c.written_off, c.had_failures)
+      is distinct from (l.items, l.completed, l.completed_late, l.in_review, l.withdrawn, l.written_off, l.had_failures)
+  ),
+  gone as (
+    delete from ledger.past_load l
+    where l.effective_date >= from_date and l.effective_date < to_date
+      and not exists (
+        select from counted c
+        where (c.tenant, c.kind, c.quarter, c.effective_date) = (l.tenant, l.kind, l.quarter, l.effective_date))
+    returning 1
+  ),
+  written as (
+    insert into ledger.past_load (tenant, kind, quarter, effective_date, items, completed, completed_late, in_review, withdrawn, written_off,
+      had_failures)
+    select c.tenant, c.kind, c.quarter, c.effective_date, c.items, c.completed, c.completed_late, c.in_review, c.withdrawn, c.written_off,
+      c.had_failures
+    from changed c
+    order by c.tenant, c.kind, c.quarter, c.effective_date
+    on conflict (tenant, kind, quarter, effective_date) do update
+    set items = excluded.items, completed = excluded.completed, completed_late = excluded.completed_late, in_review = excluded.in_review,
+      withdrawn = excluded.withdrawn, written_off = excluded.written_off, had_failures = excluded.had_failures
+    returning 1
+  )
+  select ((select count(*) from gone) + (select count(*) from written))::integer
+$$;
+
+COMMENT ON FUNCTION ledger.record_past_load(from_date date, to_date date, tenants text[], kinds text[], quarters timestamp with time zone[], effective_dates date[], items integer[], completed integer[], completed_late integer[], in_review integer[], withdrawn integer[], written_off integer[], had_failures integer[]) IS 'Record the results of the items of a half-open range of effective dates, in place of what was recorded of them, and its sums by tenant and of all. Returns how many rows were changed.';
+
 CREATE FUNCTION ledger.refuse_completion(run_no bigint) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -4605,6 +4655,49 @@ COMMENT ON COLUMN ledger.partition_span.finished_at IS 'Of claims and runs: when
 
 COMMENT ON COLUMN ledger.partition_span.has_retired IS 'Of items: whether the month was dropped before and made again, so that its retired keys are asked for.';
 
+CREATE TABLE ledger.past_load (
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    quarter timestamp with time zone NOT NULL,
+    effective_date date NOT NULL,
+    items integer NOT NULL,
+    completed integer NOT NULL,
+    completed_late integer NOT NULL,
+    in_review integer NOT NULL,
+    withdrawn integer NOT NULL,
+    written_off integer NOT NULL,
+    had_failures integer NOT NULL
+);
+
+COMMENT ON TABLE ledger.past_load IS 'Results of the items that were due in each quarter hour of the last five weeks, by kind. Passes of reconciliation write what has changed of the dates that they read.';
+
+COMMENT ON COLUMN ledger.past_load.tenant IS 'Empty: all tenants.';
+
+COMMENT ON COLUMN ledger.past_load.kind IS 'Empty: all kinds of the tenant.';
+
+COMMENT ON COLUMN ledger.past_load.quarter IS 'Begin of the quarter hour, in UTC.';
+
+COMMENT ON COLUMN ledger.past_load.effective_date IS 'That of the items: a pass reads items by it.';
+
+COMMENT ON COLUMN ledger.past_load.completed_late IS 'Those of them that were completed after complete_by, or their grace.';
+
+COMMENT ON COLUMN ledger.past_load.withdrawn IS 'Items that were cancelled, superseded or skipped.';
+
+COMMENT ON COLUMN ledger.past_load.had_failures IS 'Items of which an attempt failed, timed out or was parked, whatever their results.';
+
+CREATE TABLE ledger.past_load_count (
+    one boolean DEFAULT true NOT NULL,
+    as_of timestamp with time zone NOT NULL,
+    counted_from timestamp with time zone NOT NULL,
+    CONSTRAINT past_load_count_is_one CHECK (one)
+);
+
+COMMENT ON TABLE ledger.past_load_count IS 'Of which time the past load is known, in one row: a pass that compared the whole ledger has counted all items that were due in it.';
+
+COMMENT ON COLUMN ledger.past_load_count.as_of IS 'The moment on business time for which they were counted.';
+
+COMMENT ON COLUMN ledger.past_load_count.counted_from IS 'The begin of the first quarter hour that is counted.';
+
 CREATE TABLE ledger.pause (
     pause_no integer NOT NULL,
     tenant text NOT NULL,
@@ -5348,6 +5441,12 @@ ALTER TABLE ONLY ledger.partition_backoff
 ALTER TABLE ONLY ledger.partition_span
     ADD CONSTRAINT partition_span_pkey PRIMARY KEY (parent, starts_on);
 
+ALTER TABLE ONLY ledger.past_load_count
+    ADD CONSTRAINT past_load_count_pkey PRIMARY KEY (one);
+
+ALTER TABLE ONLY ledger.past_load
+    ADD CONSTRAINT past_load_pkey PRIMARY KEY (tenant, kind, quarter, effective_date);
+
 ALTER TABLE ONLY ledger.pause
     ADD CONSTRAINT pause_pkey PRIMARY KEY (pause_no);
 
@@ -5518,6 +5617,10 @@ CREATE INDEX overview_in_flight_idx ON ledger.overview USING btree (flow_no, qua
 CREATE INDEX overview_minute_run_checked_idx ON ledger.overview_minute_run USING btree (checked_at);
 
 CREATE INDEX overview_run_checked_idx ON ledger.overview_run USING btree (checked_at);
+
+CREATE INDEX past_load_date_idx ON ledger.past_load USING btree (effective_date);
+
+CREATE INDEX past_load_quarter_idx ON ledger.past_load USING btree (quarter);
 
 CREATE UNIQUE INDEX pause_in_force_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
 
@@ -5951,6 +6054,9 @@ GRANT ALL ON FUNCTION ledger.read_overview_runs(items_max integer) TO ledger_ser
 
 REVOKE ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) TO ledger_reconciler;
+
+REVOKE ALL ON FUNCTION ledger.record_past_load(from_date date, to_date date, tenants text[], kinds text[], quarters timestamp with time zone[], effective_dates date[], items integer[], completed integer[], completed_late integer[], in_review integer[], withdrawn integer[], written_off integer[], had_failures integer[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.record_past_load(from_date date, to_date date, tenants text[], kinds text[], quarters timestamp with time zone[], effective_dates date[], items integer[], completed integer[], completed_late integer[], in_review integer[], withdrawn integer[], written_off integer[], had_failures integer[]) TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_alerter;
@@ -6589,6 +6695,16 @@ GRANT SELECT ON TABLE ledger.partition_span TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_upkeep;
 
 GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_upkeep;
+
+GRANT SELECT ON TABLE ledger.past_load TO ledger_auditor;
+GRANT SELECT,DELETE ON TABLE ledger.past_load TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.past_load_count TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.past_load_count TO ledger_reconciler;
+
+GRANT UPDATE(as_of) ON TABLE ledger.past_load_count TO ledger_reconciler;
+
+GRANT UPDATE(counted_from) ON TABLE ledger.past_load_count TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.pause TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.pause TO ledger_operator;

@@ -7,7 +7,7 @@ Idempotency-Key has one of its own, unless it is given: sent again, it has no se
 from __future__ import annotations  # models may not be generated yet
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -469,6 +469,36 @@ def get_throughput(*, tenant: str | None = None) -> ServiceCall[models.Throughpu
     """Read how many items were completed in each minute of the last hour, and how late."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/throughput", models.ThroughputDocument, query)
+
+
+def list_past_days(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    zone: str | None = None,
+    from_: date | None = None,
+    days: int | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.PastDaysDocument]:
+    """List the results of the items of each kind that were due on each day."""
+    query = dict(locals())
+    query["from"] = query.pop("from_")
+    return ServiceCall("GET", "/v1/past-load/days", models.PastDaysDocument, query)
+
+
+def list_past_hours(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    zone: str | None = None,
+    from_: date | None = None,
+    days: int | None = None,
+) -> ServiceCall[models.PastHoursDocument]:
+    """List the results of the items that were due in each hour."""
+    query = dict(locals())
+    query["from"] = query.pop("from_")
+    return ServiceCall("GET", "/v1/past-load/hours", models.PastHoursDocument, query)
 
 
 def pause_flows(tenant: str, asked: models.FlowsPauseRequest) -> ServiceCall[models.PauseChange]:

@@ -939,6 +939,53 @@ class ParkedItems(BaseModel):
     ids: Ids | None = None
 
 
+class PastDayDocument(BaseModel):
+    """
+    Results of the items of a kind that were due on a day.
+    """
+
+    due: int
+    completed: int
+    completed_late: Annotated[int, Field(description="of `completed`, after its SLA or grace")]
+    in_review: int
+    withdrawn: Annotated[int, Field(description="cancelled, superseded or skipped")]
+    written_off: int
+    open: Annotated[int, Field(description="not ended, without those in review")]
+    had_failures: Annotated[
+        int, Field(description="of `due`, those of which an attempt failed, whatever their results")
+    ]
+    day: date
+
+
+class PastHourDocument(BaseModel):
+    """
+    Results of the items that were due in the hour that begins at `since`.
+    """
+
+    due: int
+    completed: int
+    completed_late: Annotated[int, Field(description="of `completed`, after its SLA or grace")]
+    in_review: int
+    withdrawn: Annotated[int, Field(description="cancelled, superseded or skipped")]
+    written_off: int
+    open: Annotated[int, Field(description="not ended, without those in review")]
+    had_failures: Annotated[
+        int, Field(description="of `due`, those of which an attempt failed, whatever their results")
+    ]
+    since: AwareDatetime
+
+
+class PastHoursDocument(BaseModel):
+    """
+    The hours that had items, by time.
+    """
+
+    as_of: AwareDatetime | None
+    counted_from: AwareDatetime | None
+    until: AwareDatetime | None
+    items: list[PastHourDocument]
+
+
 class PauseDocument(BaseModel):
     """
     A pause in force: by whom, why and until when. Null means all; no end: a person ends it.
@@ -1768,6 +1815,16 @@ class KeyRequest(BaseModel):
     rate_burst: Annotated[RateBurst | None, Field(description="null: those of 5 seconds")] = None
 
 
+class KindDaysDocument(BaseModel):
+    """
+    A kind, and its days that had items, by time.
+    """
+
+    tenant: str
+    kind: str
+    days: list[PastDayDocument]
+
+
 class Occurrences(BaseModel):
     """
     The next times of a schedule, and those skipped between them.
@@ -1864,6 +1921,18 @@ class OutcomeReports(BaseModel):
         extra="forbid",
     )
     outcomes: Annotated[list[OutcomeToReport], Field(max_length=1000, min_length=1)]
+
+
+class PastDaysDocument(BaseModel):
+    """
+    A page of kinds, in the order of their names, each with its days.
+    """
+
+    as_of: AwareDatetime | None
+    counted_from: AwareDatetime | None
+    until: AwareDatetime | None
+    items: list[KindDaysDocument]
+    next_cursor: str | None
 
 
 class PauseChange(BaseModel):

@@ -7,7 +7,7 @@ those of events and services, the next of a fixed delay, retries, snoozes, trigg
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -64,7 +64,10 @@ class QuietPeriod:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """The load of a window; `overdue` items are available already."""
+    """The load of a window; `overdue` items are available already.
+
+    `kinds` has what schedules owe of each kind, by tenant and name, and by the quarter's place.
+    """
 
     start: datetime
     end: datetime
@@ -77,6 +80,7 @@ class LoadPlan:
     peaks: tuple[LoadPeak, ...]
     quiet: tuple[QuietPeriod, ...]
     quietest: QuietPeriod | None
+    kinds: Mapping[tuple[str, str], Counter[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,7 @@ def make_plan(
         _peaks(quarters, schedules, waiting),
         quiet,
         None if quiet else _quietest(minutes.due, start, wanted),
+        _by_kind(schedules),
     )
 
 
@@ -137,6 +142,15 @@ def _count(schedules: ScheduleLoad, waiting: Sequence[PendingLoad]) -> _Minutes:
         for counts in (minutes.due, minutes.smeared, minutes.waiting):
             counts[place] += items
     return minutes
+
+
+def _by_kind(schedules: ScheduleLoad) -> dict[tuple[str, str], Counter[int]]:
+    found: dict[tuple[str, str], Counter[int]] = {}
+    for times in schedules.times:
+        key = times.source.tenant, times.source.kind
+        counts = found.setdefault(key, Counter())
+        counts.update(minute // QUARTER_MINUTES for minute in times.as_defined)
+    return found
 
 
 def _placed(waiting: Sequence[PendingLoad], start: datetime) -> Iterator[tuple[int, int]]:

@@ -52,13 +52,14 @@ class Compared:
     Candidates have high, low, day, item_no (-1: there is no item), is_owed and differences.
     `unproven` are the numbers of items with a transition that is not simply as its run has it;
     `unrecorded` runs that are over, with an item of which no transition says how it ended there, or
-    two do.
+    two do. `past` are the counts of the past load.
     """
 
     tallies: dict[int, FlowTally]
     candidates: Columns
     unproven: list[int]
     unrecorded: list[tuple[int, int]]
+    past: Columns
 
 
 @final
@@ -94,7 +95,8 @@ class ComparisonEngine:
         pairs = run(comparison_statement("unproven")).fetchall()
         unproven = [item_no for item_no, run_no in pairs if run_no == NO_RUN]
         unrecorded = [(run_no, item_no) for item_no, run_no in pairs if run_no != NO_RUN]
-        return Compared(tallies, found, unproven, unrecorded)
+        past: dict[str, Column] = run(comparison_statement("past_load")).fetchnumpy()
+        return Compared(tallies, found, unproven, unrecorded, past)
 
 
 @cache

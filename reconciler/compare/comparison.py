@@ -11,6 +11,7 @@ from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.identity import item_id, total_of
 from dueledger.ledger.rules.event_issues import first_cycle, microseconds_of
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
+from dueledger.ledger.store.past_load import PastQuarter
 from dueledger.reconciler.compare.agreement import (
     COMPLETED,
     EXPLAINING,
@@ -118,7 +119,8 @@ class WindowResult:
     run has it, and `unrecorded` the runs and numbers of those that a run held and of which no
     transition says how they ended there; `conflicts` counts those of both that are findings, once
     repairs and rows were asked for.
-    `changes_at` is the first instant at which an open item becomes due or overdue.
+    `changes_at` is the first instant at which an open item becomes due or overdue, or at which
+    items are due of which the past load does not tell yet; `past` is what it tells.
     """
 
     missing: list[ExpectedItem] = field(default_factory=list[ExpectedItem])
@@ -143,10 +145,11 @@ class WindowResult:
     loose: int = 0
     deferred: int = 0
     changes_at: datetime | None = None
+    past: list[PastQuarter] = field(default_factory=list[PastQuarter])
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
 
     def note_change(self, changes_at: datetime) -> None:
-        """Keep the first instant at which an open item becomes due or overdue."""
+        """Keep the first instant at which the window is to be read again."""
         if self.changes_at is None or changes_at < self.changes_at:
             self.changes_at = changes_at
 

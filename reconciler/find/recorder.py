@@ -1,18 +1,20 @@
 """Findings of a pass, recorded in batches, up to the cap of their type and kind."""
 
 from collections import Counter
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from typing import Final
 
 import orjson
 
 from dueledger.ledger.finding_types import FindingType, Resolution, Severity
 from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.past_load import PastQuarter
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import Finding
 from dueledger.reconciler.pass_record import PassRecord
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import SourceRead
+from dueledger.reconciler.windows import DateRange
 
 RECORDED_ROWS: Final = 1_000
 _INFORMATION: Final = {FindingType.LATE_ARRIVING: Resolution.CARRIED_FORWARD}
@@ -68,6 +70,12 @@ class FindingRecorder:
         self._listed[place] += listed
         if listed < count:
             self._result.omitted[place] += count - listed
+
+    async def record_past_load(
+        self, connection: Connection, window: DateRange, quarters: Sequence[PastQuarter]
+    ) -> None:
+        """Record the results of the items of a window, beside the findings."""
+        await self._record.record_past_load(connection, window, quarters)
 
     async def flush(self, connection: Connection) -> None:
         """Record the added findings, each id once."""

@@ -35,6 +35,11 @@ class OpenPlaces:
         """Return the numbers of items that are claimed or running."""
         return set(self.item_no[np.isin(self.state, _HANDED_OUT)].tolist())
 
+    @property
+    def parked(self) -> Column:
+        """Return the numbers of items that are in review."""
+        return self.item_no[self.state == State.MANUAL_REVIEW]
+
     def digests(self) -> dict[int, RowsDigest]:
         """Return the digest of the places of each day's items, by proleptic ordinal."""
         return digests_by_day(self.day, all_mixed(self.item_no, self.state, self.version))

@@ -48,6 +48,7 @@
 \ir ../schema/tables/reconciliation.sql
 \ir ../schema/tables/finding.sql
 \ir ../schema/tables/report.sql
+\ir ../schema/tables/past_load.sql
 \ir ../schema/tables/witnessed.sql
 
 \ir ../schema/functions/lock_rows.sql
@@ -92,6 +93,7 @@
 \ir ../schema/functions/is_same_difference.sql
 \ir ../schema/functions/record_findings.sql
 \ir ../schema/functions/accept_disagreements.sql
+\ir ../schema/functions/record_past_load.sql
 
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/process_status.sql

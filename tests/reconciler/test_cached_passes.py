@@ -26,11 +26,13 @@ from dueledger.reconciler import (
 )
 from dueledger.reconciler.columns import engine
 from dueledger.reconciler.columns.engine import comparison_statement
+from tests.reconciler.past_loads import counted_load, recorded_load
 from tests.seals import put_grace
 
 pytestmark = pytest.mark.long
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+WEEK = timedelta(days=7)
 MONTHS = [date(2027, month, 10) for month in range(2, 8)]
 STEPS = 20
 STEPS_IN_FULL = 30
@@ -303,6 +305,9 @@ async def test_g11_passes_with_a_cache_report_what_a_full_pass_reports(
 
         part = await loop.run_pass(cache=loop.cache)
         left = await finding_states(frozen)
+        assert await recorded_load(frozen, NOON - WEEK, world.now) == await counted_load(
+            frozen, NOON - WEEK, world.now
+        )
         whole = await make_reconciler(sources, limits=limits).run_pass()
 
         assert whole.cached_windows == 0

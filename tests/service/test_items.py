@@ -67,6 +67,8 @@ OPERATIONS = {
     ("/v1/flows/{tenant}/{kind}", "patch"): "setFlowLimits",
     ("/v1/pauses", "get"): "listPauses",
     ("/v1/throughput", "get"): "getThroughput",
+    ("/v1/past-load/days", "get"): "listPastDays",
+    ("/v1/past-load/hours", "get"): "listPastHours",
     ("/v1/tenants/{tenant}/pause", "post"): "pauseFlows",
     ("/v1/tenants/{tenant}/resume", "post"): "resumeFlows",
     ("/v1/findings", "get"): "listFindings",

@@ -142,6 +142,7 @@ UNBOUND = {
     "list_alerts": "only those whose labels name a tenant of the caller are shown",
     "list_open_operations": "not run for a caller for some tenants",
     "read_overview_place": "a time of the whole ledger",
+    "read_past_load_count": "a time of the whole ledger",
     "read_roles": "counts processes, which work for all tenants",
 }
 """Statements of routes without a parameter for tenants, and why they need none."""
@@ -306,6 +307,8 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "setFlowLimits": _sends({"lane": None, "weight": 2}),
     "listPauses": _of_tenant,
     "getThroughput": _of_tenant,
+    "listPastDays": _of_tenant,
+    "listPastHours": _of_tenant,
     "pauseFlows": _sends({"kind": "StatementDue", "reason": "INC-1"}),
     "resumeFlows": _sends({"kind": "StatementDue"}),
     "listFindings": _of_tenant,
@@ -334,6 +337,7 @@ LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
     *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
     *("listProcesses", "listTopics", "listAlerts", "getThroughput"),
+    *("listPastDays", "listPastHours"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""

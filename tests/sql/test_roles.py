@@ -238,6 +238,8 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "flow": {"update": {*CLAIMS, "operator", "upkeep"}},
     "flow_outcome": {"insert": ENDS, "delete": {"upkeep"}},
     "kind": {"insert": {"operator"}, "update": {"operator"}},
+    "past_load": {"delete": {"reconciler"}},
+    "past_load_count": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "pause": {"insert": {"operator"}, "update": {"operator", "upkeep"}},
     # Schedules.
     "following": {"insert": {"materialiser"}, "update": {"materialiser"}},
@@ -330,6 +332,7 @@ CALLERS = {
     "seal_row": set[str](),  # a trigger
     "read_overview_runs": {"service"},
     "record_findings": {"reconciler"},
+    "record_past_load": {"reconciler"},
     "register_actor": set(ROLES)
     - {"auditor", "emitter", "key_manager", "monitor", "pull_worker", "simulator"}
     - {"upkeep"},

@@ -139,6 +139,13 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
         " n / 4, now(), 1 from generate_series(1, 20000) n"
     )
     await connection.execute(
+        "insert into ledger.past_load"
+        " select 'acme', 'Kind' || k, '2027-03-01'::timestamptz + q * interval '15 minutes',"
+        " '2027-03-01', 1, 1, 0, 0, 0, 0, 0"
+        " from generate_series(0, 99) k, generate_series(0, 199) q"
+    )
+    await connection.execute("analyze ledger.past_load")
+    await connection.execute(
         "insert into ledger.definition"
         " (tenant, name, version, kind, document, effective_from, created_at, actor_no)"
         " select 'acme', 'schedule-' || n / 4, n % 4 + 1, 'Kind' || n % 100, '{}', now(), now(), $1"

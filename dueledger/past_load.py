@@ -1,0 +1,147 @@
+"""Results of the items that were due on each day, and in each hour, of the last weeks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.past_load import (
+    DueResults,
+    PastLoadCount,
+    list_past_days,
+    list_past_hours,
+    read_past_load_count,
+)
+
+DAYS: Final = 28
+DAYS_MAX: Final = 35
+_DAY: Final = timedelta(days=1)
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_QUARTER: Final = timedelta(minutes=15)
+
+
+class KindName(NamedTuple):
+    """A kind by its names."""
+
+    tenant: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastDays:
+    """Days of a zone, and where each begins in time; `begins` has the end of the last one, too."""
+
+    days: Sequence[date]
+    begins: Sequence[datetime]
+
+    @classmethod
+    def of(cls, first: date, number: int, zone: tzinfo) -> "PastDays":
+        """Return so many days from the first one on."""
+        days = [first + place * _DAY for place in range(number)]
+        begins = [datetime.combine(day, time(), zone) for day in (*days, days[-1] + _DAY)]
+        return cls(days, [each.astimezone(UTC) for each in begins])
+
+    @classmethod
+    def until(cls, now: datetime, zone: tzinfo, number: int = DAYS) -> "PastDays":
+        """Return the last days, with that of an instant."""
+        return cls.of(now.astimezone(zone).date() - (number - 1) * _DAY, number, zone)
+
+
+@dataclass(frozen=True, slots=True)
+class KindDays:
+    """Results of the items of a kind, by the place of the day; a day without items has none."""
+
+    name: KindName
+    days: Mapping[int, DueResults]
+
+
+@dataclass(frozen=True, slots=True)
+class PastLoad:
+    """Of which time the past load is known: items due before `until`; None: nothing is counted."""
+
+    count: PastLoadCount | None
+
+    @property
+    def until(self) -> datetime | None:
+        """Return the end of the last quarter hour that is counted."""
+        if self.count is None:
+            return None
+        return self.count.as_of - (self.count.as_of - _EPOCH) % _QUARTER
+
+    def knows(self, begins: datetime) -> bool:
+        """Return whether what was due from an instant on is counted."""
+        until = self.until
+        return (
+            self.count is not None
+            and until is not None
+            and (self.count.counted_from <= begins < until)
+        )
+
+    async def list_days(
+        self,
+        connection: Connection,
+        asked: PastDays,
+        *,
+        tenants: Sequence[str] | None,
+        tenant: str | None = None,
+        kind: str | None = None,
+        after: KindName | None = None,
+        limit: int,
+    ) -> list[KindDays]:
+        """Return the results of the items of up to `limit` kinds that had some, by their names."""
+        begins, until = asked.begins, self.until
+        if until is None or until <= begins[0]:
+            return []
+        rows = await list_past_days(
+            connection,
+            [*(each for each in begins[:-1] if each < until), min(until, begins[-1])],
+            tenants=tenants,
+            tenant=tenant,
+            kind=kind,
+            after=after,
+            limit=limit,
+        )
+        return [
+            KindDays(KindName(*name), {row.day: row.results for row in found})
+            for name, found in groupby(rows, key=lambda row: (row.tenant, row.kind))
+        ]
+
+    async def list_hours(
+        self,
+        connection: Connection,
+        asked: PastDays,
+        zone: tzinfo,
+        *,
+        tenants: Sequence[str] | None,
+        kind: str | None = None,
+    ) -> dict[datetime, DueResults]:
+        """Return the results by hour of the zone, by time; hours without items are left out."""
+        until = self.until
+        if until is None:
+            return {}
+        before = min(until, asked.begins[-1])
+        rows = await list_past_hours(
+            connection, asked.begins[0], before, tenants=tenants, kind=kind
+        )
+        return sums_of((hour_of(row.quarter, zone), row.results) for row in rows)
+
+
+async def read_past_load(connection: Connection) -> PastLoad:
+    """Return of which time the past load is known."""
+    return PastLoad(await read_past_load_count(connection))
+
+
+def hour_of(instant: datetime, zone: tzinfo) -> datetime:
+    """Return the begin of the hour, as clocks of the zone show it, in which an instant is."""
+    local = instant.astimezone(zone)
+    return instant - timedelta(minutes=local.minute, seconds=local.second)
+
+
+def sums_of(found: Iterable[tuple[datetime, DueResults]]) -> dict[datetime, DueResults]:
+    """Return the sums of what has the same time."""
+    sums: dict[datetime, DueResults] = {}
+    for at, results in found:
+        sums[at] = sums.get(at, DueResults()) + results
+    return sums

@@ -1,0 +1,243 @@
+"""The results of the last weeks: counted by a pass, on the calendar, by REST and as CSV."""
+
+import csv
+import io
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+
+from dueledger.console import open_console
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, PlanProfile, connect, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.clock import read_now, set_clock
+from dueledger.ledger.store.items import emit_items, withdraw_items
+from dueledger.ledger.store.partitions import make_partitions
+from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
+from tests.console.conftest import Browser, open_browser
+from tests.databases import MakeDatabase
+from tests.ledger.conftest import Ledger
+from tests.logins import with_login
+from tests.published_records import nothing_published
+from tests.service.conftest import Api, open_api
+
+NOON = datetime(2027, 3, 3, 12, 5, tzinfo=UTC)
+DUE = datetime(2027, 3, 1, 22, 40, tzinfo=UTC)
+"""Still the first of March in UTC, and the second in Kolkata and in Berlin."""
+CALENDAR = "/console/schedules/calendar"
+_PAST = re.compile(r'<a class="past (\w+)" tabindex="-1" href="([^"]+)" title="([^"]+)">')
+COUNTS = {
+    "due": 7,
+    "completed": 3,
+    "completed_late": 1,
+    "in_review": 1,
+    "withdrawn": 1,
+    "written_off": 0,
+    "open": 2,
+    "had_failures": 3,
+}
+
+
+@pytest.fixture
+async def api(make_database: MakeDatabase) -> AsyncGenerator[Api]:
+    """A service at a fixed time, whose ledger has the items of one test alone."""
+
+    @asynccontextmanager
+    async def at_noon() -> AsyncGenerator[str]:
+        async with make_database() as dsn:
+            connection = await connect(dsn, application_name="test")
+            await set_clock(connection, NOON, 0, database=True)
+            await make_partitions(connection, ahead=timedelta(days=31))
+            await connection.close()
+            yield dsn
+
+    async with open_api(at_noon, open_console) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def key(api: Api) -> NewApiKey:
+    return await api.make_key("person", *Scope)
+
+
+async def reconcile(api: Api) -> None:
+    """Run a pass over the whole ledger."""
+    actor_no = await register_actor(api.owner, "reconciler:test", ActorKind.RECONCILER)
+    dsn = with_login(api.dsn, "reconciler")
+    async with open_pool(dsn, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
+        reconciler = Reconciler(
+            pool,
+            ReconcilerSources(),
+            actor_no,
+            limits=PassLimits(stuck_seconds=0),
+            record_index=nothing_published(),
+        )
+        await reconciler.run_pass()
+
+
+async def work_all_ways(api: Api, make_drafts: Callable[..., list[ItemDraft]], kind: str) -> None:
+    """Let seven items have each result: in time, after a failure, late, in review and so on."""
+
+    def make(count: int, **terms: Any) -> list[ItemDraft]:  # noqa: ANN401 - those of an item
+        return make_drafts(count, kind=kind, **terms)
+
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make, kind)
+    await ledger.stand_at(DUE)
+    (cancelled, *_) = await ledger.emit(1, prefix="cancelled", due_at=DUE)
+    await withdraw_items(
+        api.owner,
+        [cancelled],
+        event=TransitionEvent.CANCELLED,
+        reason="test",
+        actor_no=api.person_no,
+    )
+    await ledger.emit(5, due_at=DUE)
+    await ledger.stand_at(DUE + timedelta(seconds=1))
+    run = await ledger.start((await ledger.claim()).fence, 1, 5)
+    completed, failed = TransitionEvent.COMPLETED, TransitionEvent.FAILED
+    await ledger.settle(
+        run.run_no, completed, failed, failed, TransitionEvent.PARKED, completed, after_seconds=60
+    )
+    await ledger.stand_at(DUE + timedelta(days=1))
+    run = await ledger.start((await ledger.claim(limit=1)).fence)
+    await ledger.settle(run.run_no, completed)
+    await ledger.emit(1, prefix="open", due_at=DUE)
+    await ledger.stand_at(NOON)
+
+
+async def test_each_result_is_counted_by_a_pass_and_shown_with_its_items(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    await work_all_ways(api, make_drafts, kind)
+    before = await browser.open(CALENDAR)
+    assert "Nothing is counted yet" in before.text
+    nothing = (await api.ask("GET", "/v1/past-load/days", key=key)).document
+    assert nothing == {
+        "as_of": None, "counted_from": None, "until": None, "items": [], "next_cursor": None,
+    }  # fmt: skip
+    await reconcile(api)
+
+    days = (await api.ask("GET", "/v1/past-load/days", key=key)).document
+    assert days["as_of"] == "2027-03-03T12:05:00Z"
+    assert days["until"] == "2027-03-03T12:00:00Z"
+    assert days["counted_from"] == "2027-01-27T12:00:00Z"
+    (found,) = days["items"]
+    assert (found["tenant"], found["kind"]) == ("acme", kind)
+    assert found["days"] == [{**COUNTS, "day": "2027-03-01"}]
+    there = await api.ask("GET", "/v1/past-load/days?zone=Asia/Kolkata&kind=" + kind, key=key)
+    assert [day["day"] for day in there.document["items"][0]["days"]] == ["2027-03-02"]
+    hours = await api.ask("GET", "/v1/past-load/hours?zone=Asia/Kolkata", key=key)
+    assert hours.document["items"] == [{**COUNTS, "since": "2027-03-01T22:30:00Z"}]
+    utc = await api.ask("GET", f"/v1/past-load/hours?kind={kind}&from=2027-03-01&days=1", key=key)
+    assert utc.document["items"] == [{**COUNTS, "since": "2027-03-01T22:00:00Z"}]
+    other_day = await api.ask("GET", "/v1/past-load/hours?from=2027-03-02&days=1", key=key)
+    assert other_day.document["items"] == []
+
+    page = await browser.open(CALENDAR)
+    (by_day, by_hour) = _PAST.findall(page.text)
+    assert by_day[0] == by_hour[0] == "failed"
+    assert by_day[2] == (
+        "Mon 2027-03-01: 7 due, 3 completed (1 late), 1 in review, 1 withdrawn, 2 still open,"
+        " 3 with failed attempts"
+    )
+    assert by_hour[2].startswith("Monday 22:00, four weeks: 7 due")
+    assert by_hour[2].endswith("; the worst was 2027-03-01")
+    for _, href, _ in (by_day, by_hour):
+        items = await browser.open(f"{unescape(href)}&format=csv")
+        assert len(list(csv.DictReader(io.StringIO(items.text)))) == COUNTS["due"]
+    assert "not counted</span></td>" not in page.text
+    for table, when in (("past_days", "2027-03-01"), ("past_hours", "2027-03-01T22:00:00Z")):
+        sent = await browser.open(f"{CALENDAR}?format=csv&table={table}")
+        (row,) = csv.DictReader(io.StringIO(sent.text))
+        assert when in row.values()
+        assert {name: int(row[name]) for name in COUNTS} == COUNTS
+    await api.owner.execute("update ledger.past_load_count set counted_from = '2027-03-01'")
+    grids = (await browser.open(CALENDAR)).text.split('class="calendar')[2:]
+    assert [grid.count("not counted</span></td>") for grid in grids] == [25, 7 * 24 - 60]
+
+
+async def test_each_key_sees_its_tenants_alone_and_kinds_have_pages(
+    api: Api, browser: Browser, key: NewApiKey, make_drafts: Callable[..., list[ItemDraft]]
+) -> None:
+    everyone = await api.make_key("all", Scope.READ, tenants=None)
+    other = await api.make_key("other", Scope.READ, tenants=["umbra"])
+    kinds = [f"Kind{number:02}" for number in range(30)]
+    for tenant, names in (("acme", kinds), ("umbra", kinds[:1])):
+        for name in names:
+            drafts = make_drafts(2, tenant=tenant, kind=name, due_at=DUE)
+            await emit(api.owner, drafts, api.person_no)
+    await reconcile(api)
+    for asked, tenant, due in (
+        (everyone, "", 62), (everyone, "?tenant=umbra", 2), (everyone, "?kind=Kind00", 4),
+        (key, "", 60), (key, "?tenant=umbra", 0), (other, "", 2), (other, "?kind=Kind01", 0),
+    ):  # fmt: skip
+        hours = await api.ask("GET", f"/v1/past-load/hours{tenant}", key=asked)
+        assert sum(each["due"] for each in hours.document["items"]) == due, (asked.prefix, tenant)
+        days = await api.ask("GET", f"/v1/past-load/days{tenant}", key=asked)
+        counted = [day["due"] for each in days.document["items"] for day in each["days"]]
+        assert sum(counted) == due
+    first = (await api.ask("GET", "/v1/past-load/days?limit=20", key=key)).document
+    cursor = first["next_cursor"]
+    second = await api.ask("GET", f"/v1/past-load/days?limit=20&cursor={cursor}", key=key)
+    assert [each["kind"] for each in first["items"] + second.document["items"]] == kinds
+    assert second.document["next_cursor"] is None
+    page = await browser.open(CALENDAR)
+    assert (kinds[24] in page.text.partition("past-days")[2]) is True
+    (link,) = re.findall(r'rel="next" href="([^"]+)#past"', page.text)
+    rest = (await browser.open(unescape(link))).text.partition('class="calendar past-days"')[2]
+    assert [name for name in kinds if f"acme {name}</a>" in rest] == kinds[25:]
+    async with open_browser(api) as stranger:
+        await stranger.sign_in(other)
+        own = (await stranger.open(CALENDAR)).text
+        assert "acme" not in own
+        assert "umbra Kind00" in own
+
+
+async def emit(connection: Connection, drafts: list[ItemDraft], actor_no: int) -> None:
+    await emit_items(connection, drafts, actor_no=actor_no)
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("zone=Mars/Olympus", "UNKNOWN_ZONE"),
+        ("zone=../../etc/passwd", "UNKNOWN_ZONE"),
+        ("zone=%00", None),
+        ("zone=" + "a" * 101, None),
+        ("from=1900-01-01", None),
+        ("from=9999-12-31", None),
+        ("from=0", None),
+        ("days=36", None),
+        ("days=0", None),
+        ("from=2027-03-01T00:00:00Z'--", None),
+    ],
+)
+async def test_times_that_cannot_be_are_refused(
+    api: Api, key: NewApiKey, query: str, code: str | None
+) -> None:
+    for path in ("days", "hours"):
+        answer = await api.ask("GET", f"/v1/past-load/{path}?{query}", key=key)
+        assert answer.status == 422, answer.text
+        assert code is None or answer.document["code"] == code
+
+
+async def test_days_of_other_lengths_and_far_ones_are_answered(api: Api, key: NewApiKey) -> None:
+    await reconcile(api)
+    now = await read_now(api.owner)
+    for zone in ("Pacific/Apia", "Asia/Kathmandu", "America/Santiago", "Pacific/Kiritimati"):
+        for day in ("2000-01-01", "2011-12-29", now.date(), "2199-12-24"):
+            for path in ("days", "hours"):
+                query = f"zone={zone}&from={day}&days=35"
+                answer = await api.ask("GET", f"/v1/past-load/{path}?{query}", key=key)
+                assert (answer.status, answer.document["items"]) == (200, []), answer.text
