@@ -18,8 +18,8 @@ from dueledger.past_load import KindDays, KindName, PastDays, PastLoad
 from dueledger.planning.load_plan import LoadPlan
 from dueledger.service.routes.past_load import members_of_results
 
-COMING: Final = 6
-"""Days after today, of which schedules say what is to come."""
+COMING: Final = 7
+"""Days from the rest of today on, of which schedules say what is to come."""
 SHOWN_MAX: Final = 100
 """Rows of the tables below the grids."""
 _HOUR: Final = timedelta(hours=1)
@@ -74,49 +74,46 @@ def make_kind_grid(
     asked: PastDays,
     past: PastLoad,
     found: Sequence[KindDays],
-    plan: LoadPlan | None,
+    ahead: Mapping[KindName, Counter[date]],
     *,
     names: Sequence[KindName],
     next_cursor: str | None,
 ) -> PastGrid:
-    """Return the kinds of these names by day. Without a plan it has no days to come."""
+    """Return the kinds of these names by day; `ahead` is what schedules owe on days to come."""
     by_name = {each.name: each.days for each in found}
-    coming = _coming_days(asked, plan)
-    ahead = _coming_by_kind(view, plan)
+    coming = [asked.days[-1] + number * _DAY for number in range(COMING)] if ahead else []
     rows: list[GridRow] = []
     listed: list[Row] = []
     for name in names:
         own: Mapping[int, DueResults] = by_name.get(name, {})
+        owed = ahead.get(name, Counter[date]())
         href = view.url("/items", **name._asdict())
         cells = [
             _cell(view, href, span, own.get(place)) if past.knows(span[0]) else _UNKNOWN
             for place, span in enumerate(_spans(asked.begins))
         ]
-        cells += [_coming_cell(view, href, day, ahead[name][day]) for day in coming]
+        cells += [_coming_cell(view, href, day, owed[day]) for day in coming]
         due = sum(each.items for each in own.values())
         title = f"{name.tenant} {name.kind}"
         rows.append(GridRow(title, href, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
         listed += [
-            {
-                **name._asdict(),
-                "lane": "",
-                "day": asked.days[place],
-                **_members(results),
-                "since": asked.begins[place],
-                "until": asked.begins[place + 1],
-            }
+            _day_row(name, asked.days[place], _spans(asked.begins)[place], _members(results))
             for place, results in own.items()
+        ]
+        listed += [
+            _day_row(name, day, _span_of(view, day), {"coming": due})
+            for day, due in sorted(owed.items())
         ]
     columns = Column("kind", "Kind", "flow"), Column("day", "Day", "date", _items_of(view))
     listing = Listing(
         caption="Past items by kind and day",
-        columns=(*columns, *_COUNTS),
+        columns=(*columns, *_COUNTS, Column("coming", "Schedules owe", "count")),
         rows=listed,
         next_cursor=next_cursor,
     )
     return PastGrid(
         [_head(day) for day in asked.days],
-        [_head(day) for day in coming],
+        [("rest" if day == asked.days[-1] else _head(day)[0], str(day.day)) for day in coming],
         rows,
         listing,
         _shown(listing),
@@ -184,6 +181,15 @@ _COUNTS: Final = (
 )
 
 
+def _day_row(
+    name: KindName, day: date, span: tuple[datetime, datetime], counts: Mapping[str, Any]
+) -> Row:
+    """Return a row of the days of a kind; what is not counted is None."""
+    nothing = dict.fromkeys([*(each.key for each in _COUNTS), "coming", "is_wrong"])
+    place = {"lane": "", "day": day, "since": span[0], "until": span[1]}
+    return {**nothing, **name._asdict(), **place, **counts}
+
+
 def _members(results: DueResults) -> dict[str, Any]:
     return {**members_of_results(results), "is_wrong": mark_of(results) not in {DONE, WITHDRAWN}}
 
@@ -198,7 +204,7 @@ def _shown(listing: Listing) -> Listing:
             empty="Nothing that was counted was due.",
         )
     wrong = [row for row in listing.rows if row["is_wrong"]]
-    note = "Those where something was late, failed or is open; the downloads have all."
+    note = "Those where something was late, failed or is open."
     if len(wrong) > SHOWN_MAX:
         note = f"The first {SHOWN_MAX} of those where something was late, failed or is open."
     return Listing(
@@ -262,15 +268,18 @@ def _cell(
 
 def _coming_cell(view: View, href: str, day: date, due: int) -> str:
     if not due:
-        return '<td class="coming"></td>'
-    begins = datetime(day.year, day.month, day.day, tzinfo=view.clock.zone)
-    after = day + _DAY
-    ends = datetime(after.year, after.month, after.day, tzinfo=view.clock.zone)
+        return '<td class="ahead"></td>'
+    begins, ends = _span_of(view, day)
     text = f"{day:%a %Y-%m-%d}: schedules owe {due:,}"
     span = f"due_from={iso(begins)}&due_before={iso(ends)}&open=true"
     address = escape(f"{href}{_joint(href)}{span}")
     link = f'class="past" tabindex="-1" href="{address}" title="{text}"'
-    return f'<td class="coming"><a {link}>{short(due)}</a></td>'
+    return f'<td class="ahead"><a {link}>{short(due)}</a></td>'
+
+
+def _span_of(view: View, day: date) -> tuple[datetime, datetime]:
+    begins, ends = PastDays.of(day, 1, view.clock.zone).begins
+    return begins, ends
 
 
 def _joint(href: str) -> str:
@@ -324,24 +333,20 @@ def _weekly(at: datetime, view: View) -> tuple[int, int]:
     return local.weekday(), local.hour
 
 
-def _coming_days(asked: PastDays, plan: LoadPlan | None) -> list[date]:
+def coming_by_kind(
+    view: View, asked: PastDays, plan: LoadPlan | None
+) -> dict[KindName, Counter[date]]:
+    """Return what schedules owe of each kind on each day from the last of these days on."""
+    found: dict[KindName, Counter[date]] = {}
     if plan is None:
-        return []
-    return [asked.days[-1] + number * _DAY for number in range(1, COMING + 1)]
-
-
-def _coming_by_kind(view: View, plan: LoadPlan | None) -> Mapping[KindName, Counter[date]]:
-    """Return what schedules owe of each kind on each day; nothing of other kinds."""
-    found = _Days()
-    if plan is not None:
-        days = [each.start.astimezone(view.clock.zone).date() for each in plan.quarters]
-        for key, quarters in plan.kinds.items():
-            counts = found[KindName(*key)] = Counter[date]()
-            for place, due in quarters.items():
+        return found
+    last = asked.days[-1] + COMING * _DAY
+    days = [each.start.astimezone(view.clock.zone).date() for each in plan.quarters]
+    for key, quarters in plan.kinds.items():
+        counts = Counter[date]()
+        for place, due in quarters.items():
+            if days[place] < last:
                 counts[days[place]] += due
+        if counts:
+            found[KindName(*key)] = counts
     return found
-
-
-class _Days(dict[KindName, Counter[date]]):
-    def __missing__(self, _: KindName) -> Counter[date]:
-        return Counter()

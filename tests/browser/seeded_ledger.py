@@ -1,7 +1,7 @@
 """A ledger in which something is late for each of several reasons."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,13 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.operations import ItemFilter, record_operation
+from dueledger.ledger.store.past_load import (
+    DueResults,
+    PastLoadCount,
+    PastQuarter,
+    note_past_load,
+    record_past_load,
+)
 from tests.hostile_text import HOSTILE
 from tests.ledger.conftest import Ledger
 from tests.service.conftest import SCHEDULE, Api
@@ -118,12 +125,33 @@ async def seed_ledger(api: Api) -> None:
         """ ('ItemsLate', '["acme", "PaymentDue", "due.PaymentDue", "kafka"]', 9, now(), '[]'),"""
         """ ('AllocatorMissing', '[]', 1, now(), '[]')"""
     )
+    await _count_the_past(api, now)
     await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
     await api.owner.execute(
         "insert into ledger.watermark (tenant, kind, complete_before, blocked_by, as_of)"
         " values ('acme', 'PaymentDue', ledger.now() - interval '3 hours',"
         " 'items in their grace', ledger.now())"
     )
+
+
+async def _count_the_past(api: Api, now: datetime) -> None:
+    """Record results of four weeks, as passes count them; of the first days nothing is known."""
+    quarters: list[PastQuarter] = []
+    for kind, most in (("InvoiceDue", 1_400), ("NightlyCloseDue", 1), ("PaymentDue", 88_000)):
+        for number in range(24 * 26):
+            at = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=number)
+            if kind == "NightlyCloseDue" and at.hour != 2:
+                continue
+            items = 1 + most * (at.hour * 7 % 24) // 24 // (1 + 9 * (at.weekday() > 4))
+            late = items // 9 * (number % 50 == 3)
+            parked = min(items, 3) * (number % 90 == 13)
+            waiting = items // 5 * (number in {1, 60})
+            failed = items // 7 * (number % 31 == 1)
+            completed = items - parked - waiting
+            results = DueResults(items, completed, late, parked, 0, 0, max(failed, parked))
+            quarters.append(PastQuarter("acme", kind, at, at.date(), results))
+    await record_past_load(api.owner, date(2000, 1, 1), date(2100, 1, 1), quarters)
+    await note_past_load(api.owner, PastLoadCount(now, now - timedelta(days=26)))
 
 
 async def _work_a_day(api: Api, now: datetime) -> None:

@@ -12,7 +12,7 @@ from dueledger.console.clock import iso
 from dueledger.console.forms import Filter, blank
 from dueledger.console.listing import EXPORT_ROWS, Column, Listing
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.past_grid import PastGrid, make_hour_grid, make_kind_grid
+from dueledger.console.past_grid import PastGrid, coming_by_kind, make_hour_grid, make_kind_grid
 from dueledger.console.schedule_times import times_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
@@ -136,12 +136,12 @@ async def _by_day(
         limit=limit + 1,
         **_names(view),
     )
-    ahead = [] if coming is None else [KindName(*key) for key in coming.kinds]
+    ahead = coming_by_kind(view, asked, coming)
     listed = {each for each in ahead if after is None or each > after}
     listed.update(each.name for each in found)
     chosen = sorted(listed)[:limit]
     cursor = page.cursor_after(chosen[-1] if len(listed) > limit else None)
-    return make_kind_grid(view, asked, past, found, coming, names=chosen, next_cursor=cursor)
+    return make_kind_grid(view, asked, past, found, ahead, names=chosen, next_cursor=cursor)
 
 
 async def _by_hour(call: ApiCall, view: View, past: PastLoad) -> PastGrid:
