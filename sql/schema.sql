@@ -5598,6 +5598,8 @@ CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
 
 CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
 
+CREATE INDEX kind_name_order_idx ON ledger.kind USING btree (tenant COLLATE "C", name COLLATE "C");
+
 CREATE INDEX materialised_ends_at_idx ON ledger.materialised USING btree (ends_at) WHERE (materialised_until >= ends_at);
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);

@@ -8,7 +8,7 @@
 -- $5 after_tenant text
 -- $6 after_kind text
 -- $7 limit integer
--- index: past_load_pkey
+-- index: kind_name_order_idx, past_load_pkey
 -- locks: none
 with chosen as materialized (
   select k.tenant, k.name
