@@ -562,6 +562,39 @@ class FlowsRequest(BaseModel):
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
+class FoundEventDocument(BaseModel):
+    """
+    A recorded event that a text names.
+    """
+
+    event_no: int
+    occurred_at: AwareDatetime
+    tenant: str
+    source: str
+    id: str
+
+
+class FoundItem(BaseModel):
+    """
+    An item that a text names; of a Kafka record or a claim with its place there.
+    """
+
+    id: UUID
+    tenant: str
+    kind: str
+    business_key: str
+    effective_date: date | None
+    due_at: AwareDatetime | None
+    position: Annotated[int | None, Field(description="in the claim, from 1")]
+    attempt: int | None
+
+
+Health = TypeAliasType(
+    "Health",
+    Annotated[Literal["ok", "warn", "fail"], Field(description="The result of one check.")],
+)
+
+
 Ids = TypeAliasType("Ids", Annotated[list[UUID], Field(max_length=1000, min_length=1)])
 
 
@@ -716,6 +749,14 @@ class ItemToEmit(BaseModel):
     traceparent: Traceparent | None = None
 
 
+class KeyList(BaseModel):
+    """
+    Business keys that begin with a text.
+    """
+
+    items: list[str]
+
+
 Tenant = TypeAliasType("Tenant", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
 
 
@@ -743,6 +784,27 @@ RateBurst = TypeAliasType(
 )
 
 
+class LatenessDocument(BaseModel):
+    """
+    How many late items have been due for so long.
+    """
+
+    from_seconds: int
+    below_seconds: Annotated[int | None, Field(description="null: without an end")]
+    items: int
+
+
+class LoadPart(BaseModel):
+    """
+    Items of a definition within a peak.
+    """
+
+    tenant: str
+    kind: str
+    definition: str | None
+    items: int
+
+
 class MatchedItems(BaseModel):
     """
     Items of one flow and state that a filter matches now.
@@ -767,6 +829,40 @@ class MatchedItems(BaseModel):
     oldest_at: AwareDatetime
     newest_at: AwareDatetime
     business_keys: Annotated[list[str], Field(description="the first 20")]
+
+
+class MissingDay(BaseModel):
+    """
+    An effective date on which items of a kind are missing, and how many.
+    """
+
+    tenant: str
+    kind: str
+    effective_date: date
+    missing: int
+    missing_capped: Annotated[bool, Field(description="there may be more")]
+    first_due_at: AwareDatetime
+    first_seen_at: AwareDatetime
+
+
+class MissingPage(BaseModel):
+    """
+    A page of days, by kind and effective date.
+    """
+
+    items: list[MissingDay]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
+Named = TypeAliasType(
+    "Named",
+    Annotated[
+        Literal["item", "business key", "Kafka record", "claim", "event"],
+        Field(description="What a text named."),
+    ],
+)
 
 
 class NamedDay(BaseModel):
@@ -985,6 +1081,17 @@ class PausedScope(BaseModel):
     paused_until: AwareDatetime | None = None
 
 
+class PeakDocument(BaseModel):
+    """
+    One of the quarters with the busiest minutes, and most of whose items it has.
+    """
+
+    start: AwareDatetime
+    due: int
+    busiest_minute: Annotated[int, Field(description="items that are due in its busiest minute")]
+    most_of: list[LoadPart]
+
+
 class PersonsReason(BaseModel):
     """
     Why a person decides so.
@@ -1105,6 +1212,26 @@ class PulledItem(BaseModel):
     attempt: int
     traceparent: str | None
     payload: Any
+
+
+class QuarterDocument(BaseModel):
+    """
+    A quarter of an hour in which items are due.
+    """
+
+    start: AwareDatetime
+    due: int
+    busiest_minute: Annotated[int, Field(description="items that are due in its busiest minute")]
+
+
+class QuietDocument(BaseModel):
+    """
+    A window without due items, or the one with the fewest if none is long enough.
+    """
+
+    start: AwareDatetime
+    end: AwareDatetime
+    due: int
 
 
 RepairAction = TypeAliasType(
@@ -1449,6 +1576,17 @@ class TriggeredItem(BaseModel):
     state: str | None
 
 
+class UncountedDocument(BaseModel):
+    """
+    A definition whose items cannot be counted ahead, or only in part, and why.
+    """
+
+    tenant: str
+    kind: str
+    definition: str | None
+    reason: str
+
+
 class WaitingRepair(BaseModel):
     """
     A proposed repair that was not executed yet: what it would change, and what it waits for.
@@ -1547,6 +1685,25 @@ class ChangedFlows(BaseModel):
     """
 
     flows: list[FlowLimitsDocument]
+
+
+class CheckDocument(BaseModel):
+    """
+    A check of the ledger, or of the machine that answers: what was found, and what to do.
+    """
+
+    name: str
+    health: Health
+    text: str
+    remedy: Annotated[str | None, Field(description="null: there is nothing to do")]
+
+
+class CheckList(BaseModel):
+    """
+    Checks, as `dueledger doctor` makes them of a ledger.
+    """
+
+    items: list[CheckDocument]
 
 
 class DefinitionDiffDocument(BaseModel):
@@ -1672,6 +1829,16 @@ class FindingSummary(BaseModel):
     reason: str | None
 
 
+class FoundDocument(BaseModel):
+    """
+    One meaning of a text: what it names, and its items.
+    """
+
+    named: Named
+    event: FoundEventDocument | None
+    items: Annotated[list[FoundItem], Field(description="the first 100")]
+
+
 class ItemDecision(BaseModel):
     """
     What is decided about items, and why: of ids, or of business keys.
@@ -1754,6 +1921,34 @@ class KeyRequest(BaseModel):
         Field(description="requests in each process; null: as its settings say"),
     ] = None
     rate_burst: Annotated[RateBurst | None, Field(description="null: those of 5 seconds")] = None
+
+
+class LateItems(BaseModel):
+    """
+    Late items by the time since each was due, and the worst: those that are due longest.
+    """
+
+    counted: int
+    is_cut: Annotated[bool, Field(description="there are more: these 200 are due longest")]
+    bars: list[LatenessDocument]
+    items: Annotated[list[ItemSummary], Field(description="the 20 worst")]
+
+
+class LoadDocument(BaseModel):
+    """
+    What schedules owe in a week, by quarter of an hour; quarters without items are left out.
+
+    Items that events or services emit are not counted.
+    """
+
+    start: AwareDatetime
+    end: AwareDatetime
+    definitions: int
+    is_cut: Annotated[bool, Field(description="more than 500 definitions are in force")]
+    items: list[QuarterDocument]
+    peaks: list[PeakDocument]
+    quiet: list[QuietDocument]
+    not_counted: list[UncountedDocument]
 
 
 class Occurrences(BaseModel):
@@ -1990,6 +2185,14 @@ class ReportSummary(BaseModel):
     verdict: StatementVerdict
     sentence: str
     findings_open: int
+
+
+class SearchResult(BaseModel):
+    """
+    All that a text names, none if there is nothing of it.
+    """
+
+    items: list[FoundDocument]
 
 
 class Timeline(BaseModel):

@@ -84,6 +84,9 @@ QUERIES = {
         *("tenant=acme&definition=statements", "tenant=umbra&definition=statements"),
     ],
     "getFlow": ["lane=a"],
+    "search": ["q=P-3", "q=crowded", "q=nothing"],
+    "suggestKeys": ["q=P"],
+    "getLateness": ["tenant=acme&kind=PolicyRenewalDue&lane=a"],
 }
 
 

@@ -288,11 +288,13 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "commentOnReviews": lambda _, place: ("", {"item": place.parked, "comment": "P-secret"}),
     "listReviewComments": lambda _, place: (f"?item={place.parked}", None),
     "countFindings": _of_tenant,
+    "listMissing": _of_tenant,
     "listWatermarks": _of_tenant,
     "listProcesses": _plain,
     "drainProcess": _reason,
     "listTopics": _plain,
     "listAlerts": _plain,
+    "listChecks": _plain,
     "decideItems": lambda _, place: ("", VERB | {"ids": [place.item]}),
     "previewOperation": _sends({"verb": "trigger"}),
     "createOperation": _sends(VERB | {"verb": "cancel"}),
@@ -306,6 +308,10 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "setFlowLimits": _sends({"lane": None, "weight": 2}),
     "listPauses": _of_tenant,
     "getThroughput": _of_tenant,
+    "getLateness": _of_tenant,
+    "getLoad": _of_tenant,
+    "search": lambda _, place: (f"?q={place.item}", None),
+    "suggestKeys": lambda _, place: (f"?q={place.kind}", None),
     "pauseFlows": _sends({"kind": "StatementDue", "reason": "INC-1"}),
     "resumeFlows": _sends({"kind": "StatementDue"}),
     "listFindings": _of_tenant,
@@ -334,6 +340,7 @@ LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
     *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
     *("listProcesses", "listTopics", "listAlerts", "getThroughput"),
+    *("listMissing", "listChecks", "getLateness", "getLoad", "search", "suggestKeys"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""

@@ -11,7 +11,6 @@ from fastapi import Depends, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
-from dueledger.console.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
@@ -20,6 +19,7 @@ from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import explain_item, lists_open_items, of_definition, read_item
+from dueledger.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.item_verbs import OperationVerb, refusal
 from dueledger.ledger.states import State

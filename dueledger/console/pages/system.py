@@ -26,7 +26,7 @@ from dueledger.ledger.store.processes import (
     list_processes,
 )
 from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
-from dueledger.ledger_checks import Health, check_ledger, check_machine
+from dueledger.ledger_checks import Health
 from dueledger.refusals import drain_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import system
@@ -69,7 +69,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     # Processes, topics and alerts have the machine's time, which is not that of a simulated clock.
     now = await read_machine_now(call.connection)
     view = replace(view, clock=replace(view.clock, now=now))
-    checks = [*check_machine(), *await check_ledger(call.connection)]
+    checks = await system.check_all(call)
     alerts = await list_open_alerts(call.connection, None)
     topics = await list_topics(call.connection, TOPICS_MAX + 1)
     processes = await list_processes(call.connection, PROCESSES_MAX + 1)

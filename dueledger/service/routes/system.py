@@ -1,4 +1,4 @@
-"""Routes of the system: processes, topics and alerts. A caller for some tenants is given none.
+"""Routes of the system: processes, topics, alerts, checks. A caller for some tenants is given none.
 
 Nor may it ask a process to drain: that works for others, too.
 """
@@ -21,9 +21,10 @@ from dueledger.ledger.store.processes import (
     request_drain,
 )
 from dueledger.ledger.store.topic_partitions import list_topics
+from dueledger.ledger_checks import DoctorCheck, Health, check_ledger, check_machine
 from dueledger.refusals import drain_refusal
 from dueledger.service.bodies import RequestBody
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
 from dueledger.service.routes.fields import Key, Reason
@@ -119,6 +120,21 @@ class AlertList(BaseModel):
     items: list[AlertDocument]
 
 
+class CheckDocument(BaseModel):
+    """A check of the ledger, or of the machine that answers: what was found, and what to do."""
+
+    name: str
+    health: Health
+    text: str
+    remedy: Annotated[str | None, Field(description="null: there is nothing to do")]
+
+
+class CheckList(BaseModel):
+    """Checks, as `dueledger doctor` makes them of a ledger."""
+
+    items: list[CheckDocument]
+
+
 @read.add("GET", "/v1/processes", "listProcesses", ProcessList)
 async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
     """List processes that live, are silent, or are gone since an hour."""
@@ -161,3 +177,15 @@ async def list_open(call: CurrentCall) -> Response:
     """List the alerts that stand, if `dueledger alert` runs."""
     found = await list_open_alerts(call.connection, None) if call.tenants is None else []
     return answer({"items": [members_of(AlertDocument, each) for each in found]})
+
+
+@read.add("GET", "/v1/checks", "listChecks", CheckList)
+async def list_checks(call: CurrentCall) -> Response:
+    """Check the database, its schema, clock and partitions, its processes and operations."""
+    found = await check_all(call) if call.tenants is None else []
+    return answer({"items": [asdict(each) for each in found]})
+
+
+async def check_all(call: ApiCall) -> list[DoctorCheck]:
+    """Return the checks of the machine and of the ledger."""
+    return [*check_machine(), *await check_ledger(call.connection)]
