@@ -4738,6 +4738,9 @@ CREATE TABLE ledger.process (
     drain_asked_by bigint,
     drain_reason text,
     draining_since timestamp with time zone,
+    ticked_at timestamp with time zone,
+    tick_seconds double precision,
+    outbox_items integer,
     CONSTRAINT process_drain_named CHECK ((((drain_asked_at IS NULL) = (drain_asked_by IS NULL)) AND ((drain_asked_at IS NULL) = (drain_reason IS NULL)))),
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text, 'alerter'::text])))
 )
@@ -4785,6 +4788,12 @@ COMMENT ON COLUMN ledger.process.drain_asked_at IS 'When somebody asked it to dr
 
 COMMENT ON COLUMN ledger.process.draining_since IS 'Since when it takes no more work and ends what it has: because of that request, or of a signal.';
 
+COMMENT ON COLUMN ledger.process.ticked_at IS 'When the last pass of its loop ended: of an allocator, a reconciler or a relay; null of others, and before the first.';
+
+COMMENT ON COLUMN ledger.process.tick_seconds IS 'How long that pass took.';
+
+COMMENT ON COLUMN ledger.process.outbox_items IS 'Of a relay: rows of its outbox that were not carried yet when it last counted them, at most 10,000.';
+
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
     a.name,
@@ -4813,7 +4822,10 @@ CREATE VIEW ledger.process_status AS
     p.drain_asked_at,
     d.name AS drain_asked_by,
     p.drain_reason,
-    p.draining_since
+    p.draining_since,
+    p.ticked_at,
+    p.tick_seconds,
+    p.outbox_items
    FROM ((((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      LEFT JOIN ledger.actor d ON ((d.actor_no = p.drain_asked_by)))
@@ -6791,6 +6803,36 @@ GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_alerter;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;

@@ -2094,6 +2094,15 @@ class ProcessDocument(BaseModel):
     drain_asked_by: str | None
     drain_reason: str | None
     draining_since: Annotated[AwareDatetime | None, Field(description="it takes no more work")]
+    ticked_at: Annotated[
+        AwareDatetime | None,
+        Field(description="the last pass of an allocator, a reconciler or a relay ended"),
+    ]
+    tick_seconds: Annotated[float | None, Field(description="how long that pass took")]
+    outbox_items: Annotated[
+        int | None, Field(description="rows of a relay's outbox that were not carried yet")
+    ]
+    outbox_capped: Annotated[bool, Field(description="there may be more")]
 
 
 class ProcessList(BaseModel):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, Response
@@ -33,6 +34,7 @@ from dueledger.service.routes import system
 from dueledger.service.routes.fields import Key, Text
 from dueledger.service.routes.system import DrainRequest
 from dueledger.service.settings import ServiceSettings
+from dueledger.time_spans import brief_span
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -40,6 +42,7 @@ operate = PageRoutes(Scope.OPERATE, "console")
 PROCESSES_MAX: Final = 200
 TOPICS_MAX: Final = 100
 PARTITIONS_MAX: Final = 500
+_MINUTE: Final = 60.0
 LEASES_MAX: Final = 2_000
 """Leases that are counted, those that end first."""
 
@@ -80,6 +83,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         title="System",
         pulled=sum(held for number, (held, _) in leases.items() if number not in known),
         last_pass=await read_last_pass(call.connection),
+        passes=_list_passes(view, processes[:PROCESSES_MAX]),
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(
             "Firing alerts",
@@ -153,6 +157,7 @@ async def show_process(
         title=name or "Process",
         process=found,
         status=None if found is None else _status(found),
+        took="" if found is None else _took(found.tick_seconds),
         refusal=refusal,
         may_drain=found is not None and view.may(Scope.OPERATE),
     )
@@ -222,6 +227,42 @@ def _process_columns(view: View) -> Sequence[Column]:
         Column("failing_since", "Since", "time"),
         Column("certificate_expires_at", "Certificate until", "time"),
     )
+
+
+def _list_passes(view: View, processes: Sequence[ProcessRow]) -> Listing:
+    """Return the last passes of allocators, reconcilers and relays as a list."""
+
+    def address(row: Row) -> str:
+        return view.url("/system/process", name=row["name"])
+
+    return Listing(
+        caption="Last passes",
+        order="by role",
+        columns=(
+            Column("name", "Process", "text", address),
+            Column("ticked_at", "Last pass ended", "time"),
+            Column("took", "Took"),
+            Column("outbox_items", "Outbox rows", "count", None, "outbox_capped"),
+        ),
+        rows=[
+            {
+                "name": each.name,
+                "ticked_at": each.ticked_at,
+                "took": _took(each.tick_seconds),
+                "outbox_items": each.outbox_items,
+                "outbox_capped": each.outbox_capped,
+            }
+            for each in processes
+            if each.ticked_at is not None
+        ],
+        empty="No allocator, reconciler or relay has ended a pass yet.",
+    )
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s" if seconds < _MINUTE else brief_span(timedelta(seconds=seconds))
 
 
 def _list(

@@ -57,6 +57,15 @@ class ProcessDocument(BaseModel):
     drain_asked_by: str | None
     drain_reason: str | None
     draining_since: Annotated[datetime | None, Field(description="it takes no more work")]
+    ticked_at: Annotated[
+        datetime | None,
+        Field(description="the last pass of an allocator, a reconciler or a relay ended"),
+    ]
+    tick_seconds: Annotated[float | None, Field(description="how long that pass took")]
+    outbox_items: Annotated[
+        int | None, Field(description="rows of a relay's outbox that were not carried yet")
+    ]
+    outbox_capped: Annotated[bool, Field(description="there may be more")]
 
 
 class ProcessList(BaseModel):
@@ -141,7 +150,8 @@ async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
     if call.tenants is not None:
         return answer({"items": []})
     found = await list_processes(call.connection, limit)
-    return answer({"items": [members_of(ProcessDocument, asdict(each)) for each in found]})
+    items = [{**asdict(each), "outbox_capped": each.outbox_capped} for each in found]
+    return answer({"items": [members_of(ProcessDocument, each) for each in items]})
 
 
 @operate.add("POST", "/v1/processes/{process}/drain", "drainProcess", DrainAnswer)
