@@ -4363,6 +4363,8 @@ CREATE TABLE ledger.operation (
     paused_at timestamp with time zone,
     paused_by bigint,
     pause_reason text,
+    stepped_at timestamp with time zone,
+    worked_seconds double precision DEFAULT 0 NOT NULL,
     CONSTRAINT operation_abort_named CHECK ((((aborted_by IS NULL) = (abort_reason IS NULL)) AND ((aborted_by IS NULL) OR (ended_at IS NOT NULL)))),
     CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL)))),
     CONSTRAINT operation_pause_named CHECK ((num_nulls(paused_at, paused_by, pause_reason) = ANY (ARRAY[0, 3]))),
@@ -4402,6 +4404,10 @@ COMMENT ON COLUMN ledger.operation.requested IS 'Items in flight that got a requ
 COMMENT ON COLUMN ledger.operation.ended_at IS 'When the last item was examined, or the operation was aborted.';
 
 COMMENT ON COLUMN ledger.operation.paused_at IS 'While it is set, no item is moved. It stays where a paused operation was aborted.';
+
+COMMENT ON COLUMN ledger.operation.stepped_at IS 'When its last step ended, on the machine''s clock; null before the first one, and after a pause.';
+
+COMMENT ON COLUMN ledger.operation.worked_seconds IS 'How long it has been carried out, without pauses.';
 
 ALTER TABLE ledger.operation ALTER COLUMN operation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.operation_operation_no_seq
@@ -6560,6 +6566,11 @@ GRANT UPDATE(paused_at) ON TABLE ledger.operation TO ledger_operator;
 GRANT UPDATE(paused_by) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT UPDATE(pause_reason) ON TABLE ledger.operation TO ledger_operator;
+
+GRANT UPDATE(stepped_at) ON TABLE ledger.operation TO ledger_operator;
+GRANT UPDATE(stepped_at) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(worked_seconds) ON TABLE ledger.operation TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
