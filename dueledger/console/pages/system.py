@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 from pydantic import SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
+from dueledger.console.cells import count_of
 from dueledger.console.firing_alerts import sentence_of
 from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing, Row
@@ -242,21 +243,26 @@ def _list_passes(view: View, processes: Sequence[ProcessRow]) -> Listing:
             Column("name", "Process", "text", address),
             Column("ticked_at", "Last pass ended", "time"),
             Column("took", "Took"),
-            Column("outbox_items", "Outbox rows", "count", None, "outbox_capped"),
+            Column("outbox", "Outbox rows"),
         ),
         rows=[
             {
                 "name": each.name,
                 "ticked_at": each.ticked_at,
                 "took": _took(each.tick_seconds),
-                "outbox_items": each.outbox_items,
-                "outbox_capped": each.outbox_capped,
+                "outbox": _outbox(each),
             }
             for each in processes
             if each.ticked_at is not None
         ],
         empty="No allocator, reconciler or relay has ended a pass yet.",
     )
+
+
+def _outbox(process: ProcessRow) -> str | None:
+    if process.outbox_items is None:
+        return None
+    return count_of(process.outbox_items, capped=process.outbox_capped)
 
 
 def _took(seconds: float | None) -> str:
