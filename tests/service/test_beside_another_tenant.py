@@ -53,6 +53,8 @@ READS = {
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",
     "list_kinds": "'{acme}', 200",
+    "list_lanes": "'{acme}', 500",
+    "list_definition_names": "'{acme}', 500",
     "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false" + ", null" * 3,
     "list_operations": "null, 51, '{acme}', null, null",
     "list_keys": "'{acme}', null, null, 51",
