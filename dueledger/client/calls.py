@@ -7,7 +7,7 @@ Idempotency-Key has one of its own, unless it is given: sent again, it has no se
 from __future__ import annotations  # models may not be generated yet
 
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
@@ -516,7 +516,9 @@ def list_findings(
     tenant: str | None = None,
     kind: str | None = None,
     type: str | None = None,  # noqa: A002 - the parameter's name
+    effective_date: date | None = None,
     closed: bool | None = None,
+    newest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.FindingPage]:

@@ -258,20 +258,14 @@ async def list_findings(
     after: PageAfter | None = None,
     page_size: int = 1_000,
     tenants: Sequence[str] | None = None,
+    newest_first: bool = False,
 ) -> list[Record]:
-    """List findings, oldest first, by page; with `tenants`, theirs alone."""
-    return await connection.fetch(
-        statement("list_findings"),
-        open_only,
-        tenant,
-        type_,
-        after.at if after else None,
-        after.id if after else None,
-        page_size,
-        tenants,
-        kind,
-        effective_date,
-    )
+    """List findings, oldest or newest first, by page; with `tenants`, theirs alone."""
+    place = (after.at, after.id) if after else (None, None)
+    values = open_only, tenant, type_, *place, page_size, tenants, kind, effective_date
+    if newest_first:
+        return await connection.fetch(statement("list_newest_findings"), *values)
+    return await connection.fetch(statement("list_findings"), *values)
 
 
 async def count_findings(

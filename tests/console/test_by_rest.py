@@ -184,3 +184,40 @@ async def test_checks_are_those_of_the_page_for_keys_of_all_tenants_alone(
     listed = await browser.open("/console/system?format=csv&table=checks")
     rows = list(csv.DictReader(io.StringIO(listed.text)))
     assert [row["name"] for row in rows] == [each["name"].replace("_", " ") for each in checks]
+
+
+async def test_findings_are_listed_newest_first_and_of_a_day_too(
+    api: Api, other: NewApiKey, everyone: NewApiKey, browser: Browser
+) -> None:
+    ids = list(map(str, await api.find("ordered", 4)))
+    await api.owner.execute(
+        "update ledger.finding set first_seen_at = first_seen_at - n * interval '1 hour',"
+        " effective_date = '2026-04-01'::date + n::integer % 2"
+        " from unnest($1::uuid[]) with ordinality u (of, n) where id = of",
+        ids,
+    )
+    own = await api.make_key("ordered", *Scope, tenants=["ordered"])
+    for asked, filters in ((own, ""), (everyone, "&tenant=ordered"), (own, "&closed=true")):
+        found = list[str]()
+        cursor = ""
+        while cursor is not None and len(found) < 5:
+            path = f"/v1/findings?newest_first=true&limit=1{filters}"
+            answer = await api.ask("GET", path + (cursor and f"&cursor={cursor}"), key=asked)
+            found += [each["id"] for each in answer.document["items"]]
+            cursor = answer.document["next_cursor"]
+        assert found == ids
+    oldest = (await api.ask("GET", "/v1/findings", key=own)).document["items"]
+    assert [each["id"] for each in oldest] == ids[::-1]
+    day = (await api.ask("GET", "/v1/findings?effective_date=2026-04-01", key=own)).document
+    assert [each["id"] for each in day["items"]] == [ids[3], ids[1]]
+    wrong = await api.ask("GET", "/v1/findings?effective_date=1700000000", key=own)
+    problem(wrong, 422, "INVALID_INPUT")
+    await browser.sign_in(own)
+    path = "/console/reconciliation/findings?newest_first=true"
+    listed = await browser.open(f"{path}&format=csv")
+    seen = [row["first_seen_at"] for row in csv.DictReader(io.StringIO(listed.text))]
+    assert seen == sorted(seen, reverse=True)
+    assert len(seen) == len(ids)
+    assert "Newest first" in (await browser.open(path)).text
+    hidden = await api.ask("GET", "/v1/findings?newest_first=true&tenant=ordered", key=other)
+    assert hidden.document["items"] == []

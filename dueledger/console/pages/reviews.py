@@ -34,9 +34,8 @@ from dueledger.reviews import of_flow
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
-from dueledger.service.routes.fields import PRINTABLE, TenantPath
+from dueledger.service.routes.fields import PRINTABLE, NewestFirst, TenantPath
 from dueledger.service.routes.operation_documents import OperationRequest
-from dueledger.service.routes.reviews import NewestFirst
 from dueledger.time_spans import about
 
 read = PageRoutes(Scope.READ, "console")
