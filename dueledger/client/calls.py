@@ -629,6 +629,14 @@ def list_topics(*, limit: int | None = None) -> ServiceCall[models.TopicList]:
     return ServiceCall("GET", "/v1/topics", models.TopicList, {"limit": limit})
 
 
+def list_topic_partitions(
+    topic: str, *, limit: int | None = None
+) -> ServiceCall[models.PartitionList]:
+    """List the partitions of a topic in which published items wait; none of an unknown topic."""
+    path = f"/v1/topics/{quote(topic, safe='')}/partitions"
+    return ServiceCall("GET", path, models.PartitionList, {"limit": limit})
+
+
 def list_alerts() -> ServiceCall[models.AlertList]:
     """List the alerts that stand."""
     return ServiceCall("GET", "/v1/alerts", models.AlertList)

@@ -1035,6 +1035,29 @@ class ParkedItems(BaseModel):
     ids: Ids | None = None
 
 
+class PartitionDocument(BaseModel):
+    """
+    A partition of a topic in which published items wait, and how far its consumers are.
+    """
+
+    partition: int
+    items: int
+    oldest_at: AwareDatetime | None
+    next_offset: int | None
+    end_offset: int | None
+    stalled_at: AwareDatetime | None
+    expirations: Annotated[int | None, Field(description="leases that lapsed in a row")]
+    backs_off_until: AwareDatetime | None
+
+
+class PartitionList(BaseModel):
+    """
+    Partitions of a topic, those with the most items first.
+    """
+
+    items: list[PartitionDocument]
+
+
 class PauseDocument(BaseModel):
     """
     A pause in force: by whom, why and until when. Null means all; no end: a person ends it.
@@ -2116,6 +2139,8 @@ class ProcessDocument(BaseModel):
         int | None, Field(description="rows of a relay's outbox that were not carried yet")
     ]
     outbox_capped: Annotated[bool, Field(description="there may be more")]
+    leases: Annotated[int, Field(description="of the 2,000 that end first")]
+    leases_capped: Annotated[bool, Field(description="there may be more")]
 
 
 class ProcessList(BaseModel):

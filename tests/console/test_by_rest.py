@@ -180,6 +180,16 @@ async def test_checks_are_those_of_the_page_for_keys_of_all_tenants_alone(
     assert {each["name"] for each in checks} >= {"postgres", "schema", "snapshots", "processes"}
     assert {each["health"] for each in checks} <= {"ok", "warn", "fail"}
     assert (await api.ask("GET", "/v1/checks", key=key)).document == {"items": []}
+    await api.owner.execute(
+        "insert into ledger.stalled_partition (topic, partition, worker_no, waits_for_handlers,"
+        " stalled_at) values ('due.Stalled', 3, $1, true, ledger.machine_now())",
+        api.person_no,
+    )
+    path = "/v1/topics/due.Stalled/partitions"
+    [partition] = (await api.ask("GET", path, key=everyone)).document["items"]
+    assert (partition["partition"], partition["items"]) == (3, 0)
+    assert partition["stalled_at"] is not None
+    assert (await api.ask("GET", path, key=key)).document == {"items": []}
     await browser.sign_in(everyone)
     listed = await browser.open("/console/system?format=csv&table=checks")
     rows = list(csv.DictReader(io.StringIO(listed.text)))

@@ -81,6 +81,7 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
     [listed] = (await api.ask("GET", "/v1/processes", key=everybody)).document["items"]
     assert (listed["tick_seconds"], listed["outbox_items"]) == (0.25, 10_000)
     assert listed["outbox_capped"] is True
+    assert (listed["leases"], listed["leases_capped"]) == (1, False)
     assert len(re.findall(r">T-\d<", running.text)) == 1
     assert "Workers that pull by REST hold 1 lease." in page.text
     assert "the pinned package" in page.text

@@ -238,6 +238,7 @@ def requests(ledger: Ledger) -> list[tuple[str, str]]:
         "operation": ledger.operation_no,
         "finding": ledger.finding,
         "prefix": ledger.prefix,
+        "topic": "due.PolicyRenewalDue",
         "number": 1,
     }
     asked: list[tuple[str, str]] = []

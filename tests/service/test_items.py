@@ -49,6 +49,7 @@ OPERATIONS = {
     ("/v1/processes", "get"): "listProcesses",
     ("/v1/processes/{process}/drain", "post"): "drainProcess",
     ("/v1/topics", "get"): "listTopics",
+    ("/v1/topics/{topic}/partitions", "get"): "listTopicPartitions",
     ("/v1/alerts", "get"): "listAlerts",
     ("/v1/checks", "get"): "listChecks",
     ("/v1/tenants/{tenant}/decisions", "post"): "decideItems",

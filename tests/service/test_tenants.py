@@ -216,6 +216,7 @@ class Place:
     name: str = "statements"
     kind: str = "PolicyRenewalDue"
     process: str = "worker:host:1:abcd"
+    topic: str = "due.PolicyRenewalDue"
 
 
 VERB = {"verb": "trigger", "reason": "INC-1"}
@@ -293,6 +294,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "listProcesses": _plain,
     "drainProcess": _reason,
     "listTopics": _plain,
+    "listTopicPartitions": _plain,
     "listAlerts": _plain,
     "listChecks": _plain,
     "decideItems": lambda _, place: ("", VERB | {"ids": [place.item]}),
@@ -340,6 +342,7 @@ LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
     *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
     *("listProcesses", "listTopics", "listAlerts", "getThroughput"),
+    "listTopicPartitions",
     *("listMissing", "listChecks", "getLateness", "getLoad", "search", "suggestKeys"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}

@@ -33,7 +33,7 @@ from dueledger.refusals import drain_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import system
 from dueledger.service.routes.fields import Key, Text
-from dueledger.service.routes.system import DrainRequest
+from dueledger.service.routes.system import LEASES_MAX, DrainRequest
 from dueledger.service.settings import ServiceSettings
 from dueledger.time_spans import brief_span
 
@@ -44,8 +44,6 @@ PROCESSES_MAX: Final = 200
 TOPICS_MAX: Final = 100
 PARTITIONS_MAX: Final = 500
 _MINUTE: Final = 60.0
-LEASES_MAX: Final = 2_000
-"""Leases that are counted, those that end first."""
 
 
 class DrainForm(DrainRequest):

@@ -5,7 +5,7 @@ Nor may it ask a process to drain: that works for others, too.
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,10 +17,11 @@ from dueledger.ledger.store.processes import (
     DrainResult,
     ProcessRole,
     ProcessStatus,
+    count_leases,
     list_processes,
     request_drain,
 )
-from dueledger.ledger.store.topic_partitions import list_topics
+from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
 from dueledger.ledger_checks import DoctorCheck, Health, check_ledger, check_machine
 from dueledger.refusals import drain_refusal
 from dueledger.service.bodies import RequestBody
@@ -33,7 +34,11 @@ from dueledger.service.scoped_routes import ScopedRoutes
 read = ScopedRoutes(Scope.READ, "system")
 operate = ScopedRoutes(Scope.OPERATE, "system")
 
+LEASES_MAX: Final = 2_000
+"""Leases that are counted, those that end first."""
+
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+TopicPath = Annotated[Key, Path(description="name of a topic, as lists show it")]
 ProcessPath = Annotated[Key, Path(description="name of a process, as lists show it")]
 
 
@@ -66,6 +71,8 @@ class ProcessDocument(BaseModel):
         int | None, Field(description="rows of a relay's outbox that were not carried yet")
     ]
     outbox_capped: Annotated[bool, Field(description="there may be more")]
+    leases: Annotated[int, Field(description=f"of the {LEASES_MAX:,} that end first")]
+    leases_capped: Annotated[bool, Field(description="there may be more")]
 
 
 class ProcessList(BaseModel):
@@ -111,6 +118,25 @@ class TopicList(BaseModel):
     items: list[TopicDocument]
 
 
+class PartitionDocument(BaseModel):
+    """A partition of a topic in which published items wait, and how far its consumers are."""
+
+    partition: int
+    items: int
+    oldest_at: datetime | None
+    next_offset: int | None
+    end_offset: int | None
+    stalled_at: datetime | None
+    expirations: Annotated[int | None, Field(description="leases that lapsed in a row")]
+    backs_off_until: datetime | None
+
+
+class PartitionList(BaseModel):
+    """Partitions of a topic, those with the most items first."""
+
+    items: list[PartitionDocument]
+
+
 class AlertDocument(BaseModel):
     """An alert that stands, as `dueledger alert` found it."""
 
@@ -150,7 +176,12 @@ async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
     if call.tenants is not None:
         return answer({"items": []})
     found = await list_processes(call.connection, limit)
-    items = [{**asdict(each), "outbox_capped": each.outbox_capped} for each in found]
+    leases = await count_leases(call.connection, LEASES_MAX)
+    items: list[dict[str, Any]] = []
+    for each in found:
+        held, is_capped = leases.get(each.process_no, (0, False))
+        counts = {"leases": held, "leases_capped": is_capped, "outbox_capped": each.outbox_capped}
+        items.append({**asdict(each), **counts})
     return answer({"items": [members_of(ProcessDocument, each) for each in items]})
 
 
@@ -180,6 +211,17 @@ async def list_of_kinds(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response
     """List the topics of kinds, with what lies there."""
     found = await list_topics(call.connection, limit) if call.tenants is None else []
     return answer({"items": [members_of(TopicDocument, each) for each in found]})
+
+
+@read.add("GET", "/v1/topics/{topic}/partitions", "listTopicPartitions", PartitionList)
+async def list_partitions(
+    call: CurrentCall, topic: TopicPath, limit: Limit = LIMIT_MAX
+) -> Response:
+    """List the partitions of a topic in which published items wait; none of an unknown topic."""
+    if call.tenants is not None:
+        return answer({"items": []})
+    found = await list_topic_partitions(call.connection, topic, limit)
+    return answer({"items": [members_of(PartitionDocument, each) for each in found]})
 
 
 @read.add("GET", "/v1/alerts", "listAlerts", AlertList)
