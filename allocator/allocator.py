@@ -130,6 +130,7 @@ class Allocator:
     async def serve(self) -> Counter[str]:
         """Claim and publish until nothing is due, or for a bounded number of steps."""
         counts: Counter[str] = Counter()
+        began_at = monotonic()
         try:
             await self._deliveries.write(counts)
             await self._serve(counts)
@@ -137,6 +138,8 @@ class Allocator:
             self._poller.invalidate()
             self._presence.report_failure(error)
             raise
+        finally:
+            self._presence.report_tick(began_at)
         self._presence.report_success(self._state.topics.unavailable)
         if any(counts.values()):
             self._idle_passes = 0

@@ -17,6 +17,14 @@ def span(length: timedelta) -> str:
     return f"{seconds} seconds"
 
 
+def about(length: timedelta) -> str:
+    """Return an estimate: under a minute, or rounded up to minutes."""
+    minutes = -(-int(length.total_seconds()) // 60)
+    if length < timedelta(minutes=1):
+        return "under a minute"
+    return f"about {minutes:,} minutes" if minutes > 1 else "about a minute"
+
+
 def brief_span(length: timedelta) -> str:
     """Return a span for a column, as 3 d 4 h, 9 h 5 min, 7 min or 12 s."""
     seconds = max(0, int(length.total_seconds()))

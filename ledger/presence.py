@@ -33,6 +33,7 @@ from dueledger.ledger.store.processes import (
     ProcessFailure,
     ProcessLock,
     ProcessRole,
+    ProcessTick,
     WokenFlow,
     end_process,
     end_sleep,
@@ -70,6 +71,12 @@ _ACTOR_KINDS: Final = {
     ProcessRole.SERVICE: ActorKind.API,
     ProcessRole.ALERTER: ActorKind.ALERTER,
 }
+
+
+class _Tick(NamedTuple):
+    ended_at: float
+    seconds: float
+    outbox_items: int | None
 
 
 class _Served(NamedTuple):
@@ -111,6 +118,7 @@ class Presence:
         self._stop = stop
         self._is_drain_recorded = False
         self._failure = self._recorded_failure = ProcessFailure()
+        self._tick: _Tick | None = None
         self._confirmed_at = float("-inf")
         self._dsn = dsn
         self._name = name
@@ -144,7 +152,7 @@ class Presence:
                     await self._register(connection)
                 else:
                     asked_at = monotonic()
-                    beat = await renew_process(connection, self.process_no)
+                    beat = await renew_process(connection, self.process_no, self._last_tick())
                     self._clock.read(beat.now, asked_at)
                     self._confirmed_at = asked_at
                     await self._drain(connection, is_asked=beat.is_drain_asked)
@@ -177,6 +185,19 @@ class Presence:
         Of kinds in `tenants`, it takes the items of these tenants alone.
         """
         self._served = _Served(kinds, tenants)
+
+    def report_tick(self, began_at: float, *, outbox_items: int | None = None) -> None:
+        """Let the ledger know soon that a pass of the process's loop ended, which began then.
+
+        A relay gives the rows of its outbox that wait.
+        """
+        ended_at = monotonic()
+        self._tick = _Tick(ended_at, ended_at - began_at, outbox_items)
+
+    def _last_tick(self) -> ProcessTick:
+        if (last := self._tick) is None:
+            return ProcessTick()
+        return ProcessTick(monotonic() - last.ended_at, last.seconds, last.outbox_items)
 
     # Failures.
 

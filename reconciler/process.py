@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import process_time
+from time import monotonic, process_time
 from typing import Literal
 
-from dueledger.ledger.presence import open_presence
+from dueledger.ledger.presence import Presence, open_presence
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, open_pool
@@ -118,6 +118,7 @@ class Reconciler:
     cache: PartitionCache = field(default_factory=PartitionCache)
     second_opinion: SecondOpinion = field(default_factory=SecondOpinion)
     kafka: KafkaCheck | None = None
+    presence: Presence | None = None
     stop: Stop = field(default_factory=Stop)
 
     async def run_pass(
@@ -193,10 +194,15 @@ class Reconciler:
 
     async def tick(self) -> Mapping[str, int]:
         """Make a pass of the loop and, in mode `execute`, repair; return counts of changes only."""
-        result = await self._pass_unless_stopped()
-        if result is None:
-            return {}
-        executed = await self.repair(await self.plan()) if self.mode == "execute" else 0
+        began_at = monotonic()
+        try:
+            result = await self._pass_unless_stopped()
+            if result is None:
+                return {}
+            executed = await self.repair(await self.plan()) if self.mode == "execute" else 0
+        finally:
+            if self.presence is not None:
+                self.presence.report_tick(began_at)
         counts = {
             "found": result.created,
             "closed": result.closed.total(),
@@ -281,6 +287,7 @@ async def open_reconciler(
             cache=PartitionCache(settings.reconcile_full_pass_seconds),
             second_opinion=SecondOpinion(process_time()),
             kafka=kafka,
+            presence=presence,
             record_index=kafka.records if kafka else None,
             proposer_no=await find_person(pool, proposer) if proposer else None,
         )

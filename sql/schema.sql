@@ -4417,6 +4417,8 @@ CREATE TABLE ledger.operation (
     paused_at timestamp with time zone,
     paused_by bigint,
     pause_reason text,
+    stepped_at timestamp with time zone,
+    worked_seconds double precision DEFAULT 0 NOT NULL,
     CONSTRAINT operation_abort_named CHECK ((((aborted_by IS NULL) = (abort_reason IS NULL)) AND ((aborted_by IS NULL) OR (ended_at IS NOT NULL)))),
     CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL)))),
     CONSTRAINT operation_pause_named CHECK ((num_nulls(paused_at, paused_by, pause_reason) = ANY (ARRAY[0, 3]))),
@@ -4456,6 +4458,10 @@ COMMENT ON COLUMN ledger.operation.requested IS 'Items in flight that got a requ
 COMMENT ON COLUMN ledger.operation.ended_at IS 'When the last item was examined, or the operation was aborted.';
 
 COMMENT ON COLUMN ledger.operation.paused_at IS 'While it is set, no item is moved. It stays where a paused operation was aborted.';
+
+COMMENT ON COLUMN ledger.operation.stepped_at IS 'When its last step ended, on the machine''s clock; null before the first one, and after a pause.';
+
+COMMENT ON COLUMN ledger.operation.worked_seconds IS 'How long it has been carried out, without pauses.';
 
 ALTER TABLE ledger.operation ALTER COLUMN operation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.operation_operation_no_seq
@@ -4835,6 +4841,9 @@ CREATE TABLE ledger.process (
     drain_asked_by bigint,
     drain_reason text,
     draining_since timestamp with time zone,
+    ticked_at timestamp with time zone,
+    tick_seconds double precision,
+    outbox_items integer,
     CONSTRAINT process_drain_named CHECK ((((drain_asked_at IS NULL) = (drain_asked_by IS NULL)) AND ((drain_asked_at IS NULL) = (drain_reason IS NULL)))),
     CONSTRAINT process_role_known CHECK ((role = ANY (ARRAY['allocator'::text, 'worker'::text, 'direct_worker'::text, 'outcome_intake'::text, 'intake'::text, 'materialiser'::text, 'reconciler'::text, 'relay'::text, 'service'::text, 'alerter'::text])))
 )
@@ -4882,6 +4891,12 @@ COMMENT ON COLUMN ledger.process.drain_asked_at IS 'When somebody asked it to dr
 
 COMMENT ON COLUMN ledger.process.draining_since IS 'Since when it takes no more work and ends what it has: because of that request, or of a signal.';
 
+COMMENT ON COLUMN ledger.process.ticked_at IS 'When the last pass of its loop ended: of an allocator, a reconciler or a relay; null of others, and before the first.';
+
+COMMENT ON COLUMN ledger.process.tick_seconds IS 'How long that pass took.';
+
+COMMENT ON COLUMN ledger.process.outbox_items IS 'Of a relay: rows of its outbox that were not carried yet when it last counted them, at most 10,000.';
+
 CREATE VIEW ledger.process_status AS
  SELECT p.process_no,
     a.name,
@@ -4910,7 +4925,10 @@ CREATE VIEW ledger.process_status AS
     p.drain_asked_at,
     d.name AS drain_asked_by,
     p.drain_reason,
-    p.draining_since
+    p.draining_since,
+    p.ticked_at,
+    p.tick_seconds,
+    p.outbox_items
    FROM ((((ledger.process p
      JOIN ledger.actor a ON ((a.actor_no = p.process_no)))
      LEFT JOIN ledger.actor d ON ((d.actor_no = p.drain_asked_by)))
@@ -6663,6 +6681,11 @@ GRANT UPDATE(paused_by) ON TABLE ledger.operation TO ledger_operator;
 
 GRANT UPDATE(pause_reason) ON TABLE ledger.operation TO ledger_operator;
 
+GRANT UPDATE(stepped_at) ON TABLE ledger.operation TO ledger_operator;
+GRANT UPDATE(stepped_at) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(worked_seconds) ON TABLE ledger.operation TO ledger_upkeep;
+
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_upkeep;
@@ -6915,6 +6938,36 @@ GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_reconciler;
 GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_relay;
 GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_service;
 GRANT UPDATE(draining_since) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(ticked_at) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(tick_seconds) ON TABLE ledger.process TO ledger_worker;
+
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_alerter;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_allocator;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_intake;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_materialiser;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_outcome_intake;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_reconciler;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_relay;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_service;
+GRANT UPDATE(outbox_items) ON TABLE ledger.process TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.process_status TO ledger_alerter;
 GRANT SELECT ON TABLE ledger.process_status TO ledger_allocator;

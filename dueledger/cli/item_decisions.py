@@ -6,6 +6,7 @@ with --execute it is recorded as an operation, which upkeep carries out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from dueledger.cli.options import (
 )
 from dueledger.cli.output import print_document, print_fields, print_rows, say
 from dueledger.cli.session import ledger_connection, persons_change, run
+from dueledger.time_spans import about
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.operations import ItemFilter, OperationPreview
@@ -203,7 +205,7 @@ def decide(
             f"`dueledger operation abort {number} --reason …` ends it, `pause` pauses it."
         )
     else:
-        _print_preview(run(_preview(verb, items, dsn)), as_json=as_json)
+        _print_preview(*run(_preview(verb, items, dsn)), as_json=as_json)
 
 
 def _check(selection: ItemSelection, *, named: bool, execute: bool) -> None:
@@ -230,12 +232,13 @@ def _check(selection: ItemSelection, *, named: bool, execute: bool) -> None:
         raise typer.BadParameter(f"it cannot be combined with {other}", param_hint=hint)
 
 
-def _print_preview(preview: "OperationPreview", *, as_json: bool) -> None:
+def _print_preview(preview: "OperationPreview", seconds: float | None, *, as_json: bool) -> None:
     groups = [
         {each.name: getattr(group, each.name) for each in fields(group)} for group in preview.groups
     ]
     if as_json:
-        print_document({"items": preview.items, "capped": preview.capped, "groups": groups})
+        counts = {"items": preview.items, "capped": preview.capped, "seconds": seconds}
+        print_document({**counts, "groups": groups})
     else:
         columns = ("tenant", "kind", "lane", "state", "items", "oldest_at", "newest_at")
         shown = [
@@ -244,7 +247,8 @@ def _print_preview(preview: "OperationPreview", *, as_json: bool) -> None:
         print_rows(shown, (*columns, "business_keys"), empty="No item matches.")
     counted = f"at least {preview.items:,}" if preview.capped else f"{preview.items:,}"
     if groups or preview.capped:
-        say(f"It would be {counted} items. Nothing was changed; --execute does it.")
+        takes = "" if seconds is None else f", {about(timedelta(seconds=seconds))} of work"
+        say(f"It would be {counted} items{takes}. Nothing was changed; --execute does it.")
 
 
 def _filter_of(selection: ItemSelection) -> "ItemFilter":
@@ -288,12 +292,19 @@ async def _apply(
     return [PrintedResult(each.id, each.result.value, each.reason) for each in results]
 
 
-async def _preview(verb: str, items: "ItemFilter", dsn: str | None) -> "OperationPreview":
+async def _preview(
+    verb: str, items: "ItemFilter", dsn: str | None
+) -> "tuple[OperationPreview, float | None]":
+    """Count the items, and estimate how long they take if the tenant's last operations say so."""
     from dueledger.ledger.item_verbs import OperationVerb
-    from dueledger.ledger.store.operations import preview_operation
+    from dueledger.ledger.store.operations import estimate_seconds, preview_operation
 
+    known = OperationVerb(verb)
     async with ledger_connection(dsn) as connection:
-        return await preview_operation(connection, OperationVerb(verb), items)
+        found = await preview_operation(connection, known, items)
+        if items.tenant is None:
+            return found, None
+        return found, await estimate_seconds(connection, known, items.tenant, found.items)
 
 
 async def _record(

@@ -501,6 +501,36 @@ def list_past_hours(
     return ServiceCall("GET", "/v1/past-load/hours", models.PastHoursDocument, query)
 
 
+def get_lateness(
+    *, tenant: str | None = None, kind: str | None = None, lane: str | None = None
+) -> ServiceCall[models.LateItems]:
+    """Count open items past their SLA by how long they have been due, and list the worst."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/lateness", models.LateItems, query)
+
+
+def get_load(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    start: datetime | None = None,
+    quiet: int | None = None,
+) -> ServiceCall[models.LoadDocument]:
+    """Count what schedules owe in a week, by quarter of an hour, with peaks and quiet windows."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/load", models.LoadDocument, query)
+
+
+def search(q: str) -> ServiceCall[models.SearchResult]:
+    """Find what a text names: items, a claim, events, a Kafka record."""
+    return ServiceCall("GET", "/v1/search", models.SearchResult, {"q": q})
+
+
+def suggest_keys(q: str) -> ServiceCall[models.KeyList]:
+    """List business keys that begin with a text; none for a key that is bound to tenants."""
+    return ServiceCall("GET", "/v1/search/keys", models.KeyList, {"q": q})
+
+
 def pause_flows(tenant: str, asked: models.FlowsPauseRequest) -> ServiceCall[models.PauseChange]:
     """Stop claims of a tenant, a kind or a lane."""
     return ServiceCall("POST", f"{_tenant(tenant)}/pause", models.PauseChange, body=_body(asked))
@@ -516,7 +546,9 @@ def list_findings(
     tenant: str | None = None,
     kind: str | None = None,
     type: str | None = None,  # noqa: A002 - the parameter's name
+    effective_date: date | None = None,
     closed: bool | None = None,
+    newest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.FindingPage]:
@@ -591,6 +623,18 @@ def count_findings(*, tenant: str | None = None) -> ServiceCall[models.FindingCo
     return ServiceCall("GET", "/v1/findings/counts", models.FindingCounts, {"tenant": tenant})
 
 
+def list_missing(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.MissingPage]:
+    """List days on which items of a kind are missing, as open findings say, and how many are."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/findings/missing", models.MissingPage, query)
+
+
 def list_watermarks(
     *, tenant: str | None = None, limit: int | None = None
 ) -> ServiceCall[models.WatermarkList]:
@@ -615,9 +659,22 @@ def list_topics(*, limit: int | None = None) -> ServiceCall[models.TopicList]:
     return ServiceCall("GET", "/v1/topics", models.TopicList, {"limit": limit})
 
 
+def list_topic_partitions(
+    topic: str, *, limit: int | None = None
+) -> ServiceCall[models.PartitionList]:
+    """List the partitions of a topic in which published items wait; none of an unknown topic."""
+    path = f"/v1/topics/{quote(topic, safe='')}/partitions"
+    return ServiceCall("GET", path, models.PartitionList, {"limit": limit})
+
+
 def list_alerts() -> ServiceCall[models.AlertList]:
     """List the alerts that stand."""
     return ServiceCall("GET", "/v1/alerts", models.AlertList)
+
+
+def list_checks() -> ServiceCall[models.CheckList]:
+    """Check the database, its schema, clock and partitions, its processes and operations."""
+    return ServiceCall("GET", "/v1/checks", models.CheckList)
 
 
 def list_reports(

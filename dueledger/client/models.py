@@ -562,6 +562,39 @@ class FlowsRequest(BaseModel):
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
+class FoundEventDocument(BaseModel):
+    """
+    A recorded event that a text names.
+    """
+
+    event_no: int
+    occurred_at: AwareDatetime
+    tenant: str
+    source: str
+    id: str
+
+
+class FoundItem(BaseModel):
+    """
+    An item that a text names; of a Kafka record or a claim with its place there.
+    """
+
+    id: UUID
+    tenant: str
+    kind: str
+    business_key: str
+    effective_date: date | None
+    due_at: AwareDatetime | None
+    position: Annotated[int | None, Field(description="in the claim, from 1")]
+    attempt: int | None
+
+
+Health = TypeAliasType(
+    "Health",
+    Annotated[Literal["ok", "warn", "fail"], Field(description="The result of one check.")],
+)
+
+
 Ids = TypeAliasType("Ids", Annotated[list[UUID], Field(max_length=1000, min_length=1)])
 
 
@@ -722,6 +755,14 @@ class ItemToEmit(BaseModel):
     traceparent: Traceparent | None = None
 
 
+class KeyList(BaseModel):
+    """
+    Business keys that begin with a text.
+    """
+
+    items: list[str]
+
+
 Tenant = TypeAliasType("Tenant", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
 
 
@@ -749,6 +790,27 @@ RateBurst = TypeAliasType(
 )
 
 
+class LatenessDocument(BaseModel):
+    """
+    How many late items have been due for so long.
+    """
+
+    from_seconds: int
+    below_seconds: Annotated[int | None, Field(description="null: without an end")]
+    items: int
+
+
+class LoadPart(BaseModel):
+    """
+    Items of a definition within a peak.
+    """
+
+    tenant: str
+    kind: str
+    definition: str | None
+    items: int
+
+
 class MatchedItems(BaseModel):
     """
     Items of one flow and state that a filter matches now.
@@ -773,6 +835,40 @@ class MatchedItems(BaseModel):
     oldest_at: AwareDatetime
     newest_at: AwareDatetime
     business_keys: Annotated[list[str], Field(description="the first 20")]
+
+
+class MissingDay(BaseModel):
+    """
+    An effective date on which items of a kind are missing, and how many.
+    """
+
+    tenant: str
+    kind: str
+    effective_date: date
+    missing: int
+    missing_capped: Annotated[bool, Field(description="there may be more")]
+    first_due_at: AwareDatetime
+    first_seen_at: AwareDatetime
+
+
+class MissingPage(BaseModel):
+    """
+    A page of days, by kind and effective date.
+    """
+
+    items: list[MissingDay]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
+Named = TypeAliasType(
+    "Named",
+    Annotated[
+        Literal["item", "business key", "Kafka record", "claim", "event"],
+        Field(description="What a text named."),
+    ],
+)
 
 
 class NamedDay(BaseModel):
@@ -837,6 +933,12 @@ class OperationCount(BaseModel):
 
     items: int
     capped: Annotated[bool, Field(description="there may be more")]
+    seconds: Annotated[
+        float | None,
+        Field(
+            description="how long so many would take, by the tenant's last operations with the verb; null: these have moved too few items to say so"
+        ),
+    ]
     groups: list[MatchedItems]
 
 
@@ -939,6 +1041,29 @@ class ParkedItems(BaseModel):
     ids: Ids | None = None
 
 
+class PartitionDocument(BaseModel):
+    """
+    A partition of a topic in which published items wait, and how far its consumers are.
+    """
+
+    partition: int
+    items: int
+    oldest_at: AwareDatetime | None
+    next_offset: int | None
+    end_offset: int | None
+    stalled_at: AwareDatetime | None
+    expirations: Annotated[int | None, Field(description="leases that lapsed in a row")]
+    backs_off_until: AwareDatetime | None
+
+
+class PartitionList(BaseModel):
+    """
+    Partitions of a topic, those with the most items first.
+    """
+
+    items: list[PartitionDocument]
+
+
 class PastDayDocument(BaseModel):
     """
     Results of the items of a kind that were due on a day.
@@ -1036,6 +1161,17 @@ class PausedScope(BaseModel):
     lane: str | None
     reason: str | None = None
     paused_until: AwareDatetime | None = None
+
+
+class PeakDocument(BaseModel):
+    """
+    One of the quarters with the busiest minutes, and most of whose items it has.
+    """
+
+    start: AwareDatetime
+    due: int
+    busiest_minute: Annotated[int, Field(description="items that are due in its busiest minute")]
+    most_of: list[LoadPart]
 
 
 class PersonsReason(BaseModel):
@@ -1158,6 +1294,26 @@ class PulledItem(BaseModel):
     attempt: int
     traceparent: str | None
     payload: Any
+
+
+class QuarterDocument(BaseModel):
+    """
+    A quarter of an hour in which items are due.
+    """
+
+    start: AwareDatetime
+    due: int
+    busiest_minute: Annotated[int, Field(description="items that are due in its busiest minute")]
+
+
+class QuietDocument(BaseModel):
+    """
+    A window without due items, or the one with the fewest if none is long enough.
+    """
+
+    start: AwareDatetime
+    end: AwareDatetime
+    due: int
 
 
 RepairAction = TypeAliasType(
@@ -1508,6 +1664,17 @@ class TriggeredItem(BaseModel):
     state: str | None
 
 
+class UncountedDocument(BaseModel):
+    """
+    A definition whose items cannot be counted ahead, or only in part, and why.
+    """
+
+    tenant: str
+    kind: str
+    definition: str | None
+    reason: str
+
+
 class WaitingRepair(BaseModel):
     """
     A proposed repair that was not executed yet: what it would change, and what it waits for.
@@ -1606,6 +1773,25 @@ class ChangedFlows(BaseModel):
     """
 
     flows: list[FlowLimitsDocument]
+
+
+class CheckDocument(BaseModel):
+    """
+    A check of the ledger, or of the machine that answers: what was found, and what to do.
+    """
+
+    name: str
+    health: Health
+    text: str
+    remedy: Annotated[str | None, Field(description="null: there is nothing to do")]
+
+
+class CheckList(BaseModel):
+    """
+    Checks, as `dueledger doctor` makes them of a ledger.
+    """
+
+    items: list[CheckDocument]
 
 
 class DefinitionDiffDocument(BaseModel):
@@ -1731,6 +1917,16 @@ class FindingSummary(BaseModel):
     reason: str | None
 
 
+class FoundDocument(BaseModel):
+    """
+    One meaning of a text: what it names, and its items.
+    """
+
+    named: Named
+    event: FoundEventDocument | None
+    items: Annotated[list[FoundItem], Field(description="the first 100")]
+
+
 class ItemDecision(BaseModel):
     """
     What is decided about items, and why: of ids, or of business keys.
@@ -1825,6 +2021,34 @@ class KindDaysDocument(BaseModel):
     days: list[PastDayDocument]
 
 
+class LateItems(BaseModel):
+    """
+    Late items by the time since each was due, and the worst: those that are due longest.
+    """
+
+    counted: int
+    is_cut: Annotated[bool, Field(description="there are more: these 200 are due longest")]
+    bars: list[LatenessDocument]
+    items: Annotated[list[ItemSummary], Field(description="the 20 worst")]
+
+
+class LoadDocument(BaseModel):
+    """
+    What schedules owe in a week, by quarter of an hour; quarters without items are left out.
+
+    Items that events or services emit are not counted.
+    """
+
+    start: AwareDatetime
+    end: AwareDatetime
+    definitions: int
+    is_cut: Annotated[bool, Field(description="more than 500 definitions are in force")]
+    items: list[QuarterDocument]
+    peaks: list[PeakDocument]
+    quiet: list[QuietDocument]
+    not_counted: list[UncountedDocument]
+
+
 class Occurrences(BaseModel):
     """
     The next times of a schedule, and those skipped between them.
@@ -1862,6 +2086,13 @@ class OperationDocument(BaseModel):
     paused_at: AwareDatetime | None
     paused_by: str | None
     pause_reason: str | None
+    worked_seconds: Annotated[float, Field(description="so far, without pauses")]
+    seconds_left: Annotated[
+        float | None,
+        Field(
+            description="at the rate so far, without pauses; null: it has ended or not begun, or how many items match is not known"
+        ),
+    ]
 
 
 class OperationFilter(BaseModel):
@@ -1980,6 +2211,17 @@ class ProcessDocument(BaseModel):
     drain_asked_by: str | None
     drain_reason: str | None
     draining_since: Annotated[AwareDatetime | None, Field(description="it takes no more work")]
+    ticked_at: Annotated[
+        AwareDatetime | None,
+        Field(description="the last pass of an allocator, a reconciler or a relay ended"),
+    ]
+    tick_seconds: Annotated[float | None, Field(description="how long that pass took")]
+    outbox_items: Annotated[
+        int | None, Field(description="rows of a relay's outbox that were not carried yet")
+    ]
+    outbox_capped: Annotated[bool, Field(description="there may be more")]
+    leases: Annotated[int, Field(description="of the 2,000 that end first")]
+    leases_capped: Annotated[bool, Field(description="there may be more")]
 
 
 class ProcessList(BaseModel):
@@ -2071,6 +2313,14 @@ class ReportSummary(BaseModel):
     verdict: StatementVerdict
     sentence: str
     findings_open: int
+
+
+class SearchResult(BaseModel):
+    """
+    All that a text names, none if there is nothing of it.
+    """
+
+    items: list[FoundDocument]
 
 
 class Timeline(BaseModel):

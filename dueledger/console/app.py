@@ -42,7 +42,6 @@ from dueledger.console.pages import (
     system,
     taken_reviews,
 )
-from dueledger.console.schedule_times import ScheduleTimes
 from dueledger.console.sessions import SessionCallers
 from dueledger.console.view import View, redirect
 from dueledger.ledger.runtime.service import Stop, run_service
@@ -100,7 +99,6 @@ async def open_console(
     console.state.callers = callers
     console.state.cursors = app.state.cursors
     console.state.settings = settings
-    console.state.schedule_times = ScheduleTimes()
     activity = LedgerActivity(host.lend)
     console.state.activity = activity
     console.include_router(sign_in.routes)

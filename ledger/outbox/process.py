@@ -40,6 +40,7 @@ async def open_relay(settings: RelaySettings, *, stop: Stop | None = None) -> As
                 batch_items_max=settings.relay_batch_items_max,
                 idle_seconds=settings.relay_idle_seconds,
                 stop=stop or Stop(),
+                presence=presence,
             )
         finally:
             await listener.close()

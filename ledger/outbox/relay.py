@@ -7,24 +7,30 @@ ledger keeps the first.
 """
 
 from contextlib import suppress
+from time import monotonic
 from typing import Final, NamedTuple, final
 
 from dueledger.ledger.errors import InvalidItem, Unavailable
 from dueledger.ledger.outbox.listener import OutboxListener
+from dueledger.ledger.presence import Presence
 from dueledger.ledger.runtime.service import Stop, crash_point
 from dueledger.ledger.runtime.waiting import run_unless_stopped, wait_for_event
 from dueledger.ledger.sleep import Sleep
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.outbox import (
     OutboxItem,
+    count_outbox_items,
     emit_as_service,
     end_outbox_items,
     list_outbox_items,
 )
+from dueledger.ledger.store.processes import OUTBOX_COUNTED_MAX
 
 REASON_CHARS_MAX: Final = 1_000
 POLL_SECONDS: Final = 0.002
 """About how long a poll without rows takes."""
+COUNT_SECONDS: Final = 5.0
+"""As often as its row in the ledger is renewed."""
 
 
 class Carried(NamedTuple):
@@ -47,6 +53,7 @@ class Relay:
         batch_items_max: int,
         idle_seconds: float,
         stop: Stop,
+        presence: Presence | None = None,
     ) -> None:
         self._outbox = outbox
         self._ledger = ledger
@@ -55,11 +62,23 @@ class Relay:
         self._batch_items_max = batch_items_max
         self._idle_seconds = idle_seconds
         self._stop = stop
+        self._presence = presence
+        self._waiting_items = 0
+        self._count_at = float("-inf")
 
     async def tick(self) -> dict[str, int]:
         """Carry one batch; return how many items are new, known already, and refused."""
+        began_at = monotonic()
+        try:
+            return await self._carry()
+        finally:
+            if self._presence is not None:
+                self._presence.report_tick(began_at, outbox_items=self._waiting_items)
+
+    async def _carry(self) -> dict[str, int]:
         async with self._outbox.acquire() as outbox:
             items = await list_outbox_items(outbox, self._batch_items_max)
+            await self._count(outbox, has_items=bool(items))
         if not items:
             return {}
         carried = Carried({}, {})
@@ -74,6 +93,14 @@ class Relay:
             "known": len(carried.created) - emitted,
             "refused": len(carried.refusals),
         }
+
+    async def _count(self, outbox: Connection, *, has_items: bool) -> None:
+        """Count the rows that wait, at most each `COUNT_SECONDS`."""
+        if not has_items:
+            self._waiting_items = 0
+        elif monotonic() >= self._count_at:
+            self._waiting_items = await count_outbox_items(outbox, OUTBOX_COUNTED_MAX)
+            self._count_at = monotonic() + COUNT_SECONDS
 
     async def wait_for_rows(self) -> float:
         """Wait after a pass without rows, until one is written or for `idle_seconds`; return 0."""

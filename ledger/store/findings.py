@@ -259,21 +259,13 @@ async def list_findings(
     after: PageAfter | None = None,
     page_size: int = 1_000,
     tenants: Sequence[str] | None = None,
+    newest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List findings, oldest first, by page; with `tenants`, theirs alone."""
-    rows = await connection.fetch(
-        statement("list_findings"),
-        open_only,
-        tenant,
-        type_,
-        after.at if after else None,
-        after.id if after else None,
-        page_size,
-        tenants,
-        kind,
-        effective_date,
-    )
-    return [redact_row(row) for row in rows]
+    """List findings, oldest or newest first, by page; with `tenants`, theirs alone."""
+    place = (after.at, after.id) if after else (None, None)
+    values = open_only, tenant, type_, *place, page_size, tenants, kind, effective_date
+    text = statement("list_newest_findings") if newest_first else statement("list_findings")
+    return [redact_row(row) for row in await connection.fetch(text, *values)]
 
 
 async def list_open_findings(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -23,6 +24,10 @@ COUNTED_MAX: Final = 10_000
 COUNT_EXAMINED_MAX: Final = 20_000
 """Open items of the flows of a filter that are examined to count those that match."""
 OPEN_READ_MAX: Final = 100
+MEASURED_MAX: Final = 100
+"""Newest operations of a tenant of which those with a verb are measured."""
+MEASURED_ITEMS_MIN: Final = SLICE_ITEMS
+"""Fewer items than one step moves say little about how long many take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,19 @@ async def record_operation(
         reason,
         actor_no,
     )
+
+
+async def estimate_seconds(
+    connection: Connection, verb: OperationVerb, tenant: str, items: int
+) -> float | None:
+    """Estimate how long an operation on so many items takes, by the tenant's last ones.
+
+    None if those with the verb have moved too few items to say so.
+    """
+    row = await connection.fetchrow(statement("measure_operations"), tenant, verb, MEASURED_MAX)
+    if row is None or row["items"] < MEASURED_ITEMS_MIN:
+        return None
+    return items * row["seconds"] / row["items"]
 
 
 async def list_operations(
@@ -269,6 +287,7 @@ async def advance_operation(connection: Connection, operation_no: int) -> Operat
     None if it has ended, is paused, or another process advances it. The journal names the person
     who asked.
     """
+    began_at = monotonic()
     async with connection.transaction():
         taken = await connection.fetchrow(statement("take_operation"), operation_no)
         if taken is None:
@@ -286,6 +305,7 @@ async def advance_operation(connection: Connection, operation_no: int) -> Operat
             reached_item_no,
             _count(results, RequestResult.DONE),
             _count(results, RequestResult.REQUESTED),
+            monotonic() - began_at,
         )
     crash_point("operation.advanced")
     return OperationProgress(**dict(progress) | {"verb": verb})

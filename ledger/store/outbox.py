@@ -49,6 +49,11 @@ async def list_outbox_items(outbox: Connection, count_max: int) -> list[OutboxIt
     return [OutboxItem(*(row[name] for name in OutboxItem._fields)) for row in rows]
 
 
+async def count_outbox_items(outbox: Connection, count_max: int) -> int:
+    """Count the committed rows that were not refused, up to a limit."""
+    return await outbox.fetchval(_outbox_sql("count_outbox_items"), count_max)
+
+
 async def end_outbox_items(
     outbox: Connection, carried: Sequence[int], refusals: Mapping[int, str]
 ) -> None:

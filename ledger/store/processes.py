@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
@@ -55,12 +55,17 @@ class DrainResult(StrEnum):
     UNKNOWN = "unknown"
 
 
+OUTBOX_COUNTED_MAX: Final = 10_000
+"""Rows of an outbox that a relay counts."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessRow:
     """A process that did not stop in order, as the ledger knows it.
 
     `failure`: why it cannot take work, since `failing_since`, if it cannot. A service may have a
     certificate, which expires at `certificate_expires_at`. One that `drains` takes a request to.
+    The last pass of its loop ended at `ticked_at` and took `tick_seconds`.
     """
 
     process_no: int
@@ -79,6 +84,25 @@ class ProcessRow:
     drain_asked_by: str | None
     drain_reason: str | None
     draining_since: datetime | None
+    ticked_at: datetime | None
+    tick_seconds: float | None
+    outbox_items: int | None
+
+    @property
+    def outbox_capped(self) -> bool:
+        """Return whether its outbox may have more rows than were counted."""
+        return (self.outbox_items or 0) >= OUTBOX_COUNTED_MAX
+
+
+class ProcessTick(NamedTuple):
+    """The last pass of a process's loop: how long ago it ended, and how long it took.
+
+    `outbox_items` are the rows that a relay has counted, at most `OUTBOX_COUNTED_MAX`.
+    """
+
+    ended_before: float | None = None
+    seconds: float | None = None
+    outbox_items: int | None = None
 
 
 class Beat(NamedTuple):
@@ -186,9 +210,9 @@ async def register_process(
     return ProcessLock(**row)
 
 
-async def renew_process(connection: Connection, process_no: int) -> Beat:
-    """Record that a process lives, unless that was recorded in the last five seconds."""
-    (row,) = await connection.fetch(statement("renew_process"), process_no)
+async def renew_process(connection: Connection, process_no: int, tick: ProcessTick) -> Beat:
+    """Record that a process lives, and its last pass, unless it was in the last five seconds."""
+    (row,) = await connection.fetch(statement("renew_process"), process_no, *tick)
     return Beat(**row)
 
 

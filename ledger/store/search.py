@@ -83,3 +83,17 @@ async def list_keys_from(
     """
     rows = await connection.fetch(statement("list_keys_from"), text, read_max, limit)
     return [row["business_key"] for row in rows]
+
+
+async def list_lanes(connection: Connection, *, tenants: Tenants, read_max: int) -> list[str]:
+    """Return the lanes of the first `read_max` flows of these tenants."""
+    rows = await connection.fetch(statement("list_lanes"), tenants, read_max)
+    return [row["lane"] for row in rows]
+
+
+async def list_definition_names(
+    connection: Connection, *, tenants: Tenants, read_max: int
+) -> list[str]:
+    """Return the names of definitions, of the first `read_max` versions of these tenants."""
+    rows = await connection.fetch(statement("list_definition_names"), tenants, read_max)
+    return [row["name"] for row in rows]

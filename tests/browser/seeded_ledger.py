@@ -262,3 +262,11 @@ async def _reconcile(api: Api) -> None:
         " ledger.machine_now() - interval '4 minutes')",
         lost,
     )
+    relay = await register_actor(api.owner, "relay:app-8:4711:5f1c", ActorKind.RELAY)
+    await api.owner.execute(
+        "insert into ledger.process (process_no, role, host, version, started_at, seen_at,"
+        " ticked_at, tick_seconds, outbox_items)"
+        " select $1, 'relay', 'app-8', '0.1.0', n, n, n, 0.042,"
+        " 10000 from ledger.machine_now() n",
+        relay,
+    )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dueledger.ledger.presence import open_presence
-from dueledger.ledger.store import Connection, open_pool
+from dueledger.ledger.store import Connection, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.processes import ProcessRole
 from dueledger.ledger.upkeep import Upkeep
@@ -53,7 +53,7 @@ async def test_a_filter_counts_first_and_is_carried_out_by_upkeep_once_it_is_exe
     counted = dueledger_on("cancel", *FILTER, *REASON)
     assert "It would be 2 items. Nothing was changed" in counted.err
     document = dueledger_on("cancel", *FILTER, *REASON, "--json").document
-    assert (document["items"], document["capped"]) == (2, False)
+    assert (document["items"], document["capped"], document["seconds"]) == (2, False, None)
     [group] = document["groups"]
     assert (group["state"], group["business_keys"]) == ("Scheduled", ["INV-1", "INV-2"])
     assert dueledger_on("operation", "list", "--json").lines == []
@@ -220,3 +220,18 @@ async def test_who_has_taken_a_parked_item_is_said_and_a_comment_is_in_the_audit
     assert entry["detail"] == {"comment": "INC-1: asked"}
     assert dueledger_on(*about, "--comment", " ").code == 2
     assert dueledger_on("review", "take", "--tenant", "acme").code == 2
+
+
+async def test_a_count_says_how_long_so_many_items_take_once_many_were_moved(
+    dueledger_on: Command, database: str
+) -> None:
+    _emit(dueledger_on, "INV-1")
+    dueledger_on("cancel", *FILTER, *REASON, "--execute")
+    await _do_upkeep(database)
+    upkeep = await connect(with_login(database, "allocator"), application_name="test")
+    await upkeep.execute("update ledger.operation set done = 1000, worked_seconds = 240000")
+    await upkeep.close()
+    _emit(dueledger_on, "INV-2")
+    counted = dueledger_on("cancel", *FILTER, *REASON)
+    assert "It would be 1 items, about 4 minutes of work. Nothing" in counted.err
+    assert dueledger_on("cancel", *FILTER, *REASON, "--json").document["seconds"] == 240

@@ -23,6 +23,7 @@ from dueledger.console.navigation import NAVIGATION
 from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.states import State
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, ensure_flow, pause_flows
@@ -254,6 +255,31 @@ async def test_a_session_sees_its_tenants_alone(api: Api, item: UUID) -> None:
             f"/console/items/{item}/decide", {"verb": "cancel", "reason": "INC-1"}
         )
         assert decided.status == 404
+
+
+async def test_filters_of_items_suggest_what_the_caller_may_see(api: Api, key: NewApiKey) -> None:
+    everyone = await api.make_key("suggested", *Scope, tenants=None)
+    items = [api.item(f"S-{lane}", tenant="hints", lane=lane) for lane in ("", "north", "\u202eup")]
+    await api.emit(everyone, *items)
+    await api.define("hints", "statements-of-hints", SCHEDULE)
+    worker_no = await register_actor(api.owner, "worker:host:7:abcd", ActorKind.WORKER)
+    await api.owner.execute(
+        "insert into ledger.process (process_no, role, host, version, started_at, seen_at)"
+        " select $1, 'worker', 'host', '0.1.0', n, n from ledger.machine_now() n",
+        worker_no,
+    )
+    names = ("north", "statements-of-hints", "worker:host:7:abcd")
+    for asked, suggested in (
+        (everyone, names),
+        (await api.make_key("hints", *Scope, tenants=["hints"]), names[:2]),
+        (key, ()),
+    ):
+        async with open_browser(api) as other:
+            await other.sign_in(asked)
+            page = (await other.open("/console/items")).text
+        found = set(re.findall('<option value="([^"]+)"></option>', page))
+        assert found & set(names) == set(suggested)
+        assert unsafe_characters(page) == set()
 
 
 async def test_a_list_is_a_page_a_download_and_a_document(

@@ -40,6 +40,7 @@ async def test_parked_items_of_one_error_are_redriven_as_one_operation(
     preview = await browser.open(f"/console{decide}")
     assert "2 items match" in preview.text
     assert "Redrive: 2 items</button>" in preview.text
+    assert "How long that takes is not known" in preview.text
     assert "parked items of the kind: 1 with another last error.</p>" in preview.text
     assert [f"G-{number}" in preview.text for number in range(3)] == [True, True, False]
     fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text))
@@ -51,6 +52,7 @@ async def test_parked_items_of_one_error_are_redriven_as_one_operation(
     number = int(done.location.rpartition("/")[2])
     waiting = await browser.open(done.location)
     assert "No process carries operations out" in waiting.text
+    assert "How long it takes is not known before its first step." in waiting.text
     await advance_operation(api.owner, number)
     shown = await browser.open(done.location)
     assert "2 of 2 items are done" in shown.text
@@ -242,3 +244,28 @@ async def test_who_may_not_decide_is_shown_no_button(api: Api, key: NewApiKey) -
         found = await auditor.open(f"/console/reconciliation/findings/{finding}")
         assert "Approve</button>" not in found.text
         assert "Explain</button>" not in found.text
+
+
+async def test_a_decision_and_its_operation_say_how_long_it_takes(api: Api) -> None:
+    key = await api.make_key("timed", *Scope, tenants=["timed"])
+    items = [api.item(f"T-{number}", tenant="timed", kind="Timed") for number in range(2)]
+    await api.park(*await api.emit(key, *items))
+    path = "/console/reviews/timed/decide"
+    took = "update ledger.operation set done = 1000, matched = 2000, worked_seconds = 240000"
+    async with open_browser(api) as browser:
+        await browser.sign_in(key)
+        unknown = await browser.open(f"{path}?kind=Timed")
+        assert "How long that takes is not known" in unknown.text
+        fields = {"verb": "redrive", "kind": "Timed", "shown": "2", "reason": "INC-1"}
+        done = await browser.send(path, fields)
+        number = int(done.location.rpartition("/")[2])
+        await api.owner.execute(f"{took} where operation_no = $1", number)
+        running = await browser.open(done.location)
+        assert "About 4,000 minutes left, at its rate so far." in running.text
+        known = await browser.open(f"{path}?kind=Timed")
+        assert "It takes about 8 minutes, by the tenant's last operations." in known.text
+    body = {"verb": "redrive", "kind": "Timed"}
+    counted = await api.ask("POST", "/v1/tenants/timed/operations/preview", key=key, body=body)
+    assert (counted.document["items"], counted.document["seconds"]) == (2, 480)
+    listed = await api.ask("GET", f"/v1/operations/{number}", key=key)
+    assert listed.document["seconds_left"] == 240_000

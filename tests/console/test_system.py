@@ -42,6 +42,9 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
         "update ledger.run set worker_no = (select process_no from ledger.process limit 1)"
         " where run_no = (select min(run_no) from ledger.run)"
     )
+    await api.owner.execute(
+        "update ledger.process set ticked_at = now(), tick_seconds = 0.25, outbox_items = 10000"
+    )
     number = await api.report("acme")
     await api.owner.execute(
         "update ledger.reconciliation set finished_at = started_at + interval '12 seconds'"
@@ -49,7 +52,8 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
         number,
     )
     async with open_browser(api) as browser:
-        await browser.sign_in(await api.make_key("everybody", *Scope, tenants=None))
+        everybody = await api.make_key("everybody", *Scope, tenants=None)
+        await browser.sign_in(everybody)
         assert ">System</a>" in (await browser.open("/console/")).text
         page = await browser.open("/console/system")
         [held] = re.findall(r'data-label="Leases"><a href="([^"]+)">1<', page.text)
@@ -72,6 +76,12 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
     assert "due.Topical</code>" in page.text
     assert "service</td>" in page.text
     assert ", took 12 s." in page.text
+    assert 'data-label="Took">0.25 s</td>' in page.text
+    assert 'data-label="Outbox rows">10,000+</td>' in page.text
+    [listed] = (await api.ask("GET", "/v1/processes", key=everybody)).document["items"]
+    assert (listed["tick_seconds"], listed["outbox_items"]) == (0.25, 10_000)
+    assert listed["outbox_capped"] is True
+    assert (listed["leases"], listed["leases_capped"]) == (1, False)
     assert len(re.findall(r">T-\d<", running.text)) == 1
     assert "Workers that pull by REST hold 1 lease." in page.text
     assert "the pinned package" in page.text

@@ -25,6 +25,7 @@ from dueledger.ledger.store.operations import (
     abort_operation,
     advance_operation,
     apply_verb,
+    estimate_seconds,
     find_keyed_items,
     find_open_operation,
     list_operations,
@@ -588,3 +589,44 @@ async def test_an_operation_that_fails_is_named_and_delays_no_other(
     failed = (LogEvent.UPKEEP_STEP_FAILED, "advance_operations", None)
     assert events == [failed, (LogEvent.OPERATION_FINISHED, None, number), failed]
     assert await states(ledger, others) == [State.SCHEDULED] * 2
+
+
+async def test_an_operation_says_how_long_it_takes_from_how_long_it_took_without_pauses(
+    ledger: Ledger, person_no: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = ledger.connection
+    monkeypatch.setattr("dueledger.ledger.store.operations.SLICE_ITEMS", 2)
+    monkeypatch.setattr("dueledger.ledger.store.operations.MEASURED_ITEMS_MIN", 5)
+
+    async def times() -> tuple[float, float | None]:
+        shown = await show_operation(connection, number)
+        assert shown is not None
+        return shown["worked_seconds"], shown["seconds_left"]
+
+    async def an_hour_later() -> None:
+        await connection.execute(
+            "update ledger.operation set stepped_at = stepped_at - interval '1 hour'"
+        )
+
+    await fail(ledger, count=5)
+    number = await ask(ledger, REDRIVE, person_no, tenant="acme")
+    assert await times() == (0, None)
+    await advance_operation(connection, number)
+    assert (await times())[0] > 0
+    await connection.execute("update ledger.operation set worked_seconds = 10")
+    assert await times() == (10, 15)
+    assert await estimate_seconds(connection, REDRIVE, "acme", 50) is None
+    await pause_operation(connection, number, reason="test", actor_no=person_no)
+    await an_hour_later()
+    await resume_operation(connection, number)
+    await advance_operation(connection, number)
+    assert (await times())[0] < 3_600
+    await an_hour_later()
+    await finish(connection, number)
+    worked, left = await times()
+    assert worked > 3_600
+    assert left is None
+    await connection.execute("update ledger.operation set worked_seconds = 10")
+    assert await estimate_seconds(connection, REDRIVE, "acme", 50) == 100
+    for verb, tenant in ((OperationVerb.CANCEL, "acme"), (REDRIVE, "umbra")):
+        assert await estimate_seconds(connection, verb, tenant, 50) is None

@@ -4,6 +4,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
+from time import monotonic
 from typing import Final
 
 import pytest
@@ -31,6 +32,7 @@ from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, show_item
 from dueledger.ledger.store.operations import ItemFilter, record_operation
 from dueledger.ledger.store.processes import (
+    OUTBOX_COUNTED_MAX,
     DrainResult,
     ProcessRole,
     list_processes,
@@ -56,6 +58,7 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]]
 Opening = Callable[[SecretStr, str], AbstractAsyncContextManager[object]]
 
+UNSEEN: Final = "update ledger.process set seen_at = seen_at - interval '6 seconds'"
 OPENINGS: Final[dict[str, Opening]] = {
     "allocator": lambda dsn, kafka: open_allocator(
         AllocatorSettings(dsn=dsn, bootstrap_servers=kafka), stop=Stop()
@@ -370,3 +373,43 @@ async def test_why_says_whether_an_allocator_lives(
     assert "the last one, allocator:host:1:abcd on " in stopped.sentence
     assert " was seen at 2" in stopped.sentence
     assert one.code == "NOT_CLAIMED"
+
+
+async def test_the_last_pass_of_a_loop_is_recorded_as_the_row_is_renewed(
+    connection: Connection, database: str
+) -> None:
+    presence = Presence(database, NAME, ProcessRole.RELAY)
+    await presence.open()
+    for outbox_items, is_capped in ((None, False), (3, False), (OUTBOX_COUNTED_MAX, True)):
+        await connection.execute(UNSEEN)
+        if outbox_items is not None:
+            presence.report_tick(monotonic() - 2, outbox_items=outbox_items)
+        await presence.tick()
+        [row] = await list_processes(connection, 10)
+        assert (row.outbox_items, row.outbox_capped) == (outbox_items, is_capped)
+        assert (row.ticked_at is None) == (outbox_items is None)
+        assert row.tick_seconds is None or row.tick_seconds >= 2
+    await presence.close()
+
+
+async def test_an_allocator_and_a_reconciler_record_their_last_pass(
+    connection: Connection, database: str, eventually: Eventually
+) -> None:
+    async def has_ticked() -> bool:
+        await connection.execute(UNSEEN)
+        rows = await list_processes(connection, 10)
+        return all(row.ticked_at is not None for row in rows)
+
+    dsn = SecretStr(database)
+    kafka = "127.0.0.1:1"
+    settings = AllocatorSettings(dsn=dsn, bootstrap_servers=kafka)
+    async with (
+        open_allocator(settings, stop=Stop()) as allocator,
+        open_reconciler(
+            ReconcilerSettings(dsn=dsn, bootstrap_servers=kafka), ReconcilerSources()
+        ) as reconciler,
+    ):
+        assert not await has_ticked()
+        await allocator.serve()
+        await reconciler.tick()
+        assert await eventually(has_ticked)

@@ -136,6 +136,31 @@ async def test_a_committed_row_becomes_the_item_that_it_describes(
     assert await relay.tick() == {}
 
 
+async def test_the_rows_that_wait_are_counted_in_the_row_of_the_relay(
+    service: Service, connection: Connection, eventually: Eventually
+) -> None:
+    async def counted() -> int | None:
+        await connection.execute(
+            "update ledger.process set seen_at = seen_at - interval '6 seconds'"
+        )
+        return await connection.fetchval("select outbox_items from ledger.process")
+
+    for number in range(3):
+        await service.write(f"INV-{number}")
+    settings = service.settings.model_copy(update={"relay_batch_items_max": 1})
+    async with open_relay(settings) as relay:
+        assert await counted() is None
+        await relay.tick()
+        assert await eventually(counted) == 3
+        while await relay.tick():
+            pass
+
+        async def is_empty() -> bool:
+            return await counted() == 0
+
+        assert await eventually(is_empty)
+
+
 async def test_a_row_that_commits_after_a_later_number_was_carried_is_carried_too(
     service: Service, relay: Relay, connection: Connection, outbox_dsn: str
 ) -> None:

@@ -34,6 +34,7 @@ NAMED = {
     "operation": 1,
     "prefix": "0" * 16,
     "process": "p",
+    "topic": "t",
 }
 WAITING = "select count(*) from pg_locks where not granted and relation = 'ledger.pause'::regclass"
 

@@ -51,14 +51,18 @@ READS = {
     + ", 2000, 51, null, null",
     "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true",
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
+    "list_newest_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",
     "list_kinds": "'{acme}', 200",
+    "list_lanes": "'{acme}', 500",
+    "list_definition_names": "'{acme}', 500",
     "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false" + ", null" * 3,
     "list_operations": "null, 51, '{acme}', null, null",
     "list_keys": "'{acme}', null, null, 51",
     "list_audit": "'{acme}'" + ", null" * 8 + ", 51",
     "list_waiting_repairs": "null, null, 51, '{acme}', null, null",
     "find_parked_items": "'acme'" + ", null" * 4 + ", 20000, 1000",
+    "measure_operations": "'acme', 'cancel', 100",
     "preview_operation": "'cancel', 'acme'" + ", null" * 5 + ", true, 20000, 10000",
 }
 """Statements, and their arguments for a key of the one tenant."""
@@ -84,6 +88,10 @@ QUERIES = {
         *("tenant=acme&definition=statements", "tenant=umbra&definition=statements"),
     ],
     "getFlow": ["lane=a"],
+    "listFindings": ["newest_first=true", "effective_date=2026-03-01"],
+    "search": ["q=P-3", "q=crowded", "q=nothing"],
+    "suggestKeys": ["q=P"],
+    "getLateness": ["tenant=acme&kind=PolicyRenewalDue&lane=a"],
 }
 
 
@@ -230,6 +238,7 @@ def requests(ledger: Ledger) -> list[tuple[str, str]]:
         "operation": ledger.operation_no,
         "finding": ledger.finding,
         "prefix": ledger.prefix,
+        "topic": "due.PolicyRenewalDue",
         "number": 1,
     }
     asked: list[tuple[str, str]] = []

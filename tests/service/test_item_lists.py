@@ -160,7 +160,7 @@ async def test_an_item_that_was_made_available_early_is_on_the_page_of_its_due_t
 async def test_items_in_flight_are_listed_however_many_others_have(
     api: Api, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    monkeypatch.setattr("dueledger.service.routes.items._READ_MAX", 3)
+    monkeypatch.setattr("dueledger.service.routes.items.READ_MAX", 3)
     kind = f"Flies{query[:4]}"
     scopes = (Scope.READ, Scope.EMIT, Scope.WORK)
     for tenant, count in (("crowd", 4), ("few", 2)):

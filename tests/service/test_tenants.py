@@ -217,6 +217,7 @@ class Place:
     name: str = "statements"
     kind: str = "PolicyRenewalDue"
     process: str = "worker:host:1:abcd"
+    topic: str = "due.PolicyRenewalDue"
 
 
 VERB = {"verb": "trigger", "reason": "INC-1"}
@@ -289,11 +290,14 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "commentOnReviews": lambda _, place: ("", {"item": place.parked, "comment": "P-secret"}),
     "listReviewComments": lambda _, place: (f"?item={place.parked}", None),
     "countFindings": _of_tenant,
+    "listMissing": _of_tenant,
     "listWatermarks": _of_tenant,
     "listProcesses": _plain,
     "drainProcess": _reason,
     "listTopics": _plain,
+    "listTopicPartitions": _plain,
     "listAlerts": _plain,
+    "listChecks": _plain,
     "decideItems": lambda _, place: ("", VERB | {"ids": [place.item]}),
     "previewOperation": _sends({"verb": "trigger"}),
     "createOperation": _sends(VERB | {"verb": "cancel"}),
@@ -309,6 +313,10 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "getThroughput": _of_tenant,
     "listPastDays": _of_tenant,
     "listPastHours": _of_tenant,
+    "getLateness": _of_tenant,
+    "getLoad": _of_tenant,
+    "search": lambda _, place: (f"?q={place.item}", None),
+    "suggestKeys": lambda _, place: (f"?q={place.kind}", None),
     "pauseFlows": _sends({"kind": "StatementDue", "reason": "INC-1"}),
     "resumeFlows": _sends({"kind": "StatementDue"}),
     "listFindings": _of_tenant,
@@ -338,6 +346,8 @@ LISTS = {
     *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
     *("listProcesses", "listTopics", "listAlerts", "getThroughput"),
     *("listPastDays", "listPastHours"),
+    "listTopicPartitions",
+    *("listMissing", "listChecks", "getLateness", "getLoad", "search", "suggestKeys"),
 }
 EMPTY = {"listItems", "listDefinitions", "listCalendars", "claimItems", *LISTS}
 """Routes that answer a key of another tenant as if there were nothing."""

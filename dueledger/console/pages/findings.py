@@ -28,6 +28,7 @@ from dueledger.refusals import finding_refusal, repair_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import findings
+from dueledger.service.routes.fields import NewestFirst
 from dueledger.service.routes.findings import PersonsReason
 
 audit = PageRoutes(Scope.AUDIT, "console")
@@ -61,8 +62,9 @@ async def list_found(
     type: Annotated[FindingType | None, BeforeValidator(blank)] = None,  # noqa: A002 - the parameter's name
     effective_date: Annotated[date | None, BeforeValidator(blank)] = None,
     closed: bool = False,
+    newest_first: NewestFirst = False,
 ) -> Response:
-    """List findings, oldest first."""
+    """List findings, oldest or newest first."""
     rows = await list_findings(
         call.connection,
         open_only=not closed,
@@ -73,6 +75,7 @@ async def list_found(
         after=page.place(PageAfter, datetime, UUID),
         page_size=page.rows_max,
         tenants=call.tenants,
+        newest_first=newest_first,
     )
     shown = list(map(dict, rows))
     return view.page(
@@ -85,13 +88,14 @@ async def list_found(
             "type": ("Type", type, _TYPES),
             "effective_date": ("Effective date", effective_date, "date"),
             "closed": ("Include closed", closed, ()),
+            "newest_first": ("Newest first", newest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=any((tenant, kind, type, effective_date, closed)),
+        is_filtered=any((tenant, kind, type, effective_date, closed, newest_first)),
         changed=("finding", "Findings have changed"),
         listing=Listing(
             caption="Findings",
-            order="oldest first",
+            order="newest first" if newest_first else "oldest first",
             columns=_columns(view),
             rows=shown[: page.limit],
             empty="No finding is open. `dueledger reconcile` compares what was owed with what"

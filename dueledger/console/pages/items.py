@@ -11,15 +11,15 @@ from fastapi import Depends, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
-from dueledger.console.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
-from dueledger.console.suggestions import suggest_names
+from dueledger.console.suggestions import suggest_item_names
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import explain_item, lists_open_items, of_definition, read_item
+from dueledger.lateness import LATENESS_READ, WORST, lateness_bars
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.item_verbs import OperationVerb, refusal
 from dueledger.ledger.states import State
@@ -158,7 +158,7 @@ async def list_items(
         "items.html",
         title="Items",
         filters=filters,
-        names=await suggest_names(call),
+        names=await suggest_item_names(call),
         is_filtered=any(filters.values()),
         states=_STATES,
         pauses=await _pauses(call, wanted, is_waiting=late or is_open),

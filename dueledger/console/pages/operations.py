@@ -1,6 +1,7 @@
 """Operations: what was decided about all items of a filter, and how far each has got."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated, Final
 
 from fastapi import Depends, Response
@@ -20,6 +21,7 @@ from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
 from dueledger.service.routes.operation_documents import OperationChange
 from dueledger.service.routes.operations import OperationPath
+from dueledger.time_spans import about
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -59,10 +61,12 @@ async def show_operation(
     found = await operations.find_operation(call, operation)
     refusals = {each: operation_refusal(each, str(found["status"])) for each in _ACTIONS}
     is_open = found["ended_at"] is None
+    left = found["seconds_left"]
     return view.page(
         "operation.html",
         title=f"Operation {operation}",
         operation=found,
+        left=about(timedelta(seconds=left)) if isinstance(left, float) else None,
         actions=[each for each, refusal in refusals.items() if refusal is None],
         refused=[(each.capitalize(), why) for each, why in refusals.items() if why]
         if view.may(Scope.OPERATE)

@@ -1,7 +1,6 @@
 """Reconciliation: up to when everything is complete, what differs, its repairs, and the reports."""
 
 from collections.abc import Iterator, Sequence
-from datetime import date
 from itertools import groupby
 from typing import Final
 
@@ -16,7 +15,6 @@ from dueledger.console.view import CurrentView, View
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import (
-    MissingPlace,
     count_findings,
     count_missing,
     list_watermarks,
@@ -25,6 +23,7 @@ from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import reports
+from dueledger.service.routes.completeness import page_missing
 from dueledger.service.routes.reports import Number, OfTenant
 
 audit = PageRoutes(Scope.AUDIT, "console")
@@ -87,18 +86,7 @@ async def list_missing(
     kind: Filter = None,
 ) -> Response:
     """List days of a kind of which items are missing, and how many are."""
-    rows = await count_missing(
-        call.connection,
-        tenant=tenant,
-        kind=kind,
-        after=page.place(MissingPlace, str, str, date),
-        limit=page.rows_max,
-        count_max=max(FINDINGS_MAX, page.rows_max),
-        tenants=call.tenants,
-    )
-    shown = rows[: page.limit]
-    goes_on = len(rows) > page.limit or any(row["missing_capped"] for row in shown)
-    last = [shown[-1][key] for key in MissingPlace._fields] if goes_on else None
+    rows, last = await page_missing(call, page, tenant, kind)
     return view.page(
         "list.html",
         title="Missing items by day",
@@ -107,7 +95,7 @@ async def list_missing(
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind),
         changed=("finding", "Findings have changed"),
-        listing=_list_missing(view, shown, page.cursor_after(last), downloads=True),
+        listing=_list_missing(view, rows, page.cursor_after(last), downloads=True),
     )
 
 

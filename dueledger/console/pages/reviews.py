@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Query, Response
@@ -24,6 +24,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import list_findings
 from dueledger.ledger.store.operations import (
     ItemFilter,
+    estimate_seconds,
     list_operations,
     preview_operation,
 )
@@ -33,9 +34,9 @@ from dueledger.reviews import of_flow
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
-from dueledger.service.routes.fields import PRINTABLE, TenantPath
+from dueledger.service.routes.fields import PRINTABLE, NewestFirst, TenantPath
 from dueledger.service.routes.operation_documents import OperationRequest
-from dueledger.service.routes.reviews import NewestFirst
+from dueledger.time_spans import about
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -192,6 +193,7 @@ async def preview_decision(
         examined_max=PREVIEW_EXAMINED_MAX,
         counted_max=PREVIEW_COUNTED_MAX,
     )
+    seconds = await estimate_seconds(call.connection, verb, tenant, found.items)
     fields = {
         "kind": kind,
         "lane": lane,
@@ -209,6 +211,7 @@ async def preview_decision(
         words=VERB_TEXTS.get(verb, (verb.replace("_", " ").capitalize(), "")),
         fields=fields,
         preview=found,
+        takes=None if seconds is None else about(timedelta(seconds=seconds)),
         left=_count_left(groups, wanted),
         people=people,
         comments=None if people is None else people.comments,

@@ -13,30 +13,31 @@ from dueledger.console.forms import Filter, blank
 from dueledger.console.listing import EXPORT_ROWS, Column, Listing
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.past_grid import PastGrid, coming_by_kind, make_hour_grid, make_kind_grid
-from dueledger.console.schedule_times import times_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
-from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.definitions import list_versions
 from dueledger.past_load import DAYS as PAST_DAYS
 from dueledger.past_load import KindName, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import LoadPlan
-from dueledger.planning.schedule_load import DefinitionInForce
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage, PageRequest
+from dueledger.service.routes.load import (
+    DAYS,
+    DEFINITIONS_MAX,
+    QUIET_MINUTES,
+    QuietMinutes,
+    definitions_of,
+    plan_week,
+    quiet_windows,
+)
 from dueledger.service.routes.past_load import reached
+from dueledger.service.schedule_times import times_of
 
 read = PageRoutes(Scope.READ, "console")
 
-DAYS: Final = 7
-DEFINITIONS_MAX: Final = 500
 KINDS_SHOWN: Final = 25
-OCCURRENCES_MAX: Final = 200_000
 QUIET_SHOWN: Final = 20
-QUIET_MINUTES: Final = 30
-"""Of a quiet window, unless another length is asked for."""
 _HOUR: Final = timedelta(hours=1)
 _LEVELS: Final = 4
 _WEEK: Final = timedelta(days=DAYS)
@@ -70,24 +71,17 @@ async def show_calendar(
     tenant: Filter = None,
     kind: Filter = None,
     first_day: FirstDay = None,
-    quiet: Annotated[
-        int, Query(ge=1, le=1_440, description="minutes of a quiet window")
-    ] = QUIET_MINUTES,
+    quiet: QuietMinutes = QUIET_MINUTES,
 ) -> Response:
     """Show a week by hour, and its quiet windows: the coming one, or that from a day on."""
     assert view.clock.now is not None  # noqa: S101 - it has a call
     now = view.clock.now
     start = now if first_day is None else datetime.combine(first_day, time(), view.clock.zone)
-    definitions, is_cut = await _definitions(call, view, tenant, kind, is_past=start < now)
+    times = times_of(view.request)
+    found = await definitions_of(call, times, tenant, kind, is_past=start < now)
     day = start.astimezone(view.clock.zone).date()
     try:
-        plan = await times_of(view.request).plan(
-            definitions,
-            start,
-            DAYS,
-            quiet_for=timedelta(minutes=quiet),
-            occurrences_max=OCCURRENCES_MAX,
-        )
+        plan = await plan_week(times, found, start, quiet)
         problem = None
     except DueledgerError as error:
         plan, problem = None, error.message.partition("\n")[0]
@@ -107,7 +101,7 @@ async def show_calendar(
         later=view.here(**{"from": day + _WEEK}),
         plan=plan,
         problem=problem,
-        is_cut=is_cut,
+        is_cut=found.is_cut,
         definitions_max=DEFINITIONS_MAX,
         days=_days(view, hours, _names(view)),
         hours=_hour_listing(hours),
@@ -160,33 +154,6 @@ def _names(view: View) -> dict[str, str | None]:
     return {name: given.get(name) or None for name in ("tenant", "kind")}
 
 
-async def _definitions(
-    call: ApiCall, view: View, tenant: str | None, kind: str | None, *, is_past: bool
-) -> tuple[list[DefinitionInForce], bool]:
-    """Return what is in force or to come, and whether there is more than is read.
-
-    With `is_past`, what was in force, too.
-    """
-    versions = await list_versions(
-        call.connection,
-        tenant,
-        None,
-        newest_only=not is_past,
-        limit=DEFINITIONS_MAX + 1,
-        tenants=call.tenants,
-        kind=kind,
-    )
-    shown = versions[:DEFINITIONS_MAX]
-    found = [
-        DefinitionInForce(definition, each.effective_from, each.superseded_at or DUE_END)
-        for each, definition in zip(
-            shown, await times_of(view.request).read(call.connection, shown), strict=True
-        )
-        if definition is not None and not definition.ended
-    ]
-    return found, len(versions) > DEFINITIONS_MAX
-
-
 def _hours(view: View, plan: LoadPlan) -> dict[tuple[date, int], CalendarHour]:
     """Return the hours of the window by day and hour of the reader's zone; one that is twice once.
 
@@ -237,7 +204,6 @@ def _cell(href: str, hour: CalendarHour | None, due_max: int, now: datetime | No
 def _quiet_listing(plan: LoadPlan | None, since: datetime) -> Listing:
     rows: list[dict[str, Any]] = []
     if plan is not None:
-        periods = plan.quiet or ((plan.quietest,) if plan.quietest else ())
         rows = [
             {
                 "start": each.start,
@@ -245,7 +211,7 @@ def _quiet_listing(plan: LoadPlan | None, since: datetime) -> Listing:
                 "minutes": round((each.end - each.start).total_seconds() / 60),
                 "due": each.due,
             }
-            for each in periods[:QUIET_SHOWN]
+            for each in quiet_windows(plan)[:QUIET_SHOWN]
             if each.end > since
         ]
     columns = (

@@ -15,7 +15,6 @@ from dueledger.console.pages.schedules import (
     schedule_path,
     texts_of,
 )
-from dueledger.console.schedule_times import Coming, times_of
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import PlannedChanges, doubts
 from dueledger.definitions.defaults import defaults_of
@@ -38,6 +37,7 @@ from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes.definition_documents import EXAMPLE
 from dueledger.service.routes.definitions import NamePath, plan_definitions, versions_of
 from dueledger.service.routes.fields import Reason, TenantPath
+from dueledger.service.schedule_times import Coming, times_of
 
 operate = PageRoutes(Scope.OPERATE, "console")
 

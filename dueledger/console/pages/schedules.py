@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from dueledger.console.forms import Filter, Moment, form_of, in_zone
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.schedule_times import Coming, read_definition, times_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.defaults import defaults_of, without_defaults
@@ -47,6 +46,7 @@ from dueledger.service.routes.definitions import (
     versions_of,
 )
 from dueledger.service.routes.fields import Reason, TenantPath
+from dueledger.service.schedule_times import Coming, read_definition, times_of
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")

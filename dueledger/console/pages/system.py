@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request, Response
 from pydantic import SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
+from dueledger.console.cells import count_of
 from dueledger.console.firing_alerts import sentence_of
 from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing, Row
@@ -26,13 +28,14 @@ from dueledger.ledger.store.processes import (
     list_processes,
 )
 from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
-from dueledger.ledger_checks import Health, check_ledger, check_machine
+from dueledger.ledger_checks import Health
 from dueledger.refusals import drain_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import system
 from dueledger.service.routes.fields import Key, Text
-from dueledger.service.routes.system import DrainRequest
+from dueledger.service.routes.system import LEASES_MAX, DrainRequest
 from dueledger.service.settings import ServiceSettings
+from dueledger.time_spans import brief_span
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -40,8 +43,7 @@ operate = PageRoutes(Scope.OPERATE, "console")
 PROCESSES_MAX: Final = 200
 TOPICS_MAX: Final = 100
 PARTITIONS_MAX: Final = 500
-LEASES_MAX: Final = 2_000
-"""Leases that are counted, those that end first."""
+_MINUTE: Final = 60.0
 
 
 class DrainForm(DrainRequest):
@@ -69,7 +71,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     # Processes, topics and alerts have the machine's time, which is not that of a simulated clock.
     now = await read_machine_now(call.connection)
     view = replace(view, clock=replace(view.clock, now=now))
-    checks = [*check_machine(), *await check_ledger(call.connection)]
+    checks = await system.check_all(call)
     alerts = await list_open_alerts(call.connection, None)
     topics = await list_topics(call.connection, TOPICS_MAX + 1)
     processes = await list_processes(call.connection, PROCESSES_MAX + 1)
@@ -80,6 +82,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         title="System",
         pulled=sum(held for number, (held, _) in leases.items() if number not in known),
         last_pass=await read_last_pass(call.connection),
+        passes=_list_passes(view, processes[:PROCESSES_MAX]),
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(
             "Firing alerts",
@@ -153,6 +156,7 @@ async def show_process(
         title=name or "Process",
         process=found,
         status=None if found is None else _status(found),
+        took="" if found is None else _took(found.tick_seconds),
         refusal=refusal,
         may_drain=found is not None and view.may(Scope.OPERATE),
     )
@@ -222,6 +226,47 @@ def _process_columns(view: View) -> Sequence[Column]:
         Column("failing_since", "Since", "time"),
         Column("certificate_expires_at", "Certificate until", "time"),
     )
+
+
+def _list_passes(view: View, processes: Sequence[ProcessRow]) -> Listing:
+    """Return the last passes of allocators, reconcilers and relays as a list."""
+
+    def address(row: Row) -> str:
+        return view.url("/system/process", name=row["name"])
+
+    return Listing(
+        caption="Last passes",
+        order="by role",
+        columns=(
+            Column("name", "Process", "text", address),
+            Column("ticked_at", "Last pass ended", "time"),
+            Column("took", "Took"),
+            Column("outbox", "Outbox rows"),
+        ),
+        rows=[
+            {
+                "name": each.name,
+                "ticked_at": each.ticked_at,
+                "took": _took(each.tick_seconds),
+                "outbox": _outbox(each),
+            }
+            for each in processes
+            if each.ticked_at is not None
+        ],
+        empty="No allocator, reconciler or relay has ended a pass yet.",
+    )
+
+
+def _outbox(process: ProcessRow) -> str | None:
+    if process.outbox_items is None:
+        return None
+    return count_of(process.outbox_items, capped=process.outbox_capped)
+
+
+def _took(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s" if seconds < _MINUTE else brief_span(timedelta(seconds=seconds))
 
 
 def _list(

@@ -1,21 +1,29 @@
 """Routes of completeness: up to when each kind is complete, and how many findings are open."""
 
-from datetime import datetime
-from typing import Annotated
+from datetime import date, datetime
+from typing import Annotated, Any, Final
 
 from fastapi import Query, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import count_findings, list_watermarks
-from dueledger.service.calls import CurrentCall
+from dueledger.ledger.store.findings import (
+    MissingPlace,
+    count_findings,
+    count_missing,
+    list_watermarks,
+)
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
-from dueledger.service.pages import LIMIT_MAX
+from dueledger.service.pages import LIMIT_MAX, CurrentPage, Page, PageRequest
 from dueledger.service.routes.fields import Text
 from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
+
+MISSING_MAX: Final = 1_000
+"""Findings of missing items that a page of days is counted of, at least."""
 
 
 class FindingCount(BaseModel):
@@ -42,6 +50,22 @@ class FindingCounts(BaseModel):
     items: list[FindingCount]
 
 
+class MissingDay(BaseModel):
+    """An effective date on which items of a kind are missing, and how many."""
+
+    tenant: str
+    kind: str
+    effective_date: date
+    missing: int
+    missing_capped: Annotated[bool, Field(description="there may be more")]
+    first_due_at: datetime
+    first_seen_at: datetime
+
+
+class MissingPage(Page[MissingDay]):
+    """A page of days, by kind and effective date."""
+
+
 class WatermarkDocument(BaseModel):
     """Up to when a kind is complete: all that was due before is accounted for."""
 
@@ -63,6 +87,39 @@ async def count_open(call: CurrentCall, tenant: Annotated[str | None, Text] = No
     """Count open findings by type and age."""
     rows = await count_findings(call.connection, tenant=tenant, tenants=call.tenants)
     return answer({"items": [members_of(FindingCount, dict(row)) for row in rows]})
+
+
+@audit.add("GET", "/v1/findings/missing", "listMissing", MissingPage)
+async def list_missing(
+    call: CurrentCall,
+    page: CurrentPage,
+    *,
+    tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+) -> Response:
+    """List days on which items of a kind are missing, as open findings say, and how many are."""
+    rows, last = await page_missing(call, page, tenant, kind)
+    return page.answer(MissingDay, rows, last)
+
+
+async def page_missing(
+    call: ApiCall, page: PageRequest, tenant: str | None, kind: str | None
+) -> tuple[list[dict[str, Any]], MissingPlace | None]:
+    """Return a page of days with missing items, and the last one's place if there are more."""
+    rows = await count_missing(
+        call.connection,
+        tenant=tenant,
+        kind=kind,
+        after=page.place(MissingPlace, str, str, date),
+        limit=page.rows_max,
+        count_max=max(MISSING_MAX, page.rows_max),
+        tenants=call.tenants,
+    )
+    shown = rows[: page.limit]
+    goes_on = len(rows) > page.limit or any(row["missing_capped"] for row in shown)
+    if not goes_on:
+        return shown, None
+    return shown, MissingPlace(*(shown[-1][key] for key in MissingPlace._fields))
 
 
 @audit.add("GET", "/v1/watermarks", "listWatermarks", WatermarkList)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import Body, Path, Query, Response
@@ -49,6 +49,7 @@ from dueledger.service.routes.definition_documents import (
     TriggerRequest,
 )
 from dueledger.service.routes.fields import Instant, TenantPath, Text
+from dueledger.service.schedule_times import DAYS_AHEAD
 from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import IfMatch, IfNoneMatch, answer_version, check_match
 
@@ -58,7 +59,6 @@ operate = ScopedRoutes(Scope.OPERATE, "definitions")
 OCCURRENCES_MAX = 100
 _EXAMINED_MAX = 5_000
 _PATH = "/v1/definitions/{tenant}/{name}"
-DAYS_AHEAD = timedelta(days=3_660)
 _VERSION_KEYS = {"tenant": str, "definition": str, "version": int}
 """The keys of a row by which a page goes on."""
 

@@ -36,6 +36,9 @@ Text = Query(max_length=512, pattern=PRINTABLE)
 """A parameter that filters."""
 
 
+NewestFirst = Annotated[bool, Query(description="in the other order")]
+
+
 def written(value: object) -> object:
     """Return a date or time that is written as one, or is one.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dueledger.items import read_item
 from dueledger.ledger.errors import Conflict, NotFound
@@ -31,7 +31,7 @@ from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import Reason, Text
+from dueledger.service.routes.fields import NewestFirst, Reason, Text, written
 from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
@@ -185,7 +185,9 @@ async def list_found(
     tenant: Annotated[str | None, Text] = None,
     kind: Annotated[str | None, Text] = None,
     type: FindingType | None = None,  # noqa: A002 - the parameter's name
+    effective_date: Annotated[date | None, BeforeValidator(written)] = None,
     closed: bool = False,
+    newest_first: NewestFirst = False,
 ) -> Response:
     """List open findings, oldest first; with `closed`, the closed ones, too."""
     rows = await list_findings(
@@ -194,9 +196,11 @@ async def list_found(
         tenant=tenant,
         type_=type,
         kind=kind,
+        effective_date=effective_date,
         after=page.place(PageAfter, datetime, UUID),
         page_size=page.rows_max,
         tenants=call.tenants,
+        newest_first=newest_first,
     )
     return page.answer_rows(FindingSummary, list(map(dict, rows)), "first_seen_at", "id")
 

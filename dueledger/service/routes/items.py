@@ -43,7 +43,7 @@ from dueledger.service.scoped_routes import ScopedRoutes
 
 ITEMS_MAX = 10_000
 _EXAMINED_MAX = 2_000
-_READ_MAX = 1_000
+READ_MAX = 1_000
 """Of each flow, for a list of open items."""
 
 AttemptMin = Annotated[
@@ -328,8 +328,8 @@ async def find_page(
             limit=page.limit,
             after=page.place(DuePlace, datetime, int),
             late=late,
-            read_max=max(_READ_MAX, page.limit),
-            read_total_max=max(_READ_MAX, page.limit),
+            read_max=max(READ_MAX, page.limit),
+            read_total_max=max(READ_MAX, page.limit),
         )
     return await page_items(
         call.connection,

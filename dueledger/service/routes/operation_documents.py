@@ -130,6 +130,13 @@ class OperationCount(BaseModel):
 
     items: int
     capped: Annotated[bool, Field(description="there may be more")]
+    seconds: Annotated[
+        float | None,
+        Field(
+            description="how long so many would take, by the tenant's last operations with the"
+            " verb; null: these have moved too few items to say so"
+        ),
+    ]
     groups: list[MatchedItems]
 
 
@@ -159,6 +166,14 @@ class OperationDocument(BaseModel):
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
+    worked_seconds: Annotated[float, Field(description="so far, without pauses")]
+    seconds_left: Annotated[
+        float | None,
+        Field(
+            description="at the rate so far, without pauses; null: it has ended or not begun, or"
+            " how many items match is not known"
+        ),
+    ]
 
 
 class OperationPage(Page[OperationDocument]):

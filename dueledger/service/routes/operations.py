@@ -11,6 +11,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import (
     ItemFilter,
     abort_operation,
+    estimate_seconds,
     list_operations,
     pause_operation,
     preview_operation,
@@ -77,8 +78,10 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
 async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter) -> Response:
     """Count the items of a tenant that an operation would move now. It changes nothing."""
     found = await preview_operation(call.connection, asked.verb, _filter(tenant, asked))
+    seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
     groups = [asdict(group) for group in found.groups]
-    return answer({"items": found.items, "capped": found.capped, "groups": groups})
+    counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
+    return answer({**counted, "groups": groups})
 
 
 @operate.add(

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import Query, Response
+from fastapi import Response
 
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
@@ -29,7 +29,7 @@ from dueledger.reviews import (
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import TenantPath, Text
+from dueledger.service.routes.fields import NewestFirst, TenantPath, Text
 from dueledger.service.routes.review_documents import (
     CommentRequest,
     ParkedGroup,
@@ -49,8 +49,6 @@ from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "reviews")
 operate = ScopedRoutes(Scope.OPERATE, "reviews")
-
-NewestFirst = Annotated[bool, Query(description="in the other order")]
 
 
 @read.add("GET", "/v1/reviews", "listReviews", ReviewPage)

@@ -1,11 +1,11 @@
-"""Routes of the system: processes, topics and alerts. A caller for some tenants is given none.
+"""Routes of the system: processes, topics, alerts, checks. A caller for some tenants is given none.
 
 Nor may it ask a process to drain: that works for others, too.
 """
 
 from dataclasses import asdict
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,13 +17,15 @@ from dueledger.ledger.store.processes import (
     DrainResult,
     ProcessRole,
     ProcessStatus,
+    count_leases,
     list_processes,
     request_drain,
 )
-from dueledger.ledger.store.topic_partitions import list_topics
+from dueledger.ledger.store.topic_partitions import list_topic_partitions, list_topics
+from dueledger.ledger_checks import DoctorCheck, Health, check_ledger, check_machine
 from dueledger.refusals import drain_refusal
 from dueledger.service.bodies import RequestBody
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
 from dueledger.service.routes.fields import Key, Reason
@@ -32,7 +34,11 @@ from dueledger.service.scoped_routes import ScopedRoutes
 read = ScopedRoutes(Scope.READ, "system")
 operate = ScopedRoutes(Scope.OPERATE, "system")
 
+LEASES_MAX: Final = 2_000
+"""Leases that are counted, those that end first."""
+
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+TopicPath = Annotated[Key, Path(description="name of a topic, as lists show it")]
 ProcessPath = Annotated[Key, Path(description="name of a process, as lists show it")]
 
 
@@ -56,6 +62,17 @@ class ProcessDocument(BaseModel):
     drain_asked_by: str | None
     drain_reason: str | None
     draining_since: Annotated[datetime | None, Field(description="it takes no more work")]
+    ticked_at: Annotated[
+        datetime | None,
+        Field(description="the last pass of an allocator, a reconciler or a relay ended"),
+    ]
+    tick_seconds: Annotated[float | None, Field(description="how long that pass took")]
+    outbox_items: Annotated[
+        int | None, Field(description="rows of a relay's outbox that were not carried yet")
+    ]
+    outbox_capped: Annotated[bool, Field(description="there may be more")]
+    leases: Annotated[int, Field(description=f"of the {LEASES_MAX:,} that end first")]
+    leases_capped: Annotated[bool, Field(description="there may be more")]
 
 
 class ProcessList(BaseModel):
@@ -101,6 +118,25 @@ class TopicList(BaseModel):
     items: list[TopicDocument]
 
 
+class PartitionDocument(BaseModel):
+    """A partition of a topic in which published items wait, and how far its consumers are."""
+
+    partition: int
+    items: int
+    oldest_at: datetime | None
+    next_offset: int | None
+    end_offset: int | None
+    stalled_at: datetime | None
+    expirations: Annotated[int | None, Field(description="leases that lapsed in a row")]
+    backs_off_until: datetime | None
+
+
+class PartitionList(BaseModel):
+    """Partitions of a topic, those with the most items first."""
+
+    items: list[PartitionDocument]
+
+
 class AlertDocument(BaseModel):
     """An alert that stands, as `dueledger alert` found it."""
 
@@ -119,13 +155,34 @@ class AlertList(BaseModel):
     items: list[AlertDocument]
 
 
+class CheckDocument(BaseModel):
+    """A check of the ledger, or of the machine that answers: what was found, and what to do."""
+
+    name: str
+    health: Health
+    text: str
+    remedy: Annotated[str | None, Field(description="null: there is nothing to do")]
+
+
+class CheckList(BaseModel):
+    """Checks, as `dueledger doctor` makes them of a ledger."""
+
+    items: list[CheckDocument]
+
+
 @read.add("GET", "/v1/processes", "listProcesses", ProcessList)
 async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
     """List processes that live, are silent, or are gone since an hour."""
     if call.tenants is not None:
         return answer({"items": []})
     found = await list_processes(call.connection, limit)
-    return answer({"items": [members_of(ProcessDocument, asdict(each)) for each in found]})
+    leases = await count_leases(call.connection, LEASES_MAX)
+    items: list[dict[str, Any]] = []
+    for each in found:
+        held, is_capped = leases.get(each.process_no, (0, False))
+        counts = {"leases": held, "leases_capped": is_capped, "outbox_capped": each.outbox_capped}
+        items.append({**asdict(each), **counts})
+    return answer({"items": [members_of(ProcessDocument, each) for each in items]})
 
 
 @operate.add("POST", "/v1/processes/{process}/drain", "drainProcess", DrainAnswer)
@@ -156,8 +213,31 @@ async def list_of_kinds(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response
     return answer({"items": [members_of(TopicDocument, each) for each in found]})
 
 
+@read.add("GET", "/v1/topics/{topic}/partitions", "listTopicPartitions", PartitionList)
+async def list_partitions(
+    call: CurrentCall, topic: TopicPath, limit: Limit = LIMIT_MAX
+) -> Response:
+    """List the partitions of a topic in which published items wait; none of an unknown topic."""
+    if call.tenants is not None:
+        return answer({"items": []})
+    found = await list_topic_partitions(call.connection, topic, limit)
+    return answer({"items": [members_of(PartitionDocument, each) for each in found]})
+
+
 @read.add("GET", "/v1/alerts", "listAlerts", AlertList)
 async def list_open(call: CurrentCall) -> Response:
     """List the alerts that stand, if `dueledger alert` runs."""
     found = await list_open_alerts(call.connection, None) if call.tenants is None else []
     return answer({"items": [members_of(AlertDocument, each) for each in found]})
+
+
+@read.add("GET", "/v1/checks", "listChecks", CheckList)
+async def list_checks(call: CurrentCall) -> Response:
+    """Check the database, its schema, clock and partitions, its processes and operations."""
+    found = await check_all(call) if call.tenants is None else []
+    return answer({"items": [asdict(each) for each in found]})
+
+
+async def check_all(call: ApiCall) -> list[DoctorCheck]:
+    """Return the checks of the machine and of the ledger."""
+    return [*check_machine(), *await check_ledger(call.connection)]

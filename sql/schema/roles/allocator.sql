@@ -15,8 +15,8 @@ grant update (counted_from, flow_no, lag_seconds, lag_target_seconds, share, slo
   to ledger_allocator;
 grant update (tokens, tokens_at) on ledger.flow to ledger_allocator;
 grant update (available_at) on ledger.pending to ledger_allocator;
-grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
-  unavailable_topics, unlocked_at, yields) on ledger.process to ledger_allocator;
+grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on,
+  outbox_items, seen_at, sleeps_until, tick_seconds, ticked_at, unavailable_topics, unlocked_at, yields) on ledger.process to ledger_allocator;
 grant delete on ledger.pending, ledger.withdrawal to ledger_allocator;
 grant usage on sequence ledger.fence, ledger.run_run_no_seq to ledger_allocator;
 grant execute on function ledger.announce_sleep, ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,

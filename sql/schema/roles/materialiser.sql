@@ -12,8 +12,8 @@ grant update (definition_no, delay_seconds) on ledger.following to ledger_materi
 grant update (failed_at, failure, materialised_until, tzdata) on ledger.materialised to ledger_materialiser;
 grant update (occurrences, recorded_at, until_at) on ledger.missed_range to ledger_materialiser;
 grant update (batch_max) on ledger.pending to ledger_materialiser;  -- to lock rows
-grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
-  unavailable_topics, unlocked_at, yields) on ledger.process to ledger_materialiser;
+grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on,
+  outbox_items, seen_at, sleeps_until, tick_seconds, ticked_at, unavailable_topics, unlocked_at, yields) on ledger.process to ledger_materialiser;
 grant delete on ledger.pending, ledger.withdrawal to ledger_materialiser;
 grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.make_partition, ledger.register_actor,
   ledger.revise_items to ledger_materialiser;

@@ -25,7 +25,7 @@ grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compressio
   failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, policy_version, queue_late, queue_seconds, redacted_fields, run_late,
   run_seconds, settled_by, start_max, streak_max, topic, total_seconds) on ledger.kind to ledger_operator;
 grant update (ends_at) on ledger.materialised to ledger_operator;
-grant update (abort_reason, aborted_by, ended_at, pause_reason, paused_at, paused_by) on ledger.operation to ledger_operator;
+grant update (abort_reason, aborted_by, ended_at, pause_reason, paused_at, paused_by, stepped_at) on ledger.operation to ledger_operator;
 grant update (paused_until, resumed_at, resumed_by) on ledger.pause to ledger_operator;
 grant update (available_at) on ledger.pending to ledger_operator;
 grant update (drain_asked_at, drain_asked_by, drain_reason) on ledger.process to ledger_operator;

@@ -12,8 +12,8 @@ grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.pending, ledg
   ledger.rejected_write, ledger.review, ledger.run, ledger.transition to ledger_outcome_intake;
 grant update (closed_at, started) on ledger.claim to ledger_outcome_intake;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_outcome_intake;
-grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
-  unavailable_topics, unlocked_at, yields) on ledger.process to ledger_outcome_intake;
+grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on,
+  outbox_items, seen_at, sleeps_until, tick_seconds, ticked_at, unavailable_topics, unlocked_at, yields) on ledger.process to ledger_outcome_intake;
 grant update (closed_at, ended, extended_at, lease_seconds, lease_until) on ledger.run to ledger_outcome_intake;
 grant update (since) on ledger.silent_topic to ledger_outcome_intake;  -- to lock rows
 grant delete on ledger.silent_topic to ledger_outcome_intake;

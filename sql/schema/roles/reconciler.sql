@@ -22,8 +22,8 @@ grant update (closed_at, reason, resolution) on ledger.finding to ledger_reconci
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_reconciler;
 grant update (as_of, counted_from) on ledger.past_load_count to ledger_reconciler;
 grant update (batch_max) on ledger.pending to ledger_reconciler;  -- to lock rows
-grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
-  unavailable_topics, unlocked_at, yields) on ledger.process to ledger_reconciler;
+grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on,
+  outbox_items, seen_at, sleeps_until, tick_seconds, ticked_at, unavailable_topics, unlocked_at, yields) on ledger.process to ledger_reconciler;
 grant update (counts, finished_at, witness_credit_seconds) on ledger.reconciliation to ledger_reconciler;
 grant update (command, executed_at, executed_by, held_because, judged_at, outcome, status) on ledger.repair to ledger_reconciler;
 grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows

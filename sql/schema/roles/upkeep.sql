@@ -19,7 +19,7 @@ grant update (received_at) on ledger.event_key to ledger_upkeep;  -- to lock row
 grant update (failures, first_at, flagged_at, judged_at, last_at, reason) on ledger.failure_streak to ledger_upkeep;
 grant update (circuit, circuit_at, circuit_run_no, pause_reason, paused_at, paused_by) on ledger.flow
   to ledger_upkeep;
-grant update (advanced_at, done, ended_at, reached_item_no, requested) on ledger.operation to ledger_upkeep;
+grant update (advanced_at, done, ended_at, reached_item_no, requested, stepped_at, worked_seconds) on ledger.operation to ledger_upkeep;
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_upkeep;
 grant update (checked_at) on ledger.partition_span to ledger_upkeep;
 grant update (resumed_at) on ledger.pause to ledger_upkeep;

@@ -16,8 +16,8 @@ grant update (closed_at, started) on ledger.claim to ledger_worker;
 grant update (granted_until, items) on ledger.credit to ledger_worker;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_worker;
 grant update (available_at) on ledger.partition_backoff to ledger_worker;  -- to lock rows
-grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on, seen_at, sleeps_until,
-  unavailable_topics, unlocked_at, yields) on ledger.process to ledger_worker;
+grant update (does_upkeep, draining_since, drains, ended_at, failed_service, failing_since, failure, kind_tenants, kinds, locked_on,
+  outbox_items, seen_at, sleeps_until, tick_seconds, ticked_at, unavailable_topics, unlocked_at, yields) on ledger.process to ledger_worker;
 grant update (closed_at, ended, extended_at, lease_seconds, lease_until, overran) on ledger.run to ledger_worker;
 grant delete on ledger.credit, ledger.partition_backoff, ledger.stalled_partition, ledger.withdrawal to ledger_worker;
 grant execute on function ledger.announce_sleep, ledger.lift_sequence, ledger.lock_partitions, ledger.register_actor,

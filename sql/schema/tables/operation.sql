@@ -41,6 +41,8 @@ create table ledger.operation (
   paused_at timestamptz,
   paused_by bigint references ledger.actor,
   pause_reason text,
+  stepped_at timestamptz,
+  worked_seconds double precision not null default 0,
   constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'cancel')),
   constraint operation_in_flight_cancels check (
     not in_flight or (verb = 'cancel' and parked_reason is null and error is null and since is null)),
@@ -73,6 +75,9 @@ comment on column ledger.operation.requested is 'Items in flight that got a requ
 comment on column ledger.operation.ended_at is 'When the last item was examined, or the operation was aborted.';
 comment on column ledger.operation.paused_at is
   'While it is set, no item is moved. It stays where a paused operation was aborted.';
+comment on column ledger.operation.stepped_at is
+  'When its last step ended, on the machine''s clock; null before the first one, and after a pause.';
+comment on column ledger.operation.worked_seconds is 'How long it has been carried out, without pauses.';
 
 create index operation_open_idx on ledger.operation (operation_no) where ended_at is null;
 -- No other index has this order: however few a tenant has among those of others, no plan reads theirs.

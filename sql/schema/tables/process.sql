@@ -23,6 +23,9 @@ create table ledger.process (
   drain_asked_by bigint references ledger.actor,
   drain_reason text,
   draining_since timestamptz,
+  ticked_at timestamptz,
+  tick_seconds double precision,
+  outbox_items integer,
   constraint process_drain_named check (
     (drain_asked_at is null) = (drain_asked_by is null) and (drain_asked_at is null) = (drain_reason is null)),
   constraint process_role_known check (role in (
@@ -63,6 +66,11 @@ comment on column ledger.process.drains is 'Whether it drains and stops when som
 comment on column ledger.process.drain_asked_at is 'When somebody asked it to drain and stop; its successor has a row of its own.';
 comment on column ledger.process.draining_since is
   'Since when it takes no more work and ends what it has: because of that request, or of a signal.';
+comment on column ledger.process.ticked_at is
+  'When the last pass of its loop ended: of an allocator, a reconciler or a relay; null of others, and before the first.';
+comment on column ledger.process.tick_seconds is 'How long that pass took.';
+comment on column ledger.process.outbox_items is
+  'Of a relay: rows of its outbox that were not carried yet when it last counted them, at most 10,000.';
 comment on column ledger.process.sleeps_until is
   'It claims nothing before this business time unless it is notified that an item is available earlier; null while it is awake.';
 comment on column ledger.process.locked_on is

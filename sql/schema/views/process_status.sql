@@ -19,7 +19,8 @@ create view ledger.process_status as
     end as status,
     p.kinds, p.kind_tenants, p.failing_since, p.failure, p.failed_service, p.unavailable_topics,
     coalesce(p.does_upkeep, p.role in ('allocator', 'direct_worker')) as does_upkeep,
-    p.certificate_expires_at, p.drains, p.drain_asked_at, d.name as drain_asked_by, p.drain_reason, p.draining_since
+    p.certificate_expires_at, p.drains, p.drain_asked_at, d.name as drain_asked_by, p.drain_reason, p.draining_since,
+    p.ticked_at, p.tick_seconds, p.outbox_items
   from ledger.process p
   join ledger.actor a on a.actor_no = p.process_no
   left join ledger.actor d on d.actor_no = p.drain_asked_by

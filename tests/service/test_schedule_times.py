@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dueledger.console.schedule_times import ScheduleTimes
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.preview.occurrences import preview_definition
+from dueledger.service.schedule_times import ScheduleTimes
 from tests.console.test_schedules import NIGHTLY
 
 BEGINS = datetime(2027, 3, 27, tzinfo=UTC)

@@ -25,9 +25,10 @@ from dueledger.planning.schedule_load import QUARTER, DefinitionInForce, expand_
 from dueledger.preview.clock_changes import ClockChange, clock_changes
 from dueledger.preview.occurrences import preview_definition
 from dueledger.preview.wording import change_rows, decision_words, skip_words
-from dueledger.service.routes.definitions import DAYS_AHEAD
 
 OCCURRENCES: Final = 10
+DAYS_AHEAD: Final = timedelta(days=3_660)
+"""Occurrences are looked for so far ahead."""
 _KEPT_MAX: Final = 1_024
 _PLANS_KEPT_MAX: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -216,5 +217,8 @@ def _plan(
 
 def times_of(request: Request) -> ScheduleTimes:
     """Return what computes when schedules are due, with what it has computed."""
-    times: ScheduleTimes = request.app.state.schedule_times
+    state = request.app.state
+    if not hasattr(state, "schedule_times"):
+        state.schedule_times = ScheduleTimes()
+    times: ScheduleTimes = state.schedule_times
     return times

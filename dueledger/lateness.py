@@ -20,9 +20,14 @@ _WORDS: Final = ("under 5 min", "5–60 min", "1–6 h", "6–24 h", "1–3 d", 
 
 
 class LatenessBar(NamedTuple):
-    """How many items have been due so long, and their percentage of the longest bar."""
+    """How many items have been due so long, and their percentage of the longest bar.
+
+    `below_seconds` is None for the longest time.
+    """
 
     words: str
+    from_seconds: int
+    below_seconds: int | None
     items: int
     share: int
 
@@ -31,7 +36,9 @@ def lateness_bars(items: Sequence[Mapping[str, Any]], now: datetime) -> list[Lat
     """Return the bars of items by the time since each was due, the shortest time first."""
     counts = Counter(bisect_right(_BOUNDS, now - item["due_at"]) for item in items)
     most = max(counts.values(), default=1)
+    seconds = [round(bound.total_seconds()) for bound in _BOUNDS]
+    spans = zip(_WORDS, [0, *seconds], [*seconds, None], strict=True)
     return [
-        LatenessBar(words, counts[place], round(100 * counts[place] / most))
-        for place, words in enumerate(_WORDS)
+        LatenessBar(words, least, below, counts[place], round(100 * counts[place] / most))
+        for place, (words, least, below) in enumerate(spans)
     ]

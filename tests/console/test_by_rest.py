@@ -1,0 +1,233 @@
+"""What pages show is had by REST, too, each tenant's for its own keys."""
+
+import csv
+import io
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from dueledger.lateness import LATENESS_READ, WORST
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.clock import read_now
+from tests.console.conftest import Browser
+from tests.console.test_schedules import NIGHTLY
+from tests.service.conftest import EVENT, Api
+from tests.service.test_events import RULE
+from tests.service.test_pull import pull
+from tests.service.test_requests import problem
+
+
+@pytest.fixture(scope="module")
+async def other(api: Api) -> NewApiKey:
+    """A key of another tenant with every scope."""
+    return await api.make_key("umbra", *Scope, tenants=["umbra"])
+
+
+@pytest.fixture(scope="module")
+async def everyone(api: Api) -> NewApiKey:
+    """A key of all tenants with every scope."""
+    return await api.make_key("everyone", *Scope, tenants=None)
+
+
+async def test_days_with_missing_items_are_those_of_the_page(
+    api: Api, browser: Browser, key: NewApiKey, other: NewApiKey
+) -> None:
+    first, second = await api.find("acme", 2)
+    await api.owner.execute(
+        "update ledger.finding set effective_date = '2026-01-01' where id = $1", first
+    )
+    listed = await browser.open("/console/reconciliation/missing?tenant=acme&format=csv")
+    days = [row["effective_date"] for row in csv.DictReader(io.StringIO(listed.text))]
+    assert days == ["2026-01-01", "2026-03-01"]
+    path, found = "/v1/findings/missing?tenant=acme&kind=LetterDue&limit=1", list[str]()
+    cursor = ""
+    while cursor is not None and len(found) < 3:
+        answer = await api.ask("GET", path + (cursor and f"&cursor={cursor}"), key=key)
+        found += [
+            each["effective_date"] for each in answer.document["items"] if each["missing"] == 1
+        ]
+        cursor = answer.document["next_cursor"]
+    assert found == days
+    hidden = await api.ask("GET", "/v1/findings/missing", key=other)
+    assert hidden.document == {"items": [], "next_cursor": None}
+    reader = await api.make_key("reads", Scope.READ)
+    problem(await api.ask("GET", "/v1/findings/missing", key=reader), 403, "NOT_PERMITTED")
+    assert second != first
+
+
+async def test_a_text_names_by_rest_what_it_names_in_the_search_field(
+    api: Api, key: NewApiKey, other: NewApiKey, everyone: NewApiKey
+) -> None:
+    [alone] = await api.emit(key, api.item("ALONE-1"))
+    await api.emit(key, api.item("TWICE"), api.item("TWICE", cycle="2028"))
+    await api.define("acme", "renewals", RULE)
+    event = {**EVENT, "id": "renewed", "data": {"policy": "P-EV", "renews_on": "2026-03-01"}}
+    assert (await api.ask("POST", "/v1/events", key=key, body=event)).status == 200
+    [claimed] = await pull(api, key, "RenewalDue")
+    item = str(UUID(claimed["item"]))
+    fence = claimed["fence"]
+    await api.owner.execute(
+        "update ledger.claim set topic = 'due.work', partition = 3, base_offset = 70"
+    )
+    for text, named, items in (
+        (f" {alone} ", "item", [str(alone)]),
+        ("ALONE-1", "business key", [str(alone)]),
+        (f"{item}:{fence}", "item", [item]),
+        ("due.work/3/70", "Kafka record", [item]),
+        (f"claim {fence}", "claim", [item]),
+        ("renewed", "event", [item]),
+        ("due.work/3/71", None, []),
+        ("", None, []),
+    ):
+        path = f"/v1/search?q={text}"
+        found = (await api.ask("GET", path, key=key)).document["items"]
+        matching = [each for each in found if each["named"] == named]
+        assert [each["id"] for one in matching for each in one["items"]] == items, text
+        assert bool(found) == bool(items), text
+        assert all((each["event"] is not None) == (named == "event") for each in matching)
+        assert (await api.ask("GET", path, key=other)).document == {"items": []}
+    twice = (await api.ask("GET", "/v1/search?q=TWICE", key=key)).document["items"]
+    assert [len(each["items"]) for each in twice] == [2]
+    problem(await api.ask("GET", "/v1/search", key=key), 422, "INVALID_INPUT")
+    for asked, keys in ((everyone, ["TWICE"]), (key, []), (other, [])):
+        suggested = await api.ask("GET", "/v1/search/keys?q=TWI", key=asked)
+        assert suggested.document == {"items": keys}
+
+
+async def test_the_load_of_a_week_is_that_of_the_calendar(
+    api: Api, browser: Browser, key: NewApiKey, other: NewApiKey
+) -> None:
+    hourly = {
+        **NIGHTLY,
+        "kind": "HourlyDue",
+        "when": {"cron": "15 * * * *", "timezone": "UTC"},
+    }
+    await api.define("acme", "hourly", hourly)
+    await api.owner.execute(
+        "update ledger.definition set effective_from = '2026-01-01T00:00:00Z' where name = 'hourly'"
+    )
+    now = await read_now(api.owner)
+    for start in (None, now - timedelta(days=9)):
+        after = "" if start is None else f"&start={start:%Y-%m-%dT%H:%M:%SZ}"
+        answer = await api.ask("GET", f"/v1/load?kind=HourlyDue&quiet=50{after}", key=key)
+        load = answer.document
+        assert (load["definitions"], load["is_cut"], load["not_counted"]) == (1, False, [])
+        assert [(each["due"], each["start"][13:]) for each in load["items"]] == [
+            (1, ":15:00Z")
+        ] * 168
+        assert len(load["quiet"]) > 160
+        assert load["peaks"][0]["most_of"] == [
+            {"tenant": "acme", "kind": "HourlyDue", "definition": "hourly", "items": 1}
+        ]
+    table = await browser.open("/console/schedules/calendar?kind=HourlyDue&format=csv&table=hours")
+    assert sum(int(row["due"]) for row in csv.DictReader(io.StringIO(table.text))) == 168
+    none = (await api.ask("GET", "/v1/load?kind=HourlyDue&tenant=acme", key=other)).document
+    assert (none["definitions"], none["items"]) == (0, [])
+    for start in ("1970-01-01T00:00:00Z", "2199-12-31T23:59:00Z"):
+        edge = await api.ask("GET", f"/v1/load?start={start}", key=key)
+        assert edge.status == 200, edge.text
+
+
+async def test_a_week_with_more_than_may_be_computed_is_refused(api: Api, key: NewApiKey) -> None:
+    crowded = {
+        **NIGHTLY,
+        "kind": "CrowdedDue",
+        "when": {"cron": "* * * * *", "timezone": "UTC"},
+    }
+    for number in range(20):
+        await api.define("acme", f"crowded-{number}", {**crowded, "business_key": f"c-{number}"})
+    answer = await api.ask("GET", "/v1/load?kind=CrowdedDue", key=key)
+    problem(answer, 422, "WINDOW_TOO_LARGE")
+
+
+async def test_late_items_are_counted_by_time_and_the_worst_are_listed(
+    api: Api, key: NewApiKey, other: NewApiKey
+) -> None:
+    now = await read_now(api.owner)
+    ages = [timedelta(minutes=30), timedelta(days=2), *[timedelta(days=9)] * WORST]
+    await api.emit(
+        key,
+        *(
+            api.item(f"L-{number}", kind="Tardy", due_at=(now - age).isoformat())
+            for number, age in enumerate(ages)
+        ),
+    )
+    await api.owner.execute("update ledger.kind set grace_seconds = 60 where name = 'Tardy'")
+    path = "/v1/lateness?kind=Tardy&tenant=acme&lane="
+    late = (await api.ask("GET", path, key=key)).document
+    assert (late["counted"], late["is_cut"]) == (len(ages), False)
+    bars = {each["from_seconds"]: each["items"] for each in late["bars"] if each["items"]}
+    assert bars == {300: 1, 86_400: 1, 3 * 86_400: WORST}
+    assert [each["below_seconds"] for each in late["bars"]][-1] is None
+    assert {each["business_key"] for each in late["items"]} == {
+        f"L-{number}" for number in range(2, 2 + WORST)
+    }
+    assert (await api.ask("GET", path, key=other)).document["items"] == []
+    more = [
+        api.item(f"M-{number}", kind="Tardy", due_at=(now - timedelta(days=4)).isoformat())
+        for number in range(LATENESS_READ)
+    ]
+    await api.emit(key, *more)
+    full = (await api.ask("GET", "/v1/lateness?kind=Tardy", key=key)).document
+    assert (full["counted"], full["is_cut"]) == (LATENESS_READ, True)
+
+
+async def test_checks_are_those_of_the_page_for_keys_of_all_tenants_alone(
+    api: Api, key: NewApiKey, everyone: NewApiKey, browser: Browser
+) -> None:
+    checks = (await api.ask("GET", "/v1/checks", key=everyone)).document["items"]
+    assert {each["name"] for each in checks} >= {"postgres", "schema", "snapshots", "processes"}
+    assert {each["health"] for each in checks} <= {"ok", "warn", "fail"}
+    assert (await api.ask("GET", "/v1/checks", key=key)).document == {"items": []}
+    await api.owner.execute(
+        "insert into ledger.stalled_partition (topic, partition, worker_no, waits_for_handlers,"
+        " stalled_at) values ('due.Stalled', 3, $1, true, ledger.machine_now())",
+        api.person_no,
+    )
+    path = "/v1/topics/due.Stalled/partitions"
+    [partition] = (await api.ask("GET", path, key=everyone)).document["items"]
+    assert (partition["partition"], partition["items"]) == (3, 0)
+    assert partition["stalled_at"] is not None
+    assert (await api.ask("GET", path, key=key)).document == {"items": []}
+    await browser.sign_in(everyone)
+    listed = await browser.open("/console/system?format=csv&table=checks")
+    rows = list(csv.DictReader(io.StringIO(listed.text)))
+    assert [row["name"] for row in rows] == [each["name"].replace("_", " ") for each in checks]
+
+
+async def test_findings_are_listed_newest_first_and_of_a_day_too(
+    api: Api, other: NewApiKey, everyone: NewApiKey, browser: Browser
+) -> None:
+    ids = list(map(str, await api.find("ordered", 4)))
+    await api.owner.execute(
+        "update ledger.finding set first_seen_at = first_seen_at - n * interval '1 hour',"
+        " effective_date = '2026-04-01'::date + n::integer % 2"
+        " from unnest($1::uuid[]) with ordinality u (of, n) where id = of",
+        ids,
+    )
+    own = await api.make_key("ordered", *Scope, tenants=["ordered"])
+    for asked, filters in ((own, ""), (everyone, "&tenant=ordered"), (own, "&closed=true")):
+        found = list[str]()
+        cursor = ""
+        while cursor is not None and len(found) < 5:
+            path = f"/v1/findings?newest_first=true&limit=1{filters}"
+            answer = await api.ask("GET", path + (cursor and f"&cursor={cursor}"), key=asked)
+            found += [each["id"] for each in answer.document["items"]]
+            cursor = answer.document["next_cursor"]
+        assert found == ids
+    oldest = (await api.ask("GET", "/v1/findings", key=own)).document["items"]
+    assert [each["id"] for each in oldest] == ids[::-1]
+    day = (await api.ask("GET", "/v1/findings?effective_date=2026-04-01", key=own)).document
+    assert [each["id"] for each in day["items"]] == [ids[3], ids[1]]
+    wrong = await api.ask("GET", "/v1/findings?effective_date=1700000000", key=own)
+    problem(wrong, 422, "INVALID_INPUT")
+    await browser.sign_in(own)
+    path = "/console/reconciliation/findings?newest_first=true"
+    listed = await browser.open(f"{path}&format=csv")
+    seen = [row["first_seen_at"] for row in csv.DictReader(io.StringIO(listed.text))]
+    assert seen == sorted(seen, reverse=True)
+    assert len(seen) == len(ids)
+    assert "Newest first" in (await browser.open(path)).text
+    hidden = await api.ask("GET", "/v1/findings?newest_first=true&tenant=ordered", key=other)
+    assert hidden.document["items"] == []
