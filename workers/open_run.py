@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 from dueledger.workers.claim_slices import UnreadableItem
 from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked, released
@@ -138,11 +138,18 @@ class OpenRun:
 
     def items_to_run(self) -> list[tuple[int, DueItem]]:
         """Return index and item of all items to call the handler for."""
+        if self.open_count == len(self.items) and UnreadableItem not in set(map(type, self.items)):
+            return list(enumerate(cast("list[DueItem]", self.items)))
         return [
             (index, item)
             for index, item in enumerate(self.items)
             if not isinstance(item, UnreadableItem) and not self._ended[index]
         ]
+
+    def without_ended(self, work: Sequence[tuple[int, DueItem]]) -> list[tuple[int, DueItem]]:
+        """Return those of these items that have not ended here or in the ledger."""
+        ended = self._ended
+        return [each for each in work if not ended[each[0]]]
 
     def mark_calls(self, indexes: Sequence[int], state: CallState) -> None:
         """Record where items are."""
@@ -172,19 +179,20 @@ class OpenRun:
 
     def end(self, index: int, outcome: ItemOutcome) -> None:
         """Record an item's outcome, unless it has ended or the run was stopped."""
-        if self.is_stopped or self._ended[index]:
-            return
-        self._ended[index] = 1
-        self._unsent[index] = outcome
-        self.unsent_count += 1
-        self.open_count -= 1
-        if isinstance(outcome, SnoozedUntil):
-            self.has_snooze_until = True
+        self.end_many([(index, outcome)])
 
     def end_many(self, outcomes: Iterable[tuple[int, ItemOutcome]]) -> None:
-        """Record the outcomes of several items."""
+        """Record the outcomes of several items, as `end` does for each."""
+        ended, unsent = self._ended, self._unsent
         for index, outcome in outcomes:
-            self.end(index, outcome)
+            if self.is_stopped or ended[index]:
+                continue
+            ended[index] = 1
+            unsent[index] = outcome
+            self.unsent_count += 1
+            self.open_count -= 1
+            if type(outcome) is SnoozedUntil:
+                self.has_snooze_until = True
 
     def mark_ended_in_ledger(self, index: int) -> None:
         """Record that the ledger has an item's outcome: withdrawn, or settled on its own."""

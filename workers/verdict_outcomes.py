@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 import orjson
@@ -25,7 +27,7 @@ from dueledger.workers.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from dueledger.workers.handlers import HandlerOptions
     from dueledger.workers.item import DueItem
@@ -40,6 +42,11 @@ _SUSPECT: Final = re.compile(rf"[0-9][eE]|[0-9.]{{{_DIGITS_MAX}}}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([0-9.]+)(?:[eE]([+-]?[0-9]+))?')
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPLETED: Final = TransitionEvent.COMPLETED
+# One an item: the named tuple's own constructor takes twice as long.
+_AS_OUTCOME: Final = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType]
+    Outcome,
+)
 _COMPLETED_BARE: Final = Outcome(_COMPLETED, None, None)
 
 
@@ -68,6 +75,19 @@ def outcome_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) 
         return _outcome_by_type(verdict, item, options)
     except BaseException as error:  # noqa: BLE001  # the handler boundary
         return parked(f"bad verdict: reading it raised {_class_name(error)}")
+
+
+def outcomes_of_verdicts(
+    verdicts: Sequence[object], items: Sequence[DueItem], options: HandlerOptions
+) -> list[ItemOutcome]:
+    """Return the outcomes of a batch's verdicts, as `outcome_of_verdict` does for each."""
+    texts = [verdict.evidence for verdict in verdicts if type(verdict) is Completed]
+    if len(texts) == len(verdicts) and all(map(_is_storable, texts)):  # nearly always
+        return list(map(_AS_OUTCOME, zip(repeat(_COMPLETED), texts, repeat(None))))
+    return [
+        outcome_of_verdict(verdict, item, options)
+        for verdict, item in zip(verdicts, items, strict=True)
+    ]
 
 
 def outcome_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
@@ -122,9 +142,23 @@ def released(reason: str, *, after_seconds: float = 0.0) -> Outcome:
 def _completed(evidence: Evidence) -> Outcome:
     if evidence is None:
         return _COMPLETED_BARE
-    # One an item: the named tuple's own constructor takes twice as long.
-    values = (_COMPLETED, _evidence_text(evidence), None)
-    return tuple.__new__(Outcome, values)  # pyright: ignore[reportUnknownMemberType]
+    return _AS_OUTCOME((_COMPLETED, _evidence_text(evidence), None))
+
+
+def _is_storable(evidence: Evidence) -> bool:
+    """Return whether evidence is a text that can be stored, if few steps show that."""
+    if type(evidence) is not str or len(evidence) > EVIDENCE_BYTES_MAX or "\\u0000" in evidence:
+        return False
+    try:
+        value = orjson.loads(evidence)
+    except ValueError:
+        return False
+    if type(value) is not dict:
+        return False
+    for each in cast("dict[str, object]", value).values():  # noqa: SIM110 - `all` takes as long again
+        if type(each) is not str:  # there may be a number
+            return False
+    return True
 
 
 def _evidence_text(evidence: Mapping[str, object] | str) -> str:

@@ -7,7 +7,7 @@ No row costs a database call, a task or a decoding: the payload stays text.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -35,7 +35,11 @@ _FLOW_NO: Final = columns_getter("flow_no")
 _KEYS: Final = columns_getter("business_key", "partition_key")
 _RECORDED_FOR: Final = columns_getter("flow_no", "partition", "token")
 _GROUPED: Final = columns_getter("flow_no", "batch_max")
-_RECORDED: Final = columns_getter("item_no", "effective_date", "attempt", "starts", "flow_no")
+_ITEM_NO: Final = columns_getter("item_no")
+_EFFECTIVE_DATE: Final = columns_getter("effective_date")
+_ATTEMPT: Final = columns_getter("attempt")
+_STARTS: Final = columns_getter("starts")
+_BATCH_MAX: Final = columns_getter("batch_max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,20 +194,17 @@ class ClaimBatchBuilder:
         count = len(written)
         rows = group.rows[start : start + count]
         settled_by_topic = flow_headers[_FLOW_NO(rows[0])].flow.settled_by_topic
-        item_nos, effective_dates, attempts, starts, row_flow_nos = zip(
-            *map(_RECORDED, rows), strict=True
-        )
-        flow_nos = list(set(row_flow_nos))
+        flow_nos = list(set(map(_FLOW_NO, rows)))
         lag_flow_no = _first_late(flow_nos, available_since, flow_headers)
         claim = Claim(
             id=claim_id,
             allocator_no=self._allocator_no,
             topic=group.topic,
             partition=group.partition,
-            item_nos=item_nos,
-            effective_dates=effective_dates,
-            attempts=[attempt + 1 for attempt in attempts],
-            starts=[started + 1 for started in starts],
+            item_nos=list(map(_ITEM_NO, rows)),
+            effective_dates=list(map(_EFFECTIVE_DATE, rows)),
+            attempts=_one_more(map(_ATTEMPT, rows)),
+            starts=_one_more(map(_STARTS, rows)),
             batch_max=group.batch_max,
             flow_no=group.flow_no,
             flow_nos=flow_nos,
@@ -219,6 +220,14 @@ def _keys(rows: Iterable[RowValues]) -> list[bytes]:
     return [
         business_key if own_key is None else own_key for business_key, own_key in map(_KEYS, rows)
     ]
+
+
+def _one_more(counts: Iterable[int]) -> list[int]:
+    """Return each count and one. Nearly always all are equal."""
+    counts = list(counts)
+    if len(set(counts)) == 1:
+        return [counts[0] + 1] * len(counts)
+    return [count + 1 for count in counts]
 
 
 def _first_late(
@@ -257,13 +266,16 @@ def _group_by_partition(
     groups: dict[tuple[str, int, int | None, int | None, ClaimDeadlines], _PartitionRows] = {}
     for topic, topic_rows in by_topic.items():
         keys = _keys(topic_rows)
+        row_partitions = partitions_of(keys, partitions[topic])
+        alike = _alike(topic_rows, flow_headers)
+        if alike is not None:
+            for partition, group_rows, group_keys in _split(topic_rows, keys, row_partitions):
+                shared = (topic, partition, *alike)
+                groups[shared] = _PartitionRows(*shared, group_rows, group_keys)
+            continue
         known: dict[tuple[int, int, int | None], _PartitionRows] = {}
         for row, (flow_no, batch_max), key, partition in zip(
-            topic_rows,
-            map(_GROUPED, topic_rows),
-            keys,
-            partitions_of(keys, partitions[topic]),
-            strict=True,
+            topic_rows, map(_GROUPED, topic_rows), keys, row_partitions, strict=True
         ):
             group = known.get((flow_no, partition, batch_max))
             if group is None:
@@ -274,3 +286,31 @@ def _group_by_partition(
             group.rows.append(row)
             group.keys.append(key)
     return list(groups.values())
+
+
+def _alike(
+    rows: Sequence[RowValues], flow_headers: Mapping[int, FlowHeaders]
+) -> tuple[int | None, int | None, ClaimDeadlines] | None:
+    """Return what all rows of a topic share beside their partition, or None if they differ."""
+    headers = [flow_headers[flow_no] for flow_no in set(map(_FLOW_NO, rows))]
+    shared = {
+        (batch_max, each.counted_flow_no, each.deadlines)
+        for batch_max in set(map(_BATCH_MAX, rows))
+        for each in headers
+    }
+    return shared.pop() if len(shared) == 1 else None
+
+
+def _split(
+    rows: Sequence[RowValues], keys: Sequence[bytes], partitions: Sequence[int]
+) -> Iterator[tuple[int, list[RowValues], list[bytes]]]:
+    """Return the rows of each partition, with their keys, in their order."""
+    found: dict[int, tuple[list[RowValues], list[bytes]]] = {
+        partition: ([], []) for partition in dict.fromkeys(partitions)
+    }
+    for row, key, partition in zip(rows, keys, partitions, strict=True):
+        group_rows, group_keys = found[partition]
+        group_rows.append(row)
+        group_keys.append(key)
+    for partition, together in found.items():
+        yield partition, *together

@@ -5,7 +5,7 @@ client would first make a tuple for each header, which costs more than twice as 
 docs/measured-rates.md).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Final, NamedTuple, TypeVar, final
 
@@ -117,21 +117,6 @@ class RecordWriter:
         """
         records: list[bytes] = []
         bytes_left = bytes_max
-        for record in self._records(rows, keys, claim_id, flow_headers, first):
-            bytes_left -= len(record)
-            if bytes_left < 0 and (records or first):
-                break
-            records.append(record)
-        return records
-
-    def _records(
-        self,
-        rows: Sequence[RowValues],
-        keys: Sequence[bytes],
-        claim_id: ClaimId,
-        flow_headers: Mapping[int, FlowHeaders],
-        first: int,
-    ) -> Iterator[bytes]:
         fence_text = b"%d" % claim_id.fence
         claim = claim_headers(claim_id)
         header_starts = [VARINTS[_HEADERS + more] + claim for more in range(3)]
@@ -194,7 +179,12 @@ class RecordWriter:
                     last_headers,
                 )
             )
-            yield VARINTS[len(record)] + record
+            record = VARINTS[len(record)] + record
+            bytes_left -= len(record)
+            if bytes_left < 0 and (records or first):
+                break
+            records.append(record)
+        return records
 
 
 def _traceparent_header(traceparent: str) -> bytes:

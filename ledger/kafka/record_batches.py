@@ -9,6 +9,7 @@ client makes an object of each record and a tuple of each header, which took mos
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from dueledger.ledger.errors import InvalidHeader, Problem
@@ -67,22 +68,18 @@ class RawRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]]
 
 
-@final
-class KafkaRecord:
+class KafkaRecord(NamedTuple):
     """A record of format v2, as a range of its batch's bytes.
 
-    Its properties parse it on each access and raise InvalidHeader if it is malformed. `rest` is the
-    offset of the headers after the position, or 0 if it is not known.
+    Its properties parse it on each access and raise InvalidHeader if it is malformed. `headers_at`
+    is the offset of the headers after the position, or 0 if it is not known. A tuple: one an item.
     """
 
-    __slots__ = ("_body", "_end", "_headers_from", "_start", "offset")
-
-    def __init__(self, body: bytes, start: int, end: int, offset: int, rest: int = 0) -> None:
-        self._body = body
-        self._start = start
-        self._end = end
-        self._headers_from = rest
-        self.offset = offset
+    body: bytes
+    start: int
+    end: int
+    offset: int
+    headers_at: int = 0
 
     @property
     def key(self) -> bytes | None:
@@ -92,10 +89,10 @@ class KafkaRecord:
     @property
     def value(self) -> bytes | None:
         """The item's payload."""
-        if self._headers_from:
+        if self.headers_at:
             with suppress(ValueError, IndexError):
-                _, at = _read_bytes(self._body, _key_at(self._body, self._start))
-                return _read_bytes(self._body, at)[0]
+                _, at = _read_bytes(self.body, _key_at(self.body, self.start))
+                return _read_bytes(self.body, at)[0]
         return self._read()[1]
 
     @property
@@ -105,15 +102,15 @@ class KafkaRecord:
 
     def work_headers(self) -> WorkHeaders:
         """Return its work headers, from the cache if possible."""
-        cached = cached_headers(self._body, self._headers_at(), self._end)
+        cached = cached_headers(self.body, self._first_header_at(), self.end)
         return self._parse_all_headers() if cached is None else cached
 
     def work_headers_at(self, claim_id: ClaimId, position: int) -> WorkHeaders:
         """Return its work headers, of which claim and position are known."""
         cached = None
-        if self._headers_from:
+        if self.headers_at:
             cached = cached_headers_after_position(
-                self._body, self._headers_from, self._end, claim_id, position
+                self.body, self.headers_at, self.end, claim_id, position
             )
         return self._parse_all_headers() if cached is None else cached
 
@@ -127,7 +124,7 @@ class KafkaRecord:
         try:
             key, value, headers = self._read()
         except InvalidHeader:
-            return RawRecord(self.offset, None, self._body[self._start : self._end], [])
+            return RawRecord(self.offset, None, self.body[self.start : self.end], [])
         readable = [(name.decode(errors="backslashreplace"), each) for name, each in headers]
         return RawRecord(self.offset, key, value, readable)
 
@@ -137,22 +134,29 @@ class KafkaRecord:
         cache_headers(headers, parsed)
         return parsed
 
-    def _headers_at(self) -> int:
+    def _first_header_at(self) -> int:
         try:
-            _, at = _read_bytes(self._body, _key_at(self._body, self._start))
-            _, at = _read_bytes(self._body, at)
+            _, at = _read_bytes(self.body, _key_at(self.body, self.start))
+            _, at = _read_bytes(self.body, at)
         except (ValueError, IndexError):
-            return self._end
+            return self.end
         return at + 1  # the number of headers is one byte
 
     def _read(self) -> tuple[bytes | None, bytes | None, RawHeaders]:
         try:
-            key, value, headers, end = _read_record(self._body, self._start)
+            key, value, headers, end = _read_record(self.body, self.start)
         except (ValueError, IndexError):
             raise _unreadable("a length in it is malformed") from None
-        if end != self._end:
+        if end != self.end:
             raise _unreadable("its length is not that of its key, value and headers")
         return key, value, headers
+
+
+# The named tuple's own constructor takes five times as long.
+_AS_RECORD: Final = partial(
+    tuple.__new__,  # pyright: ignore[reportUnknownMemberType]
+    KafkaRecord,
+)
 
 
 @final
@@ -207,19 +211,26 @@ class RecordReader:
         base_offset, end_max = self._base_offset, len(body)
         before, after = claim_headers(claim_id), kind_and_attempt(kind, attempt)
         count = min(self._size - index, (end_max - at) // (len(before) + len(after)), records_max)
-        found: list[KafkaRecord] = []
-        append = found.append
-        for prefix, position_header in zip(
+        found: list[tuple[bytes, int, int, int, int]] = []
+        append, starts_with = found.append, body.startswith
+        before_bytes = len(before)
+        for offset, prefix, position_header in zip(
+            range(base_offset + index, base_offset + index + count),
             RECORD_PREFIXES.slice_from(index, count),
             POSITION_HEADERS.slice_from(position - 1, count),
             strict=False,
         ):
             try:
+                # A length of two bytes is read here: the call of a function takes as long again.
                 size, start = body[at], at + 1
                 if size & _MORE:
-                    size, start = _read_size(body, at)
+                    more = body[start]
+                    if more & _MORE:
+                        size, start = _read_size(body, at)
+                    else:
+                        size, start = size & _BITS | more << 7, start + 1
                 end = start + (size >> 1)
-                if size & 1 or end > end_max or not body.startswith(prefix, start):
+                if size & 1 or end > end_max or not starts_with(prefix, start):
                     break
                 rest = start + len(prefix)
                 size = body[rest]  # of the key
@@ -230,21 +241,21 @@ class RecordReader:
                 size = body[rest]  # of the value
                 rest += 1
                 if size & _MORE:
-                    size, rest = _read_size(body, rest - 1)
+                    more = body[rest]
+                    if more & _MORE:
+                        size, rest = _read_size(body, rest - 1)
+                    else:
+                        size, rest = size & _BITS | more << 7, rest + 1
                 rest += (size >> 1) + 1  # the number of headers is one byte
             except (ValueError, IndexError):
                 break
-            expected = before + position_header
-            if not body.startswith(expected + after, rest):
+            headers_at = rest + before_bytes + len(position_header)
+            if headers_at > end or not starts_with(before + position_header + after, rest):
                 break
-            rest += len(expected)
-            if rest > end:
-                break
-            append(KafkaRecord(body, start, end, base_offset + index, rest))
-            index += 1
+            append((body, start, end, offset, headers_at))
             at = end
-        self._at, self._index = at, index
-        return found
+        self._at, self._index = at, index + len(found)
+        return list(map(_AS_RECORD, found))
 
     def next_items_of_claim(self, claim_id: ClaimId, position: int) -> list[bytes]:
         """Return the items' ids, as text, of the next records while they continue the claim.

@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -139,13 +140,7 @@ def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:
     assert [(record.key, record.value) for record in batch] == [(None, None)]
 
 
-@pytest.mark.parametrize(("named", "codec"), [("gzip", Compression.GZIP), (None, Compression.LZ4)])
-async def test_a_batch_has_the_codec_that_the_kind_names_or_that_of_the_settings(
-    named: str | None, codec: Compression
-) -> None:
-    async def draw_fences(count: int) -> list[int]:
-        return list(range(count))
-
+def claim_builder() -> ClaimBatchBuilder:
     options = PublisherOptions(
         kafka=KafkaSettings(),
         client_id="test",
@@ -155,13 +150,51 @@ async def test_a_batch_has_the_codec_that_the_kind_names_or_that_of_the_settings
         send_seconds=1,
         drain_seconds=1,
     )
-    builder = ClaimBatchBuilder(7, Publisher(options, stop=Stop()).new_batch)
+    return ClaimBatchBuilder(7, Publisher(options, stop=Stop()).new_batch)
+
+
+async def draw_fences(count: int) -> list[int]:
+    return list(range(count))
+
+
+@pytest.mark.parametrize(("named", "codec"), [("gzip", Compression.GZIP), (None, Compression.LZ4)])
+async def test_a_batch_has_the_codec_that_the_kind_names_or_that_of_the_settings(
+    named: str | None, codec: Compression
+) -> None:
     rows = ClaimedRows([row(payload=f'"{"x" * 300}"')], CLAIM_ID.claimed_at)
     flows = {1: FLOWS[1]._replace(compression=named)}
 
-    (batch,) = await builder.build(rows, flows, {"due.RenewalDue": 1}, draw_fences)
+    (batch,) = await claim_builder().build(rows, flows, {"due.RenewalDue": 1}, draw_fences)
 
     assert read(bytes(batch.records._build())).compression_type == CODECS[codec]
+
+
+async def test_a_claim_counts_the_attempts_of_each_of_its_items() -> None:
+    rows = ClaimedRows([row(attempt=attempt) for attempt in (0, 2, 0)], CLAIM_ID.claimed_at)
+
+    (batch,) = await claim_builder().build(rows, FLOWS, {"due.RenewalDue": 1}, draw_fences)
+
+    assert batch.claim.attempts == batch.claim.starts == [1, 3, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "flow_nos"),
+    [
+        ({}, [[1, 2]]),
+        ({"lease_seconds": 90}, [[1], [2]]),
+        ({"is_counted": True}, [[1], [2]]),
+    ],
+)
+async def test_flows_share_a_claim_unless_they_are_counted_or_have_other_deadlines(
+    changed: dict[str, Any], flow_nos: list[list[int]]
+) -> None:
+    rows = ClaimedRows([row("P-1", flow_no=1), row("P-2", flow_no=2)], CLAIM_ID.claimed_at)
+    flows = {1: FLOWS[1], 2: FLOWS[2]._replace(**changed)}
+
+    batches = await claim_builder().build(rows, flows, {"due.RenewalDue": 1}, draw_fences)
+
+    assert [batch.claim.flow_nos for batch in batches] == flow_nos
+    assert [len(batch.claim.item_nos) for batch in batches] == list(map(len, flow_nos))
 
 
 def test_a_batch_takes_as_many_records_as_its_bytes_allow_and_never_none() -> None:

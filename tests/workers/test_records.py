@@ -180,7 +180,7 @@ def test_a_record_that_ends_too_early_is_rejected_with_its_bytes_and_keeps_its_p
 
 def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one() -> None:
     batch = batch_of(*claim(5))
-    third = read(batch)[2]._start - 2  # pyright: ignore[reportPrivateUsage]  # its length takes two bytes
+    third = read(batch)[2].start - 2  # its length takes two bytes
     cut_short = batch[: BATCH_HEADER_BYTES + third] + b"\xff" * 12 + batch[-50:]
     cutter = ClaimSlicer()
     _ = [*cutter.cut(fetched(cut_short))]

@@ -5,10 +5,18 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NoReturn, cast
 
+import pytest
+
 from dueledger import Completed, DueItem, Handlers, NotDue, Park, Retry, Snooze, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import read_now
+from dueledger.workers.handlers import HandlerOptions
+from dueledger.workers.verdict_outcomes import (
+    EVIDENCE_BYTES_MAX,
+    outcome_of_verdict,
+    outcomes_of_verdicts,
+)
 
 from .conftest import Site
 
@@ -168,6 +176,34 @@ async def test_g6_a_verdict_counts_though_its_evidence_cannot_be_kept(
     assert "NUL" in refused["nul"]
     assert "NUL" in refused["nultext"]
     assert refused["own"] == "cannot be read: RuntimeError"
+
+
+STORABLE = [Completed('{"reference": "7"}'), Completed("{}")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Completed('{"reference": "8"}'),
+        Completed('{"name": "a\\u0000b"}'),
+        Completed('{"number": 1e999}'),
+        Completed('{"name": "' + "x" * EVIDENCE_BYTES_MAX + '"}'),
+        Completed("it worked"),
+        Completed("[1]"),
+        Completed({"seen": 2}),
+        Completed(),
+        Park("for this"),
+        "no verdict",
+    ],
+)
+def test_g6_verdicts_of_a_batch_have_the_outcomes_of_each_alone(other: object) -> None:
+    verdicts = [*STORABLE, other]
+    items = [cast("DueItem", None)] * len(verdicts)
+    options = HandlerOptions()
+    assert outcomes_of_verdicts(verdicts, items, options) == [
+        outcome_of_verdict(verdict, item, options)
+        for verdict, item in zip(verdicts, items, strict=True)
+    ]
 
 
 async def test_a_handler_that_raises_or_takes_too_long_fails_with_its_error(

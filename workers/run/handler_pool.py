@@ -25,6 +25,7 @@ from dueledger.workers.verdict_outcomes import (
     ItemOutcome,
     outcome_of_error,
     outcome_of_verdict,
+    outcomes_of_verdicts,
     parked,
     released,
 )
@@ -239,7 +240,7 @@ class HandlerPool:
         calls_left = 4 * len(batch).bit_length()
         while parts and not run.is_cancelled:
             # Those of a call that ignored its cancellation have ended before it raises.
-            part = [each for each in parts.popleft() if not run.has_ended(each[0])]
+            part = run.without_ended(parts.popleft())
             if not part:
                 continue
             calls_left -= 1
@@ -256,11 +257,11 @@ class HandlerPool:
 
     def _batches(self, work: Sequence[ItemAtIndex]) -> list[Sequence[ItemAtIndex]]:
         by_retries: dict[int, list[ItemAtIndex]] = {}
-        for each in work:
-            retries = each[1].retries
-            if (alike := by_retries.get(retries)) is None:
-                alike = by_retries[retries] = []
-            alike.append(each)
+        if len({item.retries for _, item in work}) == 1:  # nearly always
+            by_retries[work[0][1].retries] = list(work)
+        else:
+            for each in work:
+                by_retries.setdefault(each[1].retries, []).append(each)
         batches: list[Sequence[ItemAtIndex]] = []
         for retries, alike in by_retries.items():
             size = max(1, self._batch_max // SHRINK_FACTOR ** min(retries, 5))
@@ -279,11 +280,9 @@ class HandlerPool:
         except BaseException:  # noqa: BLE001  # the handler boundary: a sequence of its own
             verdicts, wrong = [], "a value that cannot be read"
         if len(verdicts) == len(part):
-            options = self.handler.options
-            return [
-                (index, outcome_of_verdict(verdict, item, options))
-                for (index, item), verdict in zip(part, verdicts, strict=True)
-            ]
+            indexes, items = zip(*part, strict=True)
+            outcomes = outcomes_of_verdicts(verdicts, items, self.handler.options)
+            return list(zip(indexes, outcomes, strict=True))
         outcome = parked(f"bad verdict: the handler returned {wrong}")
         return [(index, outcome) for index, _ in part]
 
@@ -413,7 +412,7 @@ class HandlerPool:
             return await self._await_handler(run, self._call(run, [at], at[1], connection))
 
         while chunks and not run.is_cancelled:
-            work = current[:] = [each for each in chunks.popleft() if not run.has_ended(each[0])]
+            work = current[:] = run.without_ended(chunks.popleft())
             if not work or not await self._take_slot(run, work):
                 continue
             chunk = Chunk(run, work, self.handler.options, self._losses, self._worker_no)
