@@ -173,10 +173,6 @@ class OpenRun:
             for state, ended in zip(self._call_states, self._ended, strict=True)
         ]
 
-    def has_ended(self, index: int) -> bool:
-        """Return whether an item has ended here or in the ledger."""
-        return bool(self._ended[index])
-
     def end(self, index: int, outcome: ItemOutcome) -> None:
         """Record an item's outcome, unless it has ended or the run was stopped."""
         self.end_many([(index, outcome)])

@@ -174,7 +174,7 @@ class Chunk:
             for index in self._completed:
                 run.mark_ended_in_ledger(index)
             run.end_many(self._others.items())
-            left = [each for each in self.work if not run.has_ended(each[0])]
+            left = run.without_ended(self.work)
             return [left] if left else []
         self._completed.clear()
         if not self._is_shared:
@@ -185,7 +185,7 @@ class Chunk:
             # The run is another's, or one of the items has an outcome: the settlement shows which.
             run.end_many((index, REFUSED) for index, _ in self.work)
             return []
-        again = [each for each in self.work if not run.has_ended(each[0])]
+        again = run.without_ended(self.work)
         run.mark_calls([index for index, _ in again if index in self._begin_nos], CallState.WAITS)
         return [[each] for each in again]
 
