@@ -20,6 +20,7 @@ TEMPLATES_MAX: Final = 1_000
 PASSING: Final = frozenset(
     {
         ("aiokafka.cluster", "Topic %s not found in cluster metadata"),
+        ("aiokafka.consumer.fetcher", "Failed fetch offsets from %s: %s"),
         ("aiokafka.consumer.group_coordinator", "Group Coordinator Request failed: %s"),
         (
             "aiokafka.consumer.group_coordinator",
