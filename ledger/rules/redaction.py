@@ -64,6 +64,19 @@ def redact(payload: str, fields: Sequence[str]) -> tuple[str, list[str]]:
         return orjson.dumps(REDACTED).decode(), [WHOLE]
 
 
+def dropped_fields(before: Sequence[str], after: Sequence[str]) -> list[str]:
+    """Return the fields of `before` of which `after` would show some value."""
+    kept = [_tokens(each) for each in after]
+    return [each for each in before if not any(_covers(one, _tokens(each)) for one in kept)]
+
+
+def _covers(field: Sequence[str], other: Sequence[str]) -> bool:
+    """Return whether a field names all values that another one names, or what they are in."""
+    return len(field) <= len(other) and all(
+        mine in {_EVERY, its} for mine, its in zip(field, other, strict=False)
+    )
+
+
 def _replace(root: list[Any], fields: Sequence[str]) -> list[str]:
     """Replace what the fields name, in one walk; return those that name something."""
     found = set[str]()
@@ -99,11 +112,15 @@ def _names_of(fields: Sequence[str]) -> _Names:
     first = _Names()
     for each in fields:
         names = first
-        for token in each.split("/")[1:]:
-            name = token.replace("~1", "/").replace("~0", "~")
+        for name in _tokens(each):
             names = names.following.setdefault(name, _Names())
         names.end = each
     return first
+
+
+def _tokens(field: str) -> list[str]:
+    """Return the names in a JSON Pointer."""
+    return [each.replace("~1", "/").replace("~0", "~") for each in field.split("/")[1:]]
 
 
 def _without(terms: object, fields: Sequence[str]) -> object:

@@ -93,8 +93,6 @@ async def test_no_answer_has_what_a_kind_redacts(
 ) -> None:
     redacting = set[str]()
     for each in ALL:
-        if each.route.operation_id == "putDefinition":
-            continue  # without its fields, a document ends the redaction
         for place in places:
             answer = await ask(api, each, key.text, place)
             assert SECRET not in answer.text, each
