@@ -30,9 +30,12 @@ class _Names:
 def redact_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row to show, of which `redacted_fields` are its kind's; they become those found.
 
-    Redacted are its payload, that of each side of a finding, and the one before a revision.
+    Redacted are its payload, that of each side of a finding, and the one before a revision. The
+    names in which both sides of a finding differ become `differing`: redacted they may be alike.
     """
     shown = dict(row)
+    if "expected" in shown and "actual" in shown:
+        shown["differing"] = _differing(shown["expected"], shown["actual"])
     fields = shown.pop("redacted_fields") or ()
     for name in _TERMS:
         if name in shown:
@@ -62,6 +65,19 @@ def redact(payload: str, fields: Sequence[str]) -> tuple[str, list[str]]:
         return orjson.dumps(root[0]).decode(), found
     except (ValueError, TypeError, RecursionError):
         return orjson.dumps(REDACTED).decode(), [WHOLE]
+
+
+def members_of_side(side: object) -> dict[str, object]:
+    """Return what a side of a finding says by name; what is no object has an empty one."""
+    if isinstance(side, dict):
+        return cast("dict[str, object]", side)
+    return {} if side is None else {"": side}
+
+
+def _differing(expected: object, actual: object) -> list[str]:
+    sides = members_of_side(expected), members_of_side(actual)
+    names = dict.fromkeys([*sides[0], *sides[1]])
+    return [each for each in names if sides[0].get(each) != sides[1].get(each)]
 
 
 def dropped_fields(before: Sequence[str], after: Sequence[str]) -> list[str]:

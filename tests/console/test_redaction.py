@@ -117,6 +117,28 @@ async def test_an_item_says_which_of_its_fields_are_redacted(
     assert (other["payload"], other["redacted_fields"]) == (PAYLOAD, [])
 
 
+async def test_a_finding_says_that_it_differs_though_what_differs_is_redacted(
+    api: Api, key: NewApiKey, browser: Browser, places: Sequence[Place]
+) -> None:
+    assert places
+    [finding] = await api.find("acme")
+    sides = [{"payload": orjson.dumps({"customer": {"ssn": each}}).decode()} for each in "12"]
+    await api.owner.execute(
+        "update ledger.finding set expected = $1, actual = $2 where id = $3", *sides, finding
+    )
+    found = (await api.ask("GET", f"/v1/findings/{finding}", key=key)).document
+    hidden = {"payload": '{"customer":{"ssn":"[redacted]"}}'}
+    assert (found["expected"], found["actual"]) == (hidden, hidden)
+    assert found["differing"] == ["payload"]
+    path = f"/console/reconciliation/findings/{finding}"
+    assert 'class="differs"><th scope="row">payload' in (await browser.open(path)).text
+    for form, said in (("csv", "payload,"), ("json", '"differs":true')):
+        params = {"format": form, "table": "evidence_list"}
+        text = (await browser.open(path, params=params)).text
+        assert said in text.replace(": ", ":"), text
+        assert "rue" in text, text
+
+
 async def test_a_claim_has_the_payload_whole(api: Api, key: NewApiKey) -> None:
     await api.define("acme", "Claimed", {"kind": "Claimed", **POLICY})
     await api.emit(key, api.item("C-1", kind="Claimed", payload=PAYLOAD))
