@@ -93,13 +93,37 @@ def _covers(field: Sequence[str], other: Sequence[str]) -> bool:
     )
 
 
-def _replace(root: list[Any], fields: Sequence[str]) -> list[str]:
-    """Replace what the fields name, in one walk; return those that name something."""
+def redacted_values(payload: str, fields: Sequence[str]) -> list[str] | None:
+    """Return the texts and numbers that fields name, as the payload has them; None: unreadable."""
+    hidden: list[object] = []
+    try:
+        read = json.loads(payload, parse_int=str, parse_float=str, parse_constant=_no_number)
+        _replace([read], fields, hidden)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    found: list[str] = []
+    while hidden:
+        value = hidden.pop()
+        if isinstance(value, str):
+            found.append(value)
+        hidden += [cast("Any", value)[name] for name in _keys(value)]
+    return found
+
+
+def _replace(
+    root: list[Any], fields: Sequence[str], hidden: list[object] | None = None
+) -> list[str]:
+    """Replace what the fields name, in one walk; return those that name something.
+
+    What is replaced is added to `hidden`.
+    """
     found = set[str]()
     waiting: list[tuple[Any, Any, list[_Names]]] = [(root, 0, [_names_of(fields)])]
     while waiting:
         holder, key, names = waiting.pop()
         if ended := [each.end for each in names if each.end is not None]:
+            if hidden is not None:
+                hidden.append(holder[key])
             holder[key] = REDACTED
             found.update(ended)
             continue
