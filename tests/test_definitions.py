@@ -80,7 +80,6 @@ def test_a_normalised_document_says_every_default_and_reads_back_as_equal() -> N
             }
         },
         "payload": {},
-        "redacted_fields": [],
     }
     again = parse_definition(definition.normalised())
     assert again == definition

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.ledger.rules.redaction import REDACTED, WHOLE, redact, redact_row
+from dueledger.ledger.rules.redaction import REDACTED, WHOLE, dropped_fields, redact, redact_row
 
 SECRET = "123-45-6789"  # noqa: S105 - what no answer has
 DEEP = 100_000
@@ -113,10 +113,52 @@ def test_a_row_hides_the_payload_before_a_revision_and_of_both_sides_of_a_findin
         "detail": {"reason": "version", "before": hidden},
         "evidence": {"letter": "L-1"},
         "redacted_fields": ["/ssn"],
+        "differing": [],
     }
     cut = {
         "expected": {"payload": f'{{"ssn": "{SECRET}'},
         "actual": None,
         "redacted_fields": ["/ssn"],
     }
-    assert redact_row(cut) == {"expected": {"payload": f'"{REDACTED}"'}, "actual": None}
+    assert redact_row(cut) == {
+        "expected": {"payload": f'"{REDACTED}"'},
+        "actual": None,
+        "differing": ["payload"],
+    }
+
+
+def test_a_row_says_in_what_both_sides_of_a_finding_differ_though_it_is_redacted() -> None:
+    row = {
+        "expected": {"payload": '{"ssn": "1"}', "lane": "north"},
+        "actual": {"payload": '{"ssn": "2"}', "lane": "north", "cycle": ""},
+        "redacted_fields": ["/ssn"],
+    }
+    shown = redact_row(row)
+    assert shown["differing"] == ["payload", "cycle"]
+    assert shown["expected"]["payload"] == shown["actual"]["payload"] == '{"ssn":"[redacted]"}'
+    other = redact_row({"expected": "a", "actual": "b", "redacted_fields": None})
+    assert other["differing"] == [""]
+    assert redact_row({"expected": 1, "redacted_fields": None}) == {"expected": 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "dropped"),
+    [
+        ([], [], []),
+        (["/a", "/b"], ["/b", "/a"], []),
+        (["/a/b"], ["/a"], []),
+        (["/a/b", "/a/*"], ["/*"], []),
+        (["/a/b"], ["/*/b"], []),
+        (["", "/a"], [""], []),
+        (["/a"], ["/a/b"], ["/a"]),
+        (["/a/*"], ["/a/b"], ["/a/*"]),
+        (["/a", ""], ["/a"], [""]),
+        (["/a~1b"], ["/a", "/a/b"], ["/a~1b"]),
+        (["/a~1b", "/c"], ["/a/b"], ["/a~1b", "/c"]),
+        (["/a", "/b"], [], ["/a", "/b"]),
+    ],
+)  # fmt: skip
+def test_fields_that_no_other_covers_are_dropped(
+    before: list[str], after: list[str], dropped: list[str]
+) -> None:
+    assert dropped_fields(before, after) == dropped

@@ -1857,6 +1857,8 @@ class FindingCounts(BaseModel):
 class FindingDocument(BaseModel):
     """
     A finding, who resolved it, and its repairs.
+
+    `differing` names what differs between `expected` and `actual`, also where it is redacted.
     """
 
     id: UUID
@@ -1878,6 +1880,7 @@ class FindingDocument(BaseModel):
     closed_at: AwareDatetime | None
     resolution: Resolution
     reason: str | None
+    differing: list[str]
     resolved_by: str | None
     repairs: list[FindingRepair]
 

@@ -14,12 +14,14 @@ from dueledger.definitions.put_in_force import (
     preview_change,
     put_in_force,
 )
+from dueledger.definitions.redaction_change import add_kept_fields, describe_redaction
 from dueledger.definitions.second_opinion import WitnessedDefinition, ask_witness, record_opinions
 from dueledger.definitions.topic_rules import TopicRules
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.schedule.zones import load_zone
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.kinds import find_redacted_fields
 from dueledger.ledger.witness import Agreement
 
 
@@ -49,6 +51,7 @@ class DefinitionRequest:
     topic_rules: TopicRules
     actor_no: int
     sources: DefinitionFiles = field(default_factory=lambda: SINGLE_FILE)
+    may_drop_redaction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,10 @@ class PlannedChanges:
 
     request: DefinitionRequest
     changes: Sequence[DefinitionChange]
+    redaction: Sequence[str] = ()
 
     async def describe(self, connection: Connection) -> list[str]:
-        """Return until when calendars allow items, and which schedules owe nothing."""
+        """Return what stays redacted, until when calendars allow items, which owe nothing."""
         request = self.request
         reach = await describe_reach(connection, request.definitions)
         idle = [
@@ -67,7 +71,7 @@ class PlannedChanges:
             for each in self.changes
             if each.defined.changed
         ]
-        return reach + [each for each in idle if each is not None]
+        return [*self.redaction, *reach] + [each for each in idle if each is not None]
 
     async def ask_witness(self) -> list[WitnessedDefinition]:
         """Ask the witness about what changes."""
@@ -107,17 +111,24 @@ class PlannedChanges:
 
 async def plan_changes(connection: Connection, request: DefinitionRequest) -> PlannedChanges:
     """Compute what a request would change, and change nothing. Raises as `put_in_force`."""
-    previews = [
-        await preview_change(connection, one, request.effective_from) for one in request.definitions
-    ]
+    kinds = {(one.tenant, one.kind) for one in request.definitions}
+    before = await find_redacted_fields(connection, kinds)
     trial = connection.transaction()
     await trial.start()
     try:
         defined = await _put(connection, request)
+        after = await find_redacted_fields(connection, kinds)
+        definitions = await add_kept_fields(connection, request.definitions)
     finally:
         await trial.rollback()
-    found = zip(request.definitions, defined, previews, strict=True)
-    return PlannedChanges(request, [DefinitionChange(*each) for each in found])
+    previews = [
+        await preview_change(connection, one, request.effective_from) for one in definitions
+    ]
+    found = [DefinitionChange(*each) for each in zip(definitions, defined, previews, strict=True)]
+    changed = [
+        one for one, each in zip(request.definitions, found, strict=True) if each.defined.changed
+    ]
+    return PlannedChanges(request, found, describe_redaction(changed, before, after))
 
 
 def doubts(opinions: Sequence[WitnessedDefinition]) -> list[str]:
@@ -143,6 +154,7 @@ async def _put(connection: Connection, request: DefinitionRequest) -> list[Defin
         backfill=request.backfill,
         sources=request.sources,
         topic_rules=request.topic_rules,
+        may_drop_redaction=request.may_drop_redaction,
     )
 
 

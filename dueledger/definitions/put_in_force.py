@@ -11,6 +11,7 @@ from typing import Any, Final
 from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach, check_rolls
+from dueledger.definitions.redaction_change import add_kept_fields, change_redaction
 from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topic_uses, check_topics
 from dueledger.ledger.definitions.http_dispatch import http_topic
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
@@ -21,7 +22,6 @@ from dueledger.ledger.schedule import RECURRING
 from dueledger.ledger.schedule.falls_due import YEARS_SEARCHED, ever_due
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.calendar_cache import (
     CalendarCache,
     calendar_name_of,
@@ -31,7 +31,6 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import DefinitionVersion, define, list_versions
 from dueledger.ledger.store.kinds import (
     KindPolicy,
-    PutPolicy,
     list_kind_policies,
     lock_reordered_flows,
     put_kind_policy,
@@ -72,17 +71,20 @@ async def put_in_force(
     sources: DefinitionFiles = SINGLE_FILE,
     topic_rules: TopicRules = ANY_TOPIC,
     lock_seconds: float = _LOCK_SECONDS,
+    may_drop_redaction: bool = False,
 ) -> list[DefinedDocument]:
     """Define all documents in one transaction. The same documents again change nothing.
 
-    `sources` are the files that problems name, if there are several.
+    `sources` are the files that problems name, if there are several. A definition that does not
+    say which fields its kind redacts gets those that the kind has.
 
     Raises InvalidInput if `effective_from` is outside the supported years; if a schedule would owe
     more than a year of the past without `backfill`; if `topic_rules` give a topic to somebody else;
     if two definitions of one kind, here or in the ledger, differ in how its items are handed out;
-    or if two schedules of one kind have the same business key. Raises Conflict if another session
-    is defining the same for more than `lock_seconds`, and InvalidDefinition if one names a calendar
-    that does not exist or rolls too much onto a day, or needs days after its last.
+    or if two schedules of one kind have the same business key. Raises NotPermitted if a kind would
+    redact less without `may_drop_redaction`, Conflict if another session is defining the same for
+    more than `lock_seconds`, and InvalidDefinition if one names a calendar that does not exist or
+    rolls too much onto a day, or needs days after its last.
     """
     check_topics(definitions, topic_rules, sources)
     if effective_from is not None:
@@ -93,9 +95,13 @@ async def put_in_force(
     definitions = await add_ledger_calendars(connection, definitions, sources)
     check_reach(definitions, effective_from or now, now, sources)
     check_rolls(definitions, sources)
-    owing = [one for one in definitions if not one.ended]  # the others decide nothing of their kind
-    _check_together(owing, sources)
-    policies = {(one.tenant, one.kind): _policy(one) for one in owing}
+    # Those that have ended decide nothing of their kind; those that say what it redacts are first.
+    owing = [one for one in definitions if not one.ended]
+    saying = sorted(owing, key=lambda one: one.redacted_fields is None)
+    _check_together(saying, sources)
+    policies: dict[tuple[str, str], KindPolicy] = {}
+    for one in saying:
+        policies.setdefault((one.tenant, one.kind), _policy(one))
     # Always in the same order, so that two sessions cannot deadlock.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
     results: dict[int, DefinedDocument] = {}
@@ -104,7 +110,12 @@ async def put_in_force(
         await lock_reordered_flows(connection, policies.values())
         for kind in sorted(policies):
             put = await put_kind_policy(connection, policies[kind])
-            await _audit_redaction(connection, policies[kind], put, actor_no)
+            await change_redaction(
+                connection, policies[kind], put, actor_no=actor_no, may_drop=may_drop_redaction
+            )
+        definitions = await add_kept_fields(connection, definitions)
+        owing = [one for one in definitions if not one.ended]
+        for kind in sorted(policies):
             # The kind is locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
         await check_topic_uses(connection, definitions, sources, topic_rules)
@@ -288,7 +299,7 @@ def _check_parts(
 ) -> None:
     name, its_parts = other
     for part, said in parts.items():
-        if its_parts[part] not in (None, said):
+        if its_parts.get(part) not in (None, said):
             problem = Problem(
                 f"{location_of(definition, sources)}.{part}",
                 "",
@@ -330,17 +341,6 @@ def _policy(definition: Definition) -> KindPolicy:
         no_replay=retry.no_replay,
         redacted_fields=definition.redacted_fields,
     )
-
-
-async def _audit_redaction(
-    connection: Connection, policy: KindPolicy, put: PutPolicy, actor_no: int
-) -> None:
-    """Record which fields of payloads a kind redacts, and which before, if these changed."""
-    after = list(policy.redacted_fields or ())
-    if after != put.redacted_before:
-        detail = {"redacted_fields": after, "before": {"redacted_fields": put.redacted_before}}
-        target = AuditTarget(f"kinds/{policy.tenant}/{policy.kind}", [policy.tenant], detail)
-        await record_audit(connection, actor_no, "putDefinition", [target])
 
 
 def _whole_seconds(period: timedelta) -> int:

@@ -49,6 +49,7 @@ _BY_NAME: Final[dict[str, Any]] = {
     "definition_version": 2,
     "dispatch": "kafka",
     "due_at": _INSTANT,
+    "differing": ["due_at"],
     "effective_date": "2027-03-31",
     "emitted_by": "key:billing",
     "event": "emitted",

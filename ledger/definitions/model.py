@@ -6,7 +6,7 @@ the items are worked that services emit. Fields that are not supported are refus
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final, Literal, Self, cast
@@ -146,11 +146,12 @@ class Definition(DocumentPart):
     sla: SlaPolicy = SlaPolicy()
     retry: RetryPolicy = RetryPolicy()
     dispatch: Dispatch = Field(default_factory=_default_dispatch)
-    redacted_fields: tuple[JsonPointer, ...] = Field(
-        default=(),
+    redacted_fields: tuple[JsonPointer, ...] | None = Field(
+        default=None,
         max_length=REDACTED_FIELDS_MAX,
         description="JSON Pointers (RFC 6901) into payloads of the kind whose values are shown as "
-        "[redacted], to handlers alone as they are; `*` is each element or member",
+        "[redacted], to handlers alone as they are; `*` is each element or member; none: as the "
+        "kind has them",
     )
     payload: JsonValue = Field(
         default_factory=_default_payload,
@@ -236,6 +237,12 @@ class Definition(DocumentPart):
         bound._named = named  # noqa: SLF001 - its own
         return bound
 
+    def with_redacted_fields(self, fields: Sequence[str]) -> Self:
+        """Return the same definition with other redacted fields."""
+        changed = self.model_copy(update={"redacted_fields": tuple(fields)})
+        changed.__dict__.pop("digest", None)  # computed for the fields before
+        return changed
+
     def observance(self) -> Observance | None:
         """Return how the definition observes its calendar, None if it has no calendar.
 
@@ -255,7 +262,10 @@ class Definition(DocumentPart):
         return None if rule is None else Observance(rule.calendar(), rule.roll or Roll.SKIP)
 
     def normalised(self) -> dict[str, JsonValue]:
-        """Return the canonical document, every default explicit. Parsing it gives an equal one."""
+        """Return the canonical document, with each default that has a value.
+
+        Parsing it gives an equal one.
+        """
         return self.model_dump(mode="json", exclude_none=True)
 
     @cached_property

@@ -1,10 +1,11 @@
 """Lists of items: of a bounded number of rows, and by place where the next page begins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 
+from dueledger.ledger.rules.quoted_values import QuotedValues
 from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.states import TERMINAL_STATES
 from dueledger.ledger.store.connection import Connection
@@ -187,7 +188,15 @@ async def read_executions(
         return []
     dates, numbers = zip(*places, strict=True)
     rows = await connection.fetch(statement("read_executions"), tenants, dates, numbers)
-    return [redact_row(row) for row in rows]
+    return [_execution(row) for row in rows]
+
+
+def _execution(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an execution as it is shown: its payload is only to know what evidence quotes."""
+    shown = dict(row)
+    payload = shown.pop("payload")
+    quoted = QuotedValues.of(payload, row["redacted_fields"]) if payload else QuotedValues()
+    return quoted.hide_in(redact_row(shown))
 
 
 async def list_open_items(

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.quoted_values import QuotedValues
 from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
@@ -356,7 +357,9 @@ async def show_item(
     `redacted_fields` are those that its payload has.
     """
     row = await connection.fetchrow(statement("show_item"), item, tenants)
-    return redact_row(row) if row else None
+    if row is None:
+        return None
+    return QuotedValues.of(row["payload"], row["redacted_fields"]).hide_in(redact_row(row))
 
 
 async def item_timeline(
@@ -372,7 +375,15 @@ async def item_timeline(
     It is empty if the id is unknown, or is none of the tenants given.
     """
     values = item, tenants, *(after or (None, None)), limit
-    return [redact_row(row) for row in await connection.fetch(statement("item_timeline"), *values)]
+    steps = await connection.fetch(statement("item_timeline"), *values)
+    quoted = QuotedValues()
+    if steps and (fields := steps[0]["redacted_fields"]):
+        shown = await connection.fetchrow(statement("show_item"), item, tenants)
+        quoted = QuotedValues(None) if shown is None else QuotedValues.of(shown["payload"], fields)
+    return [
+        redact_row(row) if row["event"] == "claimed" else quoted.hide_in(redact_row(row))
+        for row in steps
+    ]
 
 
 async def read_accounting(

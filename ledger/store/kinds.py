@@ -170,6 +170,19 @@ async def list_redacted_fields(connection: Connection) -> dict[tuple[str, str], 
     return {(row["tenant"], row["kind"]): row["redacted_fields"] for row in rows}
 
 
+async def find_redacted_fields(
+    connection: Connection, kinds: Iterable[tuple[str, str]]
+) -> dict[tuple[str, str], list[str]]:
+    """Find the fields of payloads that these kinds redact, of those that redact any."""
+    named = sorted(set(kinds))
+    rows = await connection.fetch(
+        statement("find_redacted_fields"),
+        [tenant for tenant, _ in named],
+        [kind for _, kind in named],
+    )
+    return {(row["tenant"], row["kind"]): row["redacted_fields"] for row in rows}
+
+
 async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:
     """List the kinds that are sent to an HTTP endpoint."""
     rows = await connection.fetch(statement("list_http_kinds"), limit)

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from dueledger.ledger.rules.quoted_values import QuotedValues
 from dueledger.ledger.rules.redaction import redact_row
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.items import ItemRequestResult, request_results_of
@@ -76,7 +77,10 @@ async def list_reviews(
     """
     values = limit, tenants, tenant, kind, *(after or (None, None)), newest_first
     rows = await connection.fetch(statement("list_reviews"), *values)
-    return [redact_row(row) for row in rows]
+    return [
+        QuotedValues.of(row["payload"], row["redacted_fields"]).hide_in(redact_row(row))
+        for row in rows
+    ]
 
 
 async def group_reviews(
@@ -91,7 +95,8 @@ async def group_reviews(
     """Group parked items by flow, reason and class of the last error, the largest groups first.
 
     The `examined_max` items parked first are grouped; if there are more, `items_capped` is true of
-    each group. `taken` counts those that somebody has taken, `taken_by` names three of these.
+    each group. `taken` counts those that somebody has taken, `taken_by` names three of these. Of a
+    kind that redacts fields `message`, which may quote any of its items, is None.
     """
     rows = await connection.fetch(
         statement("group_reviews"), tenants, tenant, kind, examined_max, limit

@@ -170,6 +170,30 @@ def test_a_kind_is_declared_without_a_schedule(dueledger_on: Command, tmp_path: 
     assert "acme/LetterDue has no schedule" in shown.err
 
 
+def test_redacted_fields_stay_until_a_file_says_otherwise(
+    dueledger_on: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "letters.yaml"
+
+    def define(text: str, *options: str) -> Any:  # noqa: ANN401 - as the fixture
+        file.write_text("kind: LetterDue\ntenant: acme\n" + text, encoding="utf-8")
+        return dueledger_on("define", str(file), "--json", *options)
+
+    def fields() -> list[str]:
+        return dueledger_on("definitions", "--json").lines[0]["document"]["redacted_fields"]
+
+    assert define("redacted_fields: [/ssn, /iban]\n").code == 0
+    for options in (("--dry-run",), ()):
+        kept = define("retry: {attempt_max: 3}\n", *options)
+        assert "acme/LetterDue: redacted fields stay: /ssn, /iban" in kept.err
+        assert kept.document["diff"]["fields"] == ["retry"]
+        assert fields() == ["/ssn", "/iban"]
+    for options, shown in ((("--dry-run",), ["/ssn", "/iban"]), ((), ["/iban"])):
+        fewer = define("redacted_fields: [/iban]\n", *options)
+        assert "acme/LetterDue: no longer redacted, of items of the past, too: /ssn" in fewer.err
+        assert fields() == shown
+
+
 def test_files_are_defined_together_though_they_change_what_holds_for_their_kind(
     dueledger_on: Command, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ _PAYLOAD = re.compile(r"^(?!--).*payload", re.MULTILINE)
 async def places(api: Api, key: NewApiKey) -> Sequence[Place]:
     """Items with the secret: one that waits, one that was revised, and one skipped by a version.
 
-    A parked one and findings have it, too.
+    A parked one, findings, an error, a reason and evidence have it, too.
     """
     for kind in ("PolicyRenewalDue", "LetterDue"):
         await api.define("acme", kind, {"kind": kind, **POLICY})
@@ -85,7 +85,35 @@ async def places(api: Api, key: NewApiKey) -> Sequence[Place]:
         skip_reasons=[None, "catch-up"],
     )
     assert revised == [RevisionResult.REVISED, RevisionResult.REVISED]
-    return [place, *(replace(place, item=str(each.id)) for each in drafts)]
+    failed = await failed_item(api, key)
+    return [place, *(replace(place, item=each) for each in (*(str(d.id) for d in drafts), failed))]
+
+
+async def failed_item(api: Api, key: NewApiKey) -> str:
+    """Return an item that was parked after an error; this and evidence of another quote it."""
+    named = {"business_key": "quoting", "kind": "Quoting"}
+    await api.define("acme", "quoting", {**SCHEDULE, **named, **POLICY})
+    quoting = f"invalid literal for int(): '{SECRET}'"
+    items = [api.item(name, kind="Quoting", payload=PAYLOAD) for name in ("Q-1", "Q-2")]
+    await api.emit(key, *items)
+    asked = {"kinds": ["Quoting"], "items_max": 2}
+    given = (await api.ask("POST", "/v1/claims", key=key, body=asked)).document
+    said = (
+        {"verdict": "park", "reason": "bad number"},
+        {"verdict": "completed", "evidence": {"body": {"said": [quoting]}}},
+    )
+    reports = [
+        {name: each[name] for name in ("item", "fence", "token", "position")} | verdict
+        for each, verdict in zip(given["items"], said, strict=True)
+    ]
+    answer = await api.ask("POST", "/v1/outcomes", key=key, body={"outcomes": reports})
+    assert {each["result"] for each in answer.document["outcomes"]} == {"recorded"}, answer
+    changed = await api.owner.execute(
+        "update ledger.transition set detail = $1 where detail ->> 'reason' = 'bad number'",
+        {"error": "ValueError", "message": quoting},
+    )
+    assert changed == "UPDATE 1"
+    return str(given["items"][0]["item"])
 
 
 async def test_no_answer_has_what_a_kind_redacts(
@@ -93,8 +121,6 @@ async def test_no_answer_has_what_a_kind_redacts(
 ) -> None:
     redacting = set[str]()
     for each in ALL:
-        if each.route.operation_id == "putDefinition":
-            continue  # without its fields, a document ends the redaction
         for place in places:
             answer = await ask(api, each, key.text, place)
             assert SECRET not in answer.text, each
@@ -117,6 +143,28 @@ async def test_an_item_says_which_of_its_fields_are_redacted(
     [plain] = await api.emit(key, api.item("P-3", kind="Plain", payload=PAYLOAD))
     other = (await api.ask("GET", f"/v1/items/{plain}", key=key)).document
     assert (other["payload"], other["redacted_fields"]) == (PAYLOAD, [])
+
+
+async def test_a_finding_says_that_it_differs_though_what_differs_is_redacted(
+    api: Api, key: NewApiKey, browser: Browser, places: Sequence[Place]
+) -> None:
+    assert places
+    [finding] = await api.find("acme")
+    sides = [{"payload": orjson.dumps({"customer": {"ssn": each}}).decode()} for each in "12"]
+    await api.owner.execute(
+        "update ledger.finding set expected = $1, actual = $2 where id = $3", *sides, finding
+    )
+    found = (await api.ask("GET", f"/v1/findings/{finding}", key=key)).document
+    hidden = {"payload": '{"customer":{"ssn":"[redacted]"}}'}
+    assert (found["expected"], found["actual"]) == (hidden, hidden)
+    assert found["differing"] == ["payload"]
+    path = f"/console/reconciliation/findings/{finding}"
+    assert 'class="differs"><th scope="row">payload' in (await browser.open(path)).text
+    for form, said in (("csv", "payload,"), ("json", '"differs":true')):
+        params = {"format": form, "table": "evidence_list"}
+        text = (await browser.open(path, params=params)).text
+        assert said in text.replace(": ", ":"), text
+        assert "rue" in text, text
 
 
 async def test_a_claim_has_the_payload_whole(api: Api, key: NewApiKey) -> None:
@@ -142,6 +190,43 @@ async def test_no_page_has_what_a_kind_redacts(browser: Browser, places: Sequenc
     assert "Payload, redacted</summary>" in page.text
     assert "<code>/customer/ssn</code>, <code>/contacts/*/email</code>." in page.text
     assert "Jane" in page.text
+
+
+async def test_a_reason_to_park_is_shown_without_what_it_quotes(
+    api: Api, key: NewApiKey, browser: Browser
+) -> None:
+    await api.define("acme", "Parking", {"kind": "Parking", **POLICY})
+    [item] = await api.emit(key, api.item("K-1", kind="Parking", payload=PAYLOAD))
+    claims = await api.ask("POST", "/v1/claims", key=key, body={"kinds": ["Parking"]})
+    [given] = claims.document["items"]
+    report = {name: given[name] for name in ("item", "fence", "token", "position")}
+    report |= {"verdict": "park", "reason": f"bad number {SECRET}"}
+    await api.ask("POST", "/v1/outcomes", key=key, body={"outcomes": [report]})
+    for path in (f"/v1/items/{item}", f"/v1/items/{item}/timeline", "/v1/reviews?kind=Parking"):
+        answer = await api.ask("GET", path, key=key)
+        assert "bad number [redacted]" in answer.text, path
+        assert SECRET not in answer.text, path
+    for path in (f"/console/items/{item}", "/console/reviews/parked?kind=Parking"):
+        page = (await browser.open(path)).text
+        assert ("bad number [redacted]" in page, SECRET in page) == (True, False), path
+    decided = {"verb": "write_off", "reason": "INC-1", "ids": [str(item)]}
+    answer = await api.ask("POST", "/v1/tenants/acme/decisions", key=key, body=decided)
+    assert answer.status == 200, answer.text
+
+
+async def test_the_live_stream_has_nothing_of_an_item(
+    api: Api, key: NewApiKey, browser: Browser, places: Sequence[Place]
+) -> None:
+    assert places
+    reply = await browser.session.get(f"{api.service.url}/console/live")
+    await api.emit(key, api.item("P-live", payload=PAYLOAD))
+    await api.owner.execute("select pg_stat_force_next_flush()")
+    received = ""
+    while "due_item" not in received:
+        received += (await reply.content.readline()).decode()
+    reply.close()
+    assert SECRET not in received
+    assert "P-live" not in received
 
 
 @pytest.mark.long

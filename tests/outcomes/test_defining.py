@@ -89,7 +89,7 @@ async def test_two_who_settle_one_kind_are_refused(
         ("retry", {"attempt_max": 9}),
         ("deadlines", {"queue": "PT5M"}),
         ("order", {"by": "partition_key"}),
-        ("redacted_fields", ["/ssn"]),
+        ("redacted_fields", ["/id", "/ssn"]),
     ],
 )
 async def test_a_kinds_policy_is_changed_by_all_its_definitions_at_once_or_not_at_all(
@@ -99,7 +99,8 @@ async def test_a_kinds_policy_is_changed_by_all_its_definitions_at_once_or_not_a
         definitions = [parse_definition(document) for document in documents]
         await put_in_force(connection, definitions, actor_no=actor_no)
 
-    one, two = document(kind), document(kind, "notices")
+    fields = {"redacted_fields": ["/id"]}
+    one, two = document(kind) | fields, document(kind, "notices") | fields
     await define(one)
     await define(two)
     before = await connection.fetchrow("select * from ledger.kind")

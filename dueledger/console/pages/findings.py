@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import Annotated, Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
@@ -21,6 +21,7 @@ from dueledger.ledger.finding_types import (
     RepairStatus,
     Resolution,
 )
+from dueledger.ledger.rules.redaction import members_of_side
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import PageAfter, list_findings
 from dueledger.ledger.store.repairs import list_waiting_repairs
@@ -39,16 +40,15 @@ _TYPES: Final = tuple(FindingType)
 
 
 class Evidence(NamedTuple):
-    """A field of the evidence, as it was expected and as it was."""
+    """A field of the evidence, as it was expected and as it was.
+
+    `differs` is of the values as they are: redacted, two may be shown alike.
+    """
 
     name: str
     expected: object
     actual: object
-
-    @property
-    def differs(self) -> bool:
-        """Return whether the two sides disagree about it."""
-        return self.expected != self.actual
+    differs: bool
 
 
 @audit.page("/reconciliation/findings")
@@ -111,7 +111,7 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
     found = await findings.find_finding(call, finding)
     is_open = found["resolution"] == Resolution.OPEN
     plan, no_plan = await _plan(call, finding) if is_open else (None, None)
-    evidence = _evidence(found["expected"], found["actual"])
+    evidence = _evidence(found)
     return view.page(
         "finding.html",
         title=f"{found['type']} {found['business_key'] or found['subject']}",
@@ -309,16 +309,13 @@ def _columns(view: View) -> list[Column]:
     ]
 
 
-def _evidence(expected: Any, actual: Any) -> list[Evidence]:  # noqa: ANN401 - JSON
+def _evidence(found: Mapping[str, Any]) -> list[Evidence]:
     """Return both sides field by field; what is no object is one field."""
-    sides: list[dict[str, object]] = [
-        cast("dict[str, object]", each)
-        if isinstance(each, dict)
-        else ({} if each is None else {"": each})
-        for each in (expected, actual)
+    expected, actual = members_of_side(found["expected"]), members_of_side(found["actual"])
+    return [
+        Evidence(name, expected.get(name), actual.get(name), name in found["differing"])
+        for name in dict.fromkeys([*expected, *actual])
     ]
-    names = list(dict.fromkeys([*sides[0], *sides[1]]))
-    return [Evidence(name, sides[0].get(name), sides[1].get(name)) for name in names]
 
 
 def _evidence_row(each: Evidence) -> Row:

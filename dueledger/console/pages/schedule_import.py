@@ -1,6 +1,7 @@
 """Import of a file of another scheduler: what it would define, what is left out, what to decide."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Response
@@ -72,7 +73,7 @@ async def preview_import(
         for each in planned.changes
         if each.defined.changed
     }
-    return _page(view, form, found, changes=changes)
+    return _page(view, form, found, changes=changes, notes=planned.redaction)
 
 
 @operate.action("/schedules/import/define", "putDefinition")
@@ -120,6 +121,7 @@ def _page(
     found: ImportResult | None = None,
     *,
     changes: dict[str, str] | None = None,
+    notes: Sequence[str] = (),
     problem: str | None = None,
     errors: list[dict[str, Any]] | None = None,
 ) -> Response:
@@ -130,6 +132,7 @@ def _page(
         schedulers=[each.value for each in SourceScheduler],
         found=found,
         changes=changes or {},
+        notes=notes,
         problem=problem,
         errors=errors or [],
         jobs=_jobs(found, changes or {}),

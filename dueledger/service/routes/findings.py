@@ -87,8 +87,12 @@ class FindingRepair(BaseModel):
 
 
 class FindingDocument(FindingSummary):
-    """A finding, who resolved it, and its repairs."""
+    """A finding, who resolved it, and its repairs.
 
+    `differing` names what differs between `expected` and `actual`, also where it is redacted.
+    """
+
+    differing: list[str]
     resolved_by: str | None
     repairs: list[FindingRepair]
 

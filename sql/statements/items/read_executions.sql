@@ -8,7 +8,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 item as materialized (
-  select u.ord, f.kind_no, i.id, i.business_key, i.cycle, i.effective_date, i.item_no, i.due_at, i.emitted_at, d.version as definition_version,
+  select u.ord, f.kind_no, i.id, i.business_key, i.cycle, i.effective_date, i.item_no, i.due_at, i.emitted_at, i.payload, d.version as definition_version,
     coalesce(p.attempt, r.attempt, t.attempt) as attempt, p.available_at, t.at as ended_at, t.run_no, t.detail,
     coalesce(t.after_state, p.state, case when r.item_no is not null then 5 /* ManualReview */ end) as state
   from unnest($2::date[], $3::bigint[]) with ordinality u (effective_date, item_no, ord)
@@ -46,7 +46,8 @@ worked as materialized (
 select i.id, i.business_key, i.cycle, i.effective_date, i.due_at, i.definition_version, s.name as state, i.attempt, i.available_at,
   r.started_at, i.ended_at, a.name as worker,
   extract(epoch from r.started_at - i.due_at)::double precision as start_delay_seconds,
-  extract(epoch from i.ended_at - r.started_at)::double precision as duration_seconds, i.detail as evidence, k.redacted_fields
+  extract(epoch from i.ended_at - r.started_at)::double precision as duration_seconds, i.detail as evidence, k.redacted_fields,
+  case when k.redacted_fields <> '{}' then i.payload::text end as payload
 from item i
 join ledger.kind k on k.kind_no = i.kind_no
 left join handed_out o on o.item_no = i.item_no

@@ -44,12 +44,13 @@ examined as materialized (
 grouped as materialized (
   select k.tenant, k.name as kind, f.lane, e.reason, e.error, count(*)::integer as items,
     (select count(*) from examined) >= $4::integer as items_capped, min(e.parked_at) as oldest_at,
-    max(e.parked_at) as newest_at, left((array_agg(e.message order by e.parked_at desc))[1], 500) as message,
+    max(e.parked_at) as newest_at,
+    case when k.redacted_fields = '{}' then left((array_agg(e.message order by e.parked_at desc))[1], 500) end as message,
     count(e.taken_by)::integer as taken, array_agg(distinct e.taken_by) as takers
   from examined e
   join ledger.flow f on f.flow_no = e.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
-  group by k.tenant, k.name, f.lane, e.reason, e.error
+  group by k.tenant, k.name, k.redacted_fields, f.lane, e.reason, e.error
   order by count(*) desc, k.tenant, k.name, f.lane, e.reason, e.error
   limit $5::integer
 )
