@@ -551,7 +551,7 @@ class FlowsPauseRequest(BaseModel):
 
 class FlowsRequest(BaseModel):
     """
-    Flows of a tenant, and why they go on. Null means all.
+    Flows of a tenant, at which rate and why they go on. Null means all.
     """
 
     model_config = ConfigDict(
@@ -559,6 +559,12 @@ class FlowsRequest(BaseModel):
     )
     kind: Kind | None = None
     lane: Annotated[Lane2 | None, Field(description="empty: the default lane")] = None
+    rate_per_second: Annotated[
+        float | None,
+        Field(
+            description="items of each of these flows a second, at most, from now on; null: as the limits are"
+        ),
+    ] = None
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
