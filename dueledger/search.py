@@ -76,7 +76,8 @@ async def search(connection: Connection, text: str, tenants: Sequence[str] | Non
     for event in await find_events(
         connection, text, tenants=tenants, sources_max=SOURCES_MAX, limit=_EVENTS_MAX
     ):
-        results.append(await _of_event(connection, event, tenants))
+        if all(each.event != event for each in results):
+            results.append(await _of_event(connection, event, tenants))
     return results
 
 

@@ -3625,6 +3625,7 @@ CREATE TABLE ledger.audit (
     at timestamp with time zone DEFAULT ledger.now() NOT NULL,
     actor_no bigint NOT NULL,
     login text DEFAULT SESSION_USER NOT NULL,
+    role text DEFAULT CURRENT_USER NOT NULL,
     operation text NOT NULL,
     target text NOT NULL,
     tenants text[],
@@ -3637,6 +3638,8 @@ CREATE TABLE ledger.audit (
 COMMENT ON TABLE ledger.audit IS 'What people, API keys and tokens changed, each entry written in the transaction of its change. Append only; upkeep deletes entries of a certain age.';
 
 COMMENT ON COLUMN ledger.audit.login IS 'The login to Postgres, which nobody but the server names.';
+
+COMMENT ON COLUMN ledger.audit.role IS 'The role whose rights the change had: of a request that of its scope, of a command that of its login.';
 
 COMMENT ON COLUMN ledger.audit.operation IS 'As in the OpenAPI document; commands name the same.';
 

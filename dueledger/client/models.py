@@ -38,6 +38,10 @@ class AuditEntry(BaseModel):
 
     at: AwareDatetime
     actor: str
+    role: Annotated[
+        str,
+        Field(description="of Postgres, whose rights the change had: of a request, by its scope"),
+    ]
     login: Annotated[str, Field(description="to Postgres")]
     operation: Annotated[str, Field(description="of this document; commands name the same")]
     target: Annotated[str, Field(description="what was changed")]
@@ -551,7 +555,7 @@ class FlowsPauseRequest(BaseModel):
 
 class FlowsRequest(BaseModel):
     """
-    Flows of a tenant, and why they go on. Null means all.
+    Flows of a tenant, at which rate and why they go on. Null means all.
     """
 
     model_config = ConfigDict(
@@ -559,6 +563,12 @@ class FlowsRequest(BaseModel):
     )
     kind: Kind | None = None
     lane: Annotated[Lane2 | None, Field(description="empty: the default lane")] = None
+    rate_per_second: Annotated[
+        float | None,
+        Field(
+            description="items of each of these flows a second, at most, from now on; null: as the limits are"
+        ),
+    ] = None
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 

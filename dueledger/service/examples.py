@@ -98,6 +98,7 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "runbook": "docs/runbook.md#workermissing",
     },
     "AuditEntry": {
+        "role": "ledger_operator",
         "login": "due_service",
         "operation": "pauseFlows",
         "target": "flows/acme/PolicyRenewalDue",

@@ -270,7 +270,7 @@ async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str)
 async def set_flow_limits(
     connection: Connection, scope: FlowScope, limits: FlowLimits, *, actor_no: int
 ) -> list[dict[str, Any]]:
-    """Change the limits of the scope's flows, of one kind; return the flows.
+    """Change the limits of the scope's flows; return the flows.
 
     The limits are in force at the allocators' next tick.
     """

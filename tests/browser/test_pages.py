@@ -354,6 +354,28 @@ async def test_a_list_says_how_many_of_its_rows_have_changed(window: Window, api
     await window.do(lambda: window.wait_for_text(".changed", "1 row differs"))
 
 
+async def test_a_list_without_a_stream_asks_itself_for_changes(window: Window, api: Api) -> None:
+    def lose_stream() -> None:
+        window.open("/console/reviews/parked")
+        window.wait_for('[data-pulse="live"]')
+        window.driver.execute_script("listen = () => stream.close(); listen(); tick()")
+        assert window.find('[data-pulse="polling"]')
+
+    await window.do(lose_stream)
+    await api.owner.execute(
+        "update ledger.review set reason = 'changed unseen' where item_no ="
+        " (select item_no from ledger.review order by parked_at, item_no limit 1)"
+    )
+
+    def poll() -> None:
+        window.driver.execute_script("tick()")
+        assert not window.find(".changed")[0].is_displayed()
+        window.driver.execute_script("loadedAt = 0; tick()")
+        window.wait_for_text(".changed", "1 row differs")
+
+    await window.do(poll)
+
+
 async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
     window: Window,
 ) -> None:

@@ -89,6 +89,7 @@ async def test_the_audit_has_what_a_person_changed_by_commands_and_under_which_l
         ("grantRoles", "logins/test_auditor"),
     ]
     assert {each["actor"] for each in listed} == {"person:jane"}
+    assert [each["role"] for each in listed] == [each["login"] for each in listed]
     assert [each["login"] for each in listed] == [owner] * 4 + ["test_operator"] * 11
     [limits] = [each["detail"] for each in listed if each["operation"] == "setFlowLimits"]
     assert limits == {"weight": 2, "before": {"weight": 1}}

@@ -30,6 +30,8 @@ async def test_each_change_is_listed_with_who_what_and_why_newest_first(
     assert (oldest["operation"], oldest["reason"]) == ("pauseFlows", "INC-31")
     assert (oldest["actor"], oldest["tenants"]) == ("key:person", "acme")
     assert oldest["login"]
+    assert oldest["role"] == "ledger_operator"
+    assert ">ledger_operator<" in (await browser.open(f"/console/audit?{target}")).text
     assert oldest["request_id"]
     for query, operations in (
         ("operation=pauseFlows", ["pauseFlows"]),

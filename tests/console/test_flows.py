@@ -128,13 +128,24 @@ async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_i
         listed = (await browser.open("/console/flows?tenant=acme&kind=Covered")).text
         assert "acme (all kinds) is paused: INC-9" in listed
         assert 'name="reason"' in listed
+        assert "Items of each flow of this pause a second" in listed
         assert "is paused: INC-9" not in (await browser.open("/console/flows")).text
         await browser.open("/console/flows/acme/Covered")
-        resumed = await browser.send("/console/flows/acme/resume", {"reason": "INC-9 ended"})
+        ended = {"reason": "INC-9 ended", "rate_per_second": "0"}
+        refused = await browser.send("/console/flows/acme/resume", ended)
+        assert (refused.status, "an item a year" in refused.text) == (422, True)
+        ended["rate_per_second"] = "7.5"
+        resumed = await browser.send("/console/flows/acme/resume", ended)
         assert resumed.location == "/console/flows?tenant=acme"
+        found = await list_flows(api.owner, tenant="acme")
+        assert {row["rate_per_second"] for row in found} == {7.5}
+        assert len(found) > 1
+        recorded = "select detail from ledger.audit where reason = 'INC-9 ended'"
+        assert await api.owner.fetchval(recorded) == {"rate_per_second": 7.5}
         assert "INC-9" not in (await browser.open(resumed.location)).text
     finally:
         await resume_flows(api.owner, FlowScope("acme"), actor_no=api.person_no)
+        await api.owner.execute("update ledger.flow set rate_per_second = null")
 
 
 async def test_a_flow_has_the_form_that_ends_its_pause_among_many_of_its_tenant(

@@ -98,6 +98,9 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     assert "INC-5" in paused.text
     assert 'until <time datetime="2190-01-01T09:00:00Z"' in paused.text
     assert "Resume" in paused.text
+    for covered in ("/console/schedules", "/console/schedules/calendar"):
+        for query, is_covered in (("", True), ("?kind=TriggeredDue", True), ("?kind=Q", False)):
+            assert ("INC-5" in (await browser.open(covered + query)).text) == is_covered, query
     assert (await browser.send(f"{nightly}/resume", {})).status == 422
     resume = {"reason": "INC-5 ended"}
     assert (await browser.send(f"{nightly}/resume", resume)).location == nightly
@@ -149,6 +152,9 @@ async def test_a_pause_of_a_tenant_is_not_ended_by_its_schedules(
         page = (await browser.open(path)).text
         assert "INC-6" in page
         assert "Open the pause" in page
+        assert (
+            "acme (all kinds)</a>" in (await browser.open("/console/schedules?kind=WiderDue")).text
+        )
         assert f"{path}/resume" not in page
         await browser.send(f"{path}/pause", {"reason": "INC-7"})
         assert f"{path}/resume" in (await browser.open(path)).text

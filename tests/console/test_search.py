@@ -24,7 +24,9 @@ async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key:
     await api.define("acme", "renewals", RULE)
     event = {**EVENT, "data": {"policy": "P-EV", "renews_on": "2026-03-01"}}
     assert (await api.ask("POST", "/v1/events", key=key, body=event)).status == 200
-    event_no = await api.owner.fetchval("select event_no from ledger.event")
+    event_no = await api.owner.fetchval(
+        "select event_no from ledger.event where source = '/policies'"
+    )
     [claimed] = await pull(api, key, "RenewalDue")
     item = UUID(claimed["item"])
     fence = claimed["fence"]
@@ -66,6 +68,25 @@ async def test_each_name_of_an_item_leads_to_it(api: Api, browser: Browser, key:
         [download] = re.findall('href="([^"]*format=csv[^"]*)"', shown.text)
         [row] = csv.DictReader(io.StringIO((await browser.open(unescape(download))).text))
         assert row["business_key"] == "P-EV"
+
+
+async def test_an_event_is_listed_once_with_its_item_among_many_of_a_key(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.define("acme", "renewals", RULE)
+    for first in range(3_000, 4_200, 200):
+        cycles = range(first, first + 200)
+        await api.emit(key, *(api.item("P-MANY", cycle=f"{cycle}") for cycle in cycles))
+    owed = {"policy": "P-MANY", "renews_on": "2029-03-01"}
+    event = {**EVENT, "id": "many", "source": "/many", "data": owed}
+    assert (await api.ask("POST", "/v1/events", key=key, body=event)).status == 200
+    number = await api.owner.fetchval("select event_no from ledger.event where id = 'many'")
+    await api.owner.execute("update ledger.event set id = event_no::text where id = 'many'")
+    await api.owner.execute("update ledger.event_key set id = event_no::text where id = 'many'")
+    shown = await browser.open("/console/search", params={"q": f"{number}"})
+    assert shown.text.count(f"<h2>Event {number} of /many") == 1
+    assert "Due" in shown.text
+    assert "It created no item." not in shown.text.partition(" of /many")[2].partition("<h2>")[0]
 
 
 async def test_the_beginning_of_a_key_suggests_keys_to_callers_of_all_tenants(

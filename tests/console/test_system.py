@@ -140,3 +140,18 @@ def test_a_zone_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(InvalidSetting) as refused:
         read_settings(ServiceSettings, dsn="postgresql:///nothing", bootstrap_servers=None)
     assert "DUELEDGER_SERVICE_ZONES" in str(refused.value)
+
+
+async def test_the_kind_that_is_least_complete_is_shown_with_what_blocks_it(api: Api) -> None:
+    await api.owner.execute(
+        "insert into ledger.watermark (tenant, kind, complete_before, blocked_by, as_of) values"
+        " ('acme', 'Topical', '2026-02-01T09:00Z', 'items in their grace', ledger.now()),"
+        " ('acme', 'Untopical', '2026-03-01T09:00Z', null, ledger.now())"
+    )
+    async with open_browser(api) as browser:
+        await browser.sign_in(await api.make_key("completeness", *Scope, tenants=None))
+        page = await browser.open("/console/system")
+    least = page.text.partition("All kinds are complete before")[2].partition("</p>")[0]
+    assert 'datetime="2026-02-01T09:00:00Z"' in least
+    assert "acme Topical, held back by: items in their grace." in least
+    assert '<a href="/console/reconciliation">' in least

@@ -68,3 +68,18 @@ async def test_a_record_is_found_among_few_claims_of_many(ledger: Ledger) -> Non
     latest = stored[-1]
     again = latest["base_offset"] - 10 * (CLAIMS // 4 - 3)
     assert await fence_of("due.Often", latest["partition"], again) == latest["fence"]
+    # A newer record at this place is another tenant's: it hides nothing.
+    [foreign_item] = await ledger.emit(tenant="umbra")
+    await ledger.connection.execute(
+        "update ledger.claim c set item_no = array_fill(i.item_no, array[10]),"
+        " effective_date = array_fill(i.effective_date, array[10])"
+        " from ledger.due_item i where i.id = $1 and c.fence = $2",
+        foreign_item,
+        latest["fence"],
+    )
+    place = "due.Often", latest["partition"], again
+    for tenant in ("acme", "umbra"):
+        found = await find_record(ledger.connection, *place, tenants=[tenant], claims_max=1_000)
+        assert found is not None
+        assert found["tenant"] == tenant
+        assert (found["fence"] == latest["fence"]) == (tenant == "umbra")

@@ -22,6 +22,13 @@ JOURNALS = {
 """Operations whose own rows name the actor, and a query of it."""
 COMPUTED = {"previewDefinition", "previewOperation"}
 """Operations that change nothing, although their requests have a body."""
+ROLES = {
+    **dict.fromkeys(
+        ("acceptFinding", "approveRepair", "explainFinding", "rejectRepair"), "approver"
+    ),
+    **dict.fromkeys(("createKey", "rotateKey", "revokeKey"), "key_manager"),
+}
+"""Of operations that another role may do than the operator's."""
 REASON = {"reason": "INC-1"}
 DEFINITION = "/v1/definitions/acme/statements"
 TENANT = "/v1/tenants/acme"
@@ -60,6 +67,7 @@ class Recorder:
         members = answer.document
         entry = {
             "actor": "key:everything",
+            "role": f"ledger_{ROLES.get(operation, 'operator')}",
             "login": "test_service",
             "operation": operation,
             "target": target.format(**members),

@@ -325,11 +325,13 @@ function tick() {
   if (document.hidden) return;
   const isLive = stream?.readyState === EventSource.OPEN;
   const age = (Date.now() - loadedAt) / 1000;
-  const isDue = (isStale && age >= every) || age >= Math.max(POLL_SECONDS, every);
+  const isPollDue = age >= Math.max(POLL_SECONDS, every);
+  const isDue = (isStale && age >= every) || isPollDue;
   const busy = isPaused || isBusy();
   show(busy ? "paused" : isLive ? "live" : "polling");
   if (stream?.readyState === EventSource.CLOSED && age >= POLL_SECONDS) listen();
-  if (counts && isChanged && !isPaused && !isLoading && age >= every) load();
+  const isListDue = (isChanged && age >= every) || (!isLive && isPollDue);
+  if (counts && isListDue && !isPaused && !isLoading) load();
   if (isDue && !busy && !isLoading && sections.length > 1) load();
 }
 

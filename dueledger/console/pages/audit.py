@@ -102,6 +102,7 @@ def _columns(view: View) -> Sequence[Column]:
     return (
         Column("at", "When", "time"),
         only("actor"),
+        Column("role", "Role"),
         only("operation"),
         only("target"),
         Column("detail", "Detail", "prose"),

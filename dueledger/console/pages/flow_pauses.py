@@ -67,7 +67,8 @@ class FlowResumeForm(BaseModel):
     """Which pause ends, and why. `of_kind` and `of_lane` are its own, absent where it has none.
 
     `kind` and `lane` are of the flow whose page is shown next; without it, the tenant's flows are.
-    Its items are claimed at `rate_per_second` at most from then on; None: as its limits are.
+    Its items, or without it those of each flow of the pause, are claimed at `rate_per_second` at
+    most from then on; None: as the limits are.
     """
 
     kind: Name | None = None
@@ -108,12 +109,14 @@ async def resume(
     tenant: TenantPath,
     form: Annotated[FlowResumeForm, Depends(form_of(FlowResumeForm))],
 ) -> Response:
-    """End a pause, and all narrower ones in it, after the flow got its rate limit."""
+    """End a pause, and all narrower ones in it, after the flow, or each of them, got its limit."""
     lane = "" if form.of_default_lane else form.of_lane
     if form.kind is not None and form.rate_per_second is not None:
         limit = FlowLimitsChange(lane=form.lane, rate_per_second=form.rate_per_second)
         await flows.change_limits(call, tenant, form.kind, limit)
-    await flows.resume(call, tenant, FlowsRequest(kind=form.of_kind, lane=lane))
+    rate = form.rate_per_second if form.kind is None else None
+    asked = FlowsRequest(kind=form.of_kind, lane=lane, rate_per_second=rate)
+    await flows.resume(call, tenant, asked)
     if form.kind is None:
         return view.done("Resumed.", "/flows", tenant=tenant)
     return flow_page(view, "Resumed.", tenant, form.kind, form.lane)

@@ -12,11 +12,13 @@ from dueledger.console.clock import iso
 from dueledger.console.forms import Filter, blank
 from dueledger.console.listing import EXPORT_ROWS, Column, Listing
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.schedules import PAUSES_SHOWN
 from dueledger.console.past_grid import PastGrid, coming_by_kind, make_hour_grid, make_kind_grid
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.flows import list_pauses
 from dueledger.past_load import DAYS as PAST_DAYS
 from dueledger.past_load import KindName, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import LoadPlan
@@ -90,9 +92,14 @@ async def show_calendar(
     coming = plan if first_day is None else None
     by_day = await _by_day(call, view, page, past, coming)
     by_hour = await _by_hour(call, view, past)
+    pauses = await list_pauses(
+        call.connection, tenant, tenants=call.tenants, kind=kind, limit=PAUSES_SHOWN + 1
+    )
     return view.page(
         "schedule_calendar.html",
         title="Calendar",
+        pauses=pauses,
+        pauses_max=PAUSES_SHOWN,
         filters={"tenant": tenant or "", "kind": kind or "", "quiet": quiet},
         names=await suggest_names(call),
         is_filtered=any((tenant, kind, first_day, quiet != QUIET_MINUTES)),

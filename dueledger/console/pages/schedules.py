@@ -54,6 +54,8 @@ operate = PageRoutes(Scope.OPERATE, "console")
 VERSIONS_SHOWN: Final = 50
 EXECUTIONS_EXAMINED_MAX: Final = 1_000
 _PAUSES_MAX: Final = 200
+PAUSES_SHOWN: Final = 5
+"""Pauses shown above a list; there may be more."""
 _TEXTS_KEPT: Final = 100
 """Documents as YAML: milliseconds to write, and a version's does not change."""
 _VALUE_CHARS_MAX: Final = 200
@@ -101,9 +103,15 @@ async def list_schedules(
     )
     shown = versions[: page.limit]
     last = shown[-1] if len(versions) > page.limit else None
+    kinds = frozenset((each.tenant, each.kind) for each in shown)
+    pauses = await list_pauses(
+        call.connection, tenant, tenants=call.tenants, kind=kind, limit=_PAUSES_MAX
+    )
     return view.page(
         "schedules.html",
         title="Schedules",
+        pauses=[each for each in pauses if _covers_any(each, kinds)],
+        pauses_max=PAUSES_SHOWN,
         filters={"tenant": tenant or "", "kind": kind or ""},
         names=await suggest_names(call),
         listing=Listing(
@@ -339,6 +347,13 @@ def rule_text(document: Row) -> str:
 
 
 _PLACES: Final = {"timezone", "gap", "fold"}
+
+
+def _covers_any(pause: Mapping[str, Any], kinds: frozenset[tuple[str, str]]) -> bool:
+    """Return whether a pause covers flows of one of these kinds, each with its tenant."""
+    if pause["kind"] is None:
+        return any(pause["tenant"] == tenant for tenant, _ in kinds)
+    return (pause["tenant"], pause["kind"]) in kinds
 
 
 async def _rows(call: ApiCall, view: View, versions: Sequence[DefinitionVersion]) -> list[Row]:

@@ -19,7 +19,7 @@ from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
-from dueledger.ledger.store.findings import read_last_pass
+from dueledger.ledger.store.findings import list_watermarks, read_last_pass
 from dueledger.ledger.store.processes import (
     DrainResult,
     ProcessRow,
@@ -82,6 +82,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         title="System",
         pulled=sum(held for number, (held, _) in leases.items() if number not in known),
         last_pass=await read_last_pass(call.connection),
+        least_complete=next(iter(await list_watermarks(call.connection, limit=1)), None),
         passes=_list_passes(view, processes[:PROCESSES_MAX]),
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(

@@ -21,6 +21,10 @@ class AuditEntry(BaseModel):
 
     at: datetime
     actor: str
+    role: Annotated[
+        str,
+        Field(description="of Postgres, whose rights the change had: of a request, by its scope"),
+    ]
     login: Annotated[str, Field(description="to Postgres")]
     operation: Annotated[str, Field(description="of this document; commands name the same")]
     target: Annotated[str, Field(description="what was changed")]

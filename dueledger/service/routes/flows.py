@@ -166,10 +166,17 @@ class _FlowsOfTenant(RequestBody):
 
 
 class FlowsRequest(_FlowsOfTenant):
-    """Flows of a tenant, and why they go on. Null means all."""
+    """Flows of a tenant, at which rate and why they go on. Null means all."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "PolicyRenewalDue"}]})
 
+    rate_per_second: Annotated[
+        Number | None,
+        Field(
+            description="items of each of these flows a second, at most, from now on; null: as the"
+            " limits are"
+        ),
+    ] = None
     reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
 
 
@@ -284,10 +291,21 @@ async def pause(call: CurrentCall, tenant: TenantPath, asked: FlowsPauseRequest)
 
 @operate.add("POST", "/v1/tenants/{tenant}/resume", "resumeFlows", PauseChange)
 async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> Response:
-    """End a pause, and all narrower ones in it. A wider one goes on: its flows have its reason."""
+    """End a pause, and all narrower ones in it. A wider one goes on: its flows have its reason.
+
+    With a rate, each flow has it as its limit before any goes on.
+    """
     scope = FlowScope(tenant, asked.kind, asked.lane)
-    resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
-    call.note_change(target=scope.path, is_changed=bool(resumed.pauses or resumed.flows))
+    actor_no = call.caller.actor_no
+    limit = asked.model_dump(include={"rate_per_second"}, exclude_none=True)
+    limited: list[dict[str, Any]] = []
+    if limit:
+        limited = await set_flow_limits(
+            call.connection, scope, _limits_of(limit), actor_no=actor_no
+        )
+    resumed = await resume_flows(call.connection, scope, actor_no=actor_no)
+    is_changed = bool(limited or resumed.pauses or resumed.flows)
+    call.note_change(target=scope.path, is_changed=is_changed, **limit)
     flows = [
         {"tenant": each.tenant, "kind": each.kind, "lane": each.lane, "reason": each.pause_reason}
         for each in resumed.flows

@@ -3,6 +3,7 @@ create table ledger.audit (
   at timestamptz not null default ledger.now(),
   actor_no bigint not null references ledger.actor,
   login text not null default session_user,
+  role text not null default current_user,
   operation text not null,
   target text not null,
   tenants text[],
@@ -16,6 +17,8 @@ comment on table ledger.audit is
   'What people, API keys and tokens changed, each entry written in the transaction of its change. Append only; '
   'upkeep deletes entries of a certain age.';
 comment on column ledger.audit.login is 'The login to Postgres, which nobody but the server names.';
+comment on column ledger.audit.role is
+  'The role whose rights the change had: of a request that of its scope, of a command that of its login.';
 comment on column ledger.audit.operation is 'As in the OpenAPI document; commands name the same.';
 comment on column ledger.audit.target is 'What was changed, as a path: definitions/acme/statements.';
 comment on column ledger.audit.tenants is 'Those that it concerns; null: all, or none alone.';

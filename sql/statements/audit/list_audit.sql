@@ -73,7 +73,7 @@ chosen as materialized (
    ) x
    order by x.at desc, x.audit_no desc limit $10::integer)
 )
-select a.audit_no, a.at, c.name as actor, a.login, a.operation, a.target, a.tenants, a.reason, a.detail, a.request_id
+select a.audit_no, a.at, c.name as actor, a.role, a.login, a.operation, a.target, a.tenants, a.reason, a.detail, a.request_id
 from chosen n
 join ledger.audit a on a.audit_no = n.audit_no
 join ledger.actor c on c.actor_no = a.actor_no

@@ -1,4 +1,4 @@
--- Record what an actor changes, in the transaction that changes it. The time and the login are the server's.
+-- Record what an actor changes, in the transaction that changes it. The time, the login and the role are the server's.
 -- returns: zero
 -- roles: approver, key_manager, operator, owner
 -- $1 actor_no bigint

@@ -1,4 +1,4 @@
--- Change the limits of flows, by tenant, kind and lane, null for every lane; null keeps a value, a cleared limit is removed.
+-- Change the limits of flows, by tenant, kind and lane, null for every kind or lane; null keeps a value, a cleared limit is removed.
 -- returns: zero or more, one a flow
 -- roles: operator
 -- $1 tenant text
@@ -25,7 +25,7 @@ found as materialized (
     -- A new circuit starts closed; only runs that begin after it count.
     f.circuit_failure_ratio is null and $9::double precision is not null as is_new
   from ledger.flow f
-  where f.tenant = $1::text and f.kind = $2::text and ($3::text is null or f.lane = $3::text)
+  where f.tenant = $1::text and ($2::text is null or f.kind = $2::text) and ($3::text is null or f.lane = $3::text)
   order by f.flow_no
   for update of f
 ),

@@ -1,4 +1,4 @@
--- Find the item of a Kafka record: a binary search by fences for the claims around its offset, then among these and the latest, up to a limit at each step; the latest claim if an offset was given twice.
+-- Find the item of a Kafka record: a binary search by fences for the claims around its offset, then among these and the latest, up to a limit at each step; the latest of these tenants if an offset was given twice.
 -- returns: zero or one
 -- roles: auditor
 -- $1 topic text
@@ -45,7 +45,6 @@ claimed as materialized (
      from ledger.claim c order by c.fence desc limit $5::integer)
   ) n
   where n.topic = $1::text and n.partition = $2::integer and $3::bigint between n.base_offset and n.base_offset + n.size - 1
-  order by n.fence desc limit 1
 )
 select i.id, k.tenant, k.name as kind, i.business_key, c.fence
 from claimed c
@@ -56,3 +55,4 @@ cross join lateral (
 join ledger.flow f on f.flow_no = i.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
 where $4::text[] is null or k.tenant = any ($4::text[])
+order by c.fence desc limit 1

@@ -26,10 +26,9 @@ keys as materialized (
 select i.id, f.tenant, f.kind, f.lane, i.business_key, i.effective_date, i.due_at
 from keys y
 cross join lateral (
-  select i.id, i.flow_no, i.business_key, i.effective_date, i.due_at, i.event_no from ledger.due_item i
-  where i.business_key = y.business_key and i.flow_no = any (array(select f.flow_no from flows f))
-  limit 1000
+  select i.id, i.flow_no, i.business_key, i.effective_date, i.due_at from ledger.due_item i
+  where i.business_key = y.business_key and i.flow_no = any (array(select f.flow_no from flows f)) and i.event_no = $1::bigint
+  offset 0
 ) i
 join flows f on f.flow_no = i.flow_no
-where i.event_no = $1::bigint
 order by i.effective_date desc, i.id limit $4::integer
