@@ -67,16 +67,17 @@ async def test_a_list_of_one_state_leads_to_the_verbs_of_that_state(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:
     await api.park(*await api.emit(key, api.item("S-1", kind="OfState")))
-    await api.emit(key, api.item("S-2", kind="OfState"))
+    await api.emit(key, api.item("S-2", kind="OfState", due_at="2027-02-01T00:00:00Z"))
     for state, verbs in (
         ("ManualReview", ["redrive", "write_off", "cancel"]),
         ("Scheduled", ["trigger", "cancel"]),
     ):
         listed = await browser.open(f"/console/items?tenant=acme&kind=OfState&state={state}")
         [address] = [unescape(each) for each in ACT.findall(listed.text)]
-        preview = await browser.open(re.sub("verb=[a-z_]+", "verb=cancel", address))
+        assert f'verb={verbs[0]}" aria-current' in (await browser.open(address)).text
+        preview = await browser.open(f"{address}&verb=cancel")
         assert [verb for verb, _ in TAB.findall(tabs_of(preview.text))] == verbs
-        assert "1 open item: in another state" in preview.text
+        assert "1 open item: it is in another state" in preview.text
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ _BEYOND: Final = {
 }
 """What a list of items may be filtered by and an operation is not."""
 _NEEDED: Final = {"tenant": "a tenant", "kind": "a kind"}
-_WAITS: Final = "available already, or waiting for its key"
+_WAITS: Final = "it is available already, or waits for its key"
 _STATE_OF: Final = {state.label: state for state in State}
 ParkedReason = Annotated[
     str | None, Query(max_length=_REASON_CHARS_MAX, pattern=PRINTABLE), BeforeValidator(blank)
@@ -120,7 +120,6 @@ def bulk_action(view: View, wanted: ItemListFilter, filters: Mapping[str, Any]) 
         return BulkAction(None, f"To act on all that match, choose {' and '.join(absent)}.")
     address = view.url(
         f"/reviews/{filters['tenant']}/decide",
-        verb=_verbs_of(state)[0],
         kind=filters["kind"],
         lane=filters["lane"] or None,
         default_lane=True if filters["default_lane"] else None,
@@ -160,7 +159,7 @@ async def preview_decision(
     )
     is_parked = parked_reason is not None
     verbs = _verbs_of(State.MANUAL_REVIEW if is_parked else wanted.state)
-    verb = verb or (OperationVerb.REDRIVE if OperationVerb.REDRIVE in verbs else verbs[0])
+    verb = verb or await _first_verb(call, verbs, wanted)
     found = await preview_operation(
         call.connection,
         verb,
@@ -254,6 +253,16 @@ def _verbs_of(state: State | None) -> list[OperationVerb]:
     return [each for each in OperationVerb if state is None or state in VERB_STATES[each]]
 
 
+async def _first_verb(
+    call: ApiCall, verbs: Sequence[OperationVerb], wanted: ItemFilter
+) -> OperationVerb:
+    """Return the first verb that is applied to an item of a filter; the first, if none is."""
+    for verb in verbs:
+        if (await preview_operation(call.connection, verb, wanted, counted_max=1)).items:
+            return verb
+    return verbs[0]
+
+
 async def _count_unmoved(
     call: ApiCall, verb: OperationVerb, wanted: ItemFilter, found: OperationPreview
 ) -> Unmoved:
@@ -275,11 +284,11 @@ async def _count_unmoved(
         state = _STATE_OF[label]
         why = refusal(verb, state)
         if why is None and wanted.state not in {None, state}:
-            why = "in another state"
+            why = "it is in another state"
         if why is not None:
             counts[why] += items
         elif not is_capped and items > matched[label]:
-            why = "with another last error" if wanted.error else _WAITS
+            why = "its last error is another one" if wanted.error else _WAITS
             counts[why] += items - matched[label]
     return Unmoved(counts, is_capped)
 
