@@ -22,7 +22,10 @@ CREATE TYPE ledger.item_filter AS (
 	in_flight boolean,
 	as_of timestamp with time zone,
 	item_no_max bigint,
-	snapshot pg_snapshot
+	snapshot pg_snapshot,
+	state smallint,
+	due_from timestamp with time zone,
+	due_before timestamp with time zone
 );
 
 COMMENT ON TYPE ledger.item_filter IS 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
@@ -1251,7 +1254,7 @@ CREATE FUNCTION ledger.examine_flow_items(wanted ledger.item_filter, examined_ma
       coalesce(bool_or(v.state = 4 /* RetryableFailure */), false) as failed,
       coalesce(bool_or(v.state = 5 /* ManualReview */), false) as parked,
       case when wanted.verb = 'trigger' then ledger.now() else '-infinity' end as after_at
-    from ledger.operation_state v where v.verb = wanted.verb
+    from ledger.operation_state v where v.verb = wanted.verb and (wanted.state is null or v.state = wanted.state)
   )
   select u.*
   from (
@@ -1314,7 +1317,8 @@ CREATE FUNCTION ledger.examine_items(wanted ledger.item_filter, after_item_no bi
       where p.item_no > after_item_no and p.item_no <= wanted.item_no_max
         and exists (
           select from ledger.operation_state v
-          where v.verb = wanted.verb and v.state in (1 /* Scheduled */, 4 /* RetryableFailure */))
+          where v.verb = wanted.verb and v.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
+            and (wanted.state is null or v.state = wanted.state))
       order by p.item_no limit examined_max
     )
     union all
@@ -1323,7 +1327,8 @@ CREATE FUNCTION ledger.examine_items(wanted ledger.item_filter, after_item_no bi
       from ledger.review r
       where r.item_no > after_item_no and r.item_no <= wanted.item_no_max
         and exists (
-          select from ledger.operation_state v where v.verb = wanted.verb and v.state = 5 /* ManualReview */)
+          select from ledger.operation_state v
+          where v.verb = wanted.verb and v.state = 5 /* ManualReview */ and (wanted.state is null or wanted.state = 5 /* ManualReview */))
       order by r.item_no limit examined_max
     )
     union all
@@ -2111,6 +2116,7 @@ begin
       ) x
       join ledger.flow f on f.flow_no = x.flow_no
       where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
+        and (wanted.state is null or x.state = wanted.state)
         and (wanted.tenant is null or f.tenant = wanted.tenant)
         and (wanted.kind is null or f.kind = wanted.kind)
         and (wanted.lane is null or f.lane = wanted.lane)
@@ -2121,7 +2127,10 @@ begin
     ) e
     cross join lateral (
       select i.id, i.business_key, i.emitted_at, ledger.was_committed(wanted, i.xmin, i.emitted_at) as is_committed
-      from ledger.due_item i where i.effective_date = e.effective_date and i.item_no = e.item_no
+      from ledger.due_item i
+      where i.effective_date = e.effective_date and i.item_no = e.item_no
+        and (wanted.due_from is null or i.due_at >= wanted.due_from)
+        and (wanted.due_before is null or i.due_at < wanted.due_before)
       offset 0
     ) i
     cross join lateral (
@@ -4402,6 +4411,9 @@ CREATE TABLE ledger.operation (
     parked_reason text,
     error text,
     since timestamp with time zone,
+    state smallint,
+    due_from timestamp with time zone,
+    due_before timestamp with time zone,
     in_flight boolean NOT NULL,
     as_of timestamp with time zone NOT NULL,
     snapshot pg_snapshot DEFAULT pg_current_snapshot() NOT NULL,
@@ -4423,8 +4435,9 @@ CREATE TABLE ledger.operation (
     stepped_at timestamp with time zone,
     worked_seconds double precision DEFAULT 0 NOT NULL,
     CONSTRAINT operation_abort_named CHECK ((((aborted_by IS NULL) = (abort_reason IS NULL)) AND ((aborted_by IS NULL) OR (ended_at IS NOT NULL)))),
-    CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL)))),
+    CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL) AND (state IS NULL)))),
     CONSTRAINT operation_pause_named CHECK ((num_nulls(paused_at, paused_by, pause_reason) = ANY (ARRAY[0, 3]))),
+    CONSTRAINT operation_state_known CHECK ((state = ANY (ARRAY[1, 4, 5]))),
     CONSTRAINT operation_verb_known CHECK ((verb = ANY (ARRAY['trigger'::text, 'park'::text, 'redrive'::text, 'write_off'::text, 'cancel'::text])))
 );
 
@@ -4437,6 +4450,12 @@ COMMENT ON COLUMN ledger.operation.parked_reason IS 'Only items that are parked 
 COMMENT ON COLUMN ledger.operation.error IS 'Only items whose last error was of this class.';
 
 COMMENT ON COLUMN ledger.operation.since IS 'Only items that came into their state at this time or later.';
+
+COMMENT ON COLUMN ledger.operation.state IS 'Only items in this state; none that are handed out.';
+
+COMMENT ON COLUMN ledger.operation.due_from IS 'Only items that are due at this time or later.';
+
+COMMENT ON COLUMN ledger.operation.due_before IS 'Only items that are due before this time.';
 
 COMMENT ON COLUMN ledger.operation.in_flight IS 'Whether items that are handed out are meant, too: each gets a request to end.';
 
@@ -4464,7 +4483,7 @@ COMMENT ON COLUMN ledger.operation.paused_at IS 'While it is set, no item is mov
 
 COMMENT ON COLUMN ledger.operation.stepped_at IS 'When its last step ended, on the machine''s clock; null before the first one, and after a pause.';
 
-COMMENT ON COLUMN ledger.operation.worked_seconds IS 'How long it has been carried out, without pauses.';
+COMMENT ON COLUMN ledger.operation.worked_seconds IS 'How long it has been carried out, without pauses; of the time between two steps, a minute at most.';
 
 ALTER TABLE ledger.operation ALTER COLUMN operation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.operation_operation_no_seq
@@ -5790,6 +5809,9 @@ ALTER TABLE ONLY ledger.operation
 
 ALTER TABLE ONLY ledger.operation
     ADD CONSTRAINT operation_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.operation
+    ADD CONSTRAINT operation_state_fkey FOREIGN KEY (state) REFERENCES ledger.state(state);
 
 ALTER TABLE ONLY ledger.operation_state
     ADD CONSTRAINT operation_state_state_fkey FOREIGN KEY (state) REFERENCES ledger.state(state);

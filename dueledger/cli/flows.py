@@ -10,6 +10,8 @@ import typer
 
 from dueledger.cli.flow_limits import set_
 from dueledger.cli.item_decisions import (
+    DueBeforeOption,
+    DueFromOption,
     ErrorOption,
     ExecuteOption,
     ItemSelection,
@@ -181,6 +183,8 @@ def trigger(
     lane: LaneOption = None,
     error: ErrorOption = None,
     since: SinceOption = None,
+    due_from: DueFromOption = None,
+    due_before: DueBeforeOption = None,
     execute: ExecuteOption = False,
     cycle: Annotated[
         str | None,
@@ -197,7 +201,8 @@ def trigger(
         ids = None if target is None else [UUID(target)]
     except ValueError:
         ids = None
-    selection = ItemSelection(ids, business_key, tenant, kind, lane, None, error, since)
+    named = ids, business_key, tenant, kind, lane
+    selection = ItemSelection(*named, None, error, since, due_from, due_before)
     if target is None or ids is not None:
         if cycle is not None:
             raise typer.BadParameter("an item has its cycle already", param_hint="--cycle")

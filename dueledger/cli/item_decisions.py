@@ -6,7 +6,7 @@ with --execute it is recorded as an operation, which upkeep carries out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Final
 from uuid import UUID
 
@@ -69,6 +69,14 @@ SinceOption = Annotated[
         metavar="TIME",
     ),
 ]
+DueFromOption = Annotated[
+    str | None,
+    typer.Option("--due-from", help="Only items that are due then or later.", metavar="TIME"),
+]
+DueBeforeOption = Annotated[
+    str | None,
+    typer.Option("--due-before", help="Only items that are due before then.", metavar="TIME"),
+]
 ExecuteOption = Annotated[
     bool,
     typer.Option(
@@ -90,6 +98,8 @@ class ItemSelection:
     parked_reason: str | None = None
     error: str | None = None
     since: str | None = None
+    due_from: str | None = None
+    due_before: str | None = None
 
 
 @app.command()
@@ -102,12 +112,15 @@ def park(
     lane: LaneOption = None,
     error: ErrorOption = None,
     since: SinceOption = None,
+    due_from: DueFromOption = None,
+    due_before: DueBeforeOption = None,
     execute: ExecuteOption = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Park items that wait for a retry, until a person decides."""
-    selection = ItemSelection(items, business_key, tenant, kind, lane, None, error, since)
+    named = items, business_key, tenant, kind, lane
+    selection = ItemSelection(*named, None, error, since, due_from, due_before)
     decide("park", selection, reason, dsn, execute=execute, as_json=json_)
 
 
@@ -122,12 +135,15 @@ def redrive(
     parked_reason: ParkedReasonOption = None,
     error: ErrorOption = None,
     since: SinceOption = None,
+    due_from: DueFromOption = None,
+    due_before: DueBeforeOption = None,
     execute: ExecuteOption = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Send parked items back to pending. Their attempts are counted from zero."""
-    selection = ItemSelection(items, business_key, tenant, kind, lane, parked_reason, error, since)
+    named = items, business_key, tenant, kind, lane
+    selection = ItemSelection(*named, parked_reason, error, since, due_from, due_before)
     decide("redrive", selection, reason, dsn, execute=execute, as_json=json_)
 
 
@@ -142,12 +158,15 @@ def write_off(
     parked_reason: ParkedReasonOption = None,
     error: ErrorOption = None,
     since: SinceOption = None,
+    due_from: DueFromOption = None,
+    due_before: DueBeforeOption = None,
     execute: ExecuteOption = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """End parked items without doing them. The journal records your name."""
-    selection = ItemSelection(items, business_key, tenant, kind, lane, parked_reason, error, since)
+    named = items, business_key, tenant, kind, lane
+    selection = ItemSelection(*named, parked_reason, error, since, due_from, due_before)
     decide("write_off", selection, reason, dsn, execute=execute, as_json=json_)
 
 
@@ -162,6 +181,8 @@ def cancel(
     parked_reason: ParkedReasonOption = None,
     error: ErrorOption = None,
     since: SinceOption = None,
+    due_from: DueFromOption = None,
+    due_before: DueBeforeOption = None,
     execute: ExecuteOption = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
@@ -170,7 +191,8 @@ def cancel(
 
     With --parked-reason, --error or --since, those in flight are not meant.
     """
-    selection = ItemSelection(items, business_key, tenant, kind, lane, parked_reason, error, since)
+    named = items, business_key, tenant, kind, lane
+    selection = ItemSelection(*named, parked_reason, error, since, due_from, due_before)
     decide("cancel", selection, reason, dsn, execute=execute, as_json=json_)
 
 
@@ -254,14 +276,18 @@ def _print_preview(preview: "OperationPreview", seconds: float | None, *, as_jso
 def _filter_of(selection: ItemSelection) -> "ItemFilter":
     from dueledger.ledger.store.operations import ItemFilter
 
-    since = None if selection.since is None else read_instant(selection.since, "--since")
+    def instant(given: str | None, option: str) -> datetime | None:
+        return None if given is None else read_instant(given, option)
+
     return ItemFilter(
         selection.tenant,
         selection.kind,
         selection.lane,
         selection.parked_reason,
         selection.error,
-        since,
+        instant(selection.since, "--since"),
+        due_from=instant(selection.due_from, "--due-from"),
+        due_before=instant(selection.due_before, "--due-before"),
     )
 
 

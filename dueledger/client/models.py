@@ -2085,6 +2085,23 @@ class OperationDocument(BaseModel):
     parked_reason: str | None
     error: str | None
     since: AwareDatetime | None
+    state: (
+        Literal[
+            "Scheduled",
+            "Claimed",
+            "Running",
+            "RetryableFailure",
+            "ManualReview",
+            "Completed",
+            "Cancelled",
+            "Superseded",
+            "Skipped",
+            "WrittenOff",
+        ]
+        | None
+    )
+    due_from: AwareDatetime | None
+    due_before: AwareDatetime | None
     as_of: AwareDatetime
     matched: int
     matched_capped: bool
@@ -2124,6 +2141,14 @@ class OperationFilter(BaseModel):
     since: Annotated[
         AwareDatetime | None, Field(description="in their state since then or later")
     ] = None
+    state: Annotated[
+        Literal["Scheduled", "RetryableFailure", "ManualReview"]
+        | Literal["Scheduled", "RetryableFailure", "ManualReview"]
+        | None,
+        Field(description="with one, items in flight are not meant"),
+    ] = None
+    due_from: Annotated[AwareDatetime | None, Field(description="due then or later")] = None
+    due_before: AwareDatetime | None = None
 
 
 class OperationPage(BaseModel):
@@ -2153,6 +2178,14 @@ class OperationRequest(BaseModel):
     since: Annotated[
         AwareDatetime | None, Field(description="in their state since then or later")
     ] = None
+    state: Annotated[
+        Literal["Scheduled", "RetryableFailure", "ManualReview"]
+        | Literal["Scheduled", "RetryableFailure", "ManualReview"]
+        | None,
+        Field(description="with one, items in flight are not meant"),
+    ] = None
+    due_from: Annotated[AwareDatetime | None, Field(description="due then or later")] = None
+    due_before: AwareDatetime | None = None
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 

@@ -30,12 +30,17 @@ MEASURED_ITEMS_MIN: Final = SLICE_ITEMS
 """Fewer items than one step moves say little about how long many take."""
 
 
+STATES: Final = (State.SCHEDULED, State.RETRYABLE_FAILURE, State.MANUAL_REVIEW)
+"""States of items that a filter may name: those in which items are not handed out."""
+
+
 @dataclass(frozen=True, slots=True)
 class ItemFilter:
     """Which items are meant; None means all. An empty lane is the default one.
 
     `parked_reason`: parked for exactly this reason. `error`: class of the last error of an attempt.
-    `since`: in their state since then or later.
+    `since`: in their state since then or later. `state`: one of STATES. `due_from` is contained,
+    `due_before` is not.
     """
 
     tenant: str | None = None
@@ -44,11 +49,15 @@ class ItemFilter:
     parked_reason: str | None = None
     error: str | None = None
     since: datetime | None = None
+    state: State | None = None
+    due_from: datetime | None = None
+    due_before: datetime | None = None
 
     @property
     def names_state(self) -> bool:
-        """Return whether it asks how items came into their state."""
-        return any(each is not None for each in (self.parked_reason, self.error, self.since))
+        """Return whether it asks in which state items are, or how they came into it."""
+        of_state = self.parked_reason, self.error, self.since, self.state
+        return any(each is not None for each in of_state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +339,9 @@ def _filter_values(verb: OperationVerb, items: ItemFilter) -> list[object]:
         items.error,
         items.since,
         in_flight,
+        items.state,
+        items.due_from,
+        items.due_before,
     ]
 
 

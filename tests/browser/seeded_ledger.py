@@ -234,7 +234,10 @@ async def _fail(api: Api, items: Sequence[UUID]) -> None:
         reason="INC-77: the archive is back",
         actor_no=api.person_no,
     )
-    await api.owner.execute("update ledger.operation set done = 24, advanced_at = ledger.now()")
+    await api.owner.execute(
+        "update ledger.operation set done = 24, advanced_at = ledger.now(), worked_seconds = 80,"
+        " stepped_at = ledger.machine_now()"
+    )
     await api.owner.execute(
         "update ledger.flow f set circuit_failure_ratio = 0.5, circuit = 'open',"
         " circuit_at = ledger.now() from ledger.kind k"

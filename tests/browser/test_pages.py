@@ -17,6 +17,7 @@ PAGES = {
     "items": "/console/items?open=true&kind=PolicyRenewalDue",
     "item": f"/console/items?q={LONG_KEY}&tenant=acme",
     "item-due": "/console/items?q=P-00003&tenant=acme&kind=PaymentDue",
+    "items-of-kind": "/console/items?open=true&tenant=acme&kind=PolicyRenewalDue",
     "items-none": "/console/items?tenant=nobody",
     "schedules": "/console/schedules",
     "schedule-new": "/console/schedules/new",
@@ -44,6 +45,7 @@ PAGES = {
 }
 LINKED = {
     "decide": ("/console/reviews", "td.c-action a"),
+    "decide-items": ("/console/items?open=true&tenant=acme&kind=PolicyRenewalDue", "p.bulk a"),
     "operation": ("/console/reviews/operations", "tbody th a"),
     "finding": ("/console/reconciliation/findings", "tbody th a"),
     "process": ("/console/system", "tbody th a[href*='/system/process']"),

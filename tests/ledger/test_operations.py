@@ -197,6 +197,43 @@ async def test_an_operation_touches_nothing_outside_its_filter_and_its_bounds(
     await ledger.check_balance()
 
 
+@pytest.mark.parametrize("state", [None, State.SCHEDULED])
+async def test_an_operation_on_a_state_or_due_times_takes_no_others(
+    ledger: Ledger, noon: datetime, person_no: int, state: State | None
+) -> None:
+    hour = timedelta(hours=1)
+    await ledger.stand_at(noon)
+    parked = await fail(ledger, due_at=noon)
+    due = {hours: await ledger.emit(due_at=noon + hours * hour) for hours in (-1, 0, 1, 2)}
+    chosen: dict[str, Any] = {"due_from": noon, "due_before": noon + 2 * hour, "state": state}
+    of_kind = ItemFilter(kind=ledger.kind, **chosen)
+    preview = await preview_operation(ledger.connection, OperationVerb.CANCEL, of_kind)
+    number = await ask(ledger, OperationVerb.CANCEL, person_no, **chosen)
+    later = await ledger.emit(due_at=noon)
+
+    (end,) = await finish(ledger.connection, number)
+
+    taken = [*due[0], *due[1], *([] if state else parked)]
+    assert (preview.items, end.matched, end.done, end.requested) == (len(taken),) * 3 + (0,)
+    assert await states(ledger, taken) == [State.CANCELLED] * len(taken)
+    assert await states(ledger, [*due[-1], *due[2], *later]) == [State.SCHEDULED] * 3
+    assert await states(ledger, parked) == [State.MANUAL_REVIEW if state else State.CANCELLED]
+    shown = await show_operation(ledger.connection, number)
+    assert shown is not None
+    assert {name: shown[name] for name in chosen} == {**chosen, "state": state and state.label}
+
+
+async def test_cancelling_what_is_scheduled_leaves_what_is_handed_out(
+    ledger: Ledger, person_no: int
+) -> None:
+    ids = await ledger.emit(2)
+    number = await ask(ledger, OperationVerb.CANCEL, person_no, state=State.SCHEDULED)
+    await ledger.claim(limit=1)
+    (end,) = await finish(ledger.connection, number)
+    assert (end.matched, end.done, end.requested) == (2, 1, 0)
+    assert sorted(await states(ledger, ids)) == [State.CLAIMED, State.CANCELLED]
+
+
 async def _park_again(ledger: Ledger, ids: list[UUID]) -> None:
     claim = await ledger.claim()
     start = await ledger.start(claim.fence, 1, len(ids))
@@ -603,9 +640,10 @@ async def test_an_operation_says_how_long_it_takes_from_how_long_it_took_without
         assert shown is not None
         return shown["worked_seconds"], shown["seconds_left"]
 
-    async def an_hour_later() -> None:
+    async def later(hours: int = 0, seconds: int = 0) -> None:
         await connection.execute(
-            "update ledger.operation set stepped_at = stepped_at - interval '1 hour'"
+            "update ledger.operation set stepped_at = stepped_at - $1::interval",
+            timedelta(hours=hours, seconds=seconds),
         )
 
     await fail(ledger, count=5)
@@ -617,16 +655,34 @@ async def test_an_operation_says_how_long_it_takes_from_how_long_it_took_without
     assert await times() == (10, 15)
     assert await estimate_seconds(connection, REDRIVE, "acme", 50) is None
     await pause_operation(connection, number, reason="test", actor_no=person_no)
-    await an_hour_later()
+    await later(hours=1)
     await resume_operation(connection, number)
     await advance_operation(connection, number)
-    assert (await times())[0] < 3_600
-    await an_hour_later()
+    before = (await times())[0]
+    assert before < 3_600
+    await later(seconds=20)
     await finish(connection, number)
     worked, left = await times()
-    assert worked > 3_600
+    assert worked > before + 20
     assert left is None
     await connection.execute("update ledger.operation set worked_seconds = 10")
     assert await estimate_seconds(connection, REDRIVE, "acme", 50) == 100
     for verb, tenant in ((OperationVerb.CANCEL, "acme"), (REDRIVE, "umbra")):
         assert await estimate_seconds(connection, verb, tenant, 50) is None
+
+
+async def test_time_in_which_no_process_carried_an_operation_out_is_not_its_work(
+    ledger: Ledger, person_no: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dueledger.ledger.store.operations.SLICE_ITEMS", 1)
+    await fail(ledger, count=2)
+    number = await ask(ledger, REDRIVE, person_no, tenant="acme")
+    await advance_operation(ledger.connection, number)
+    await ledger.connection.execute(
+        "update ledger.operation set worked_seconds = 10,"
+        " stepped_at = stepped_at - interval '8 hours'"
+    )
+    await finish(ledger.connection, number)
+    shown = await show_operation(ledger.connection, number)
+    assert shown is not None
+    assert 70 <= shown["worked_seconds"] < 3_600

@@ -63,7 +63,11 @@ READS = {
     "list_waiting_repairs": "null, null, 51, '{acme}', null, null",
     "find_parked_items": "'acme'" + ", null" * 4 + ", 20000, 1000",
     "measure_operations": "'acme', 'cancel', 100",
-    "preview_operation": "'cancel', 'acme'" + ", null" * 5 + ", true, 20000, 10000",
+    "preview_operation": "'cancel', 'acme'"
+    + ", null" * 5
+    + ", true"
+    + ", null" * 3
+    + ", 20000, 10000",
 }
 """Statements, and their arguments for a key of the one tenant."""
 ROWS_READ = (

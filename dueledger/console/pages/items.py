@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.operation_preview import bulk_action
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_item_names
 from dueledger.console.view import CurrentView, View, redirect
@@ -160,6 +161,9 @@ async def list_items(
         filters=filters,
         names=await suggest_item_names(call),
         is_filtered=any(filters.values()),
+        bulk=bulk_action(view, wanted, filters)
+        if view.may(Scope.OPERATE) and any(filters.values()) and items
+        else None,
         states=_STATES,
         pauses=await _pauses(call, wanted, is_waiting=late or is_open),
         pauses_shown=_PAUSES_SHOWN,

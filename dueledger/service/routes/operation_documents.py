@@ -8,12 +8,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.item_verbs import OperationVerb
+from dueledger.ledger.store.operations import STATES, ItemFilter
 from dueledger.service.bodies import RequestBody
 from dueledger.service.pages import Page
 from dueledger.service.routes.fields import PRINTABLE, Instant, Key, Lane, Name, Reason, StateName
 
 ITEMS_MAX: Final = 1_000
 KEYS_MAX: Final = 100
+STATE_PATTERN: Final = f"^({'|'.join(state.label for state in STATES)})$"
 
 _EXAMPLE: Final[dict[str, Any]] = {
     "verb": "redrive",
@@ -102,6 +104,22 @@ class OperationFilter(RequestBody):
         Instant | None,
         Field(description="in their state since then or later"),
     ] = None
+    state: Annotated[
+        str | None,
+        Field(
+            pattern=STATE_PATTERN,
+            description="with one, items in flight are not meant",
+            json_schema_extra={"enum": [*(state.label for state in STATES), None]},
+        ),
+    ] = None
+    due_from: Annotated[Instant | None, Field(description="due then or later")] = None
+    due_before: Instant | None = None
+
+    def items_of(self, tenant: str) -> ItemFilter:
+        """Return the filter for items of a tenant."""
+        state = next((each for each in STATES if each.label == self.state), None)
+        of_state = self.parked_reason, self.error, self.since, state
+        return ItemFilter(tenant, self.kind, self.lane, *of_state, self.due_from, self.due_before)
 
 
 class OperationRequest(OperationFilter):
@@ -152,6 +170,9 @@ class OperationDocument(BaseModel):
     parked_reason: str | None
     error: str | None
     since: datetime | None
+    state: StateName | None
+    due_from: datetime | None
+    due_before: datetime | None
     as_of: datetime
     matched: int
     matched_capped: bool

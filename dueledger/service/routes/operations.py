@@ -9,7 +9,6 @@ from dueledger.decisions import KeyedItems, decide_for_tenant, find_named
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import (
-    ItemFilter,
     abort_operation,
     estimate_seconds,
     list_operations,
@@ -23,7 +22,7 @@ from dueledger.refusals import operation_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import Name, TenantPath, Text
+from dueledger.service.routes.fields import TenantPath, Text
 from dueledger.service.routes.operation_documents import (
     DecisionResults,
     ItemDecision,
@@ -77,7 +76,7 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
 )
 async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter) -> Response:
     """Count the items of a tenant that an operation would move now. It changes nothing."""
-    found = await preview_operation(call.connection, asked.verb, _filter(tenant, asked))
+    found = await preview_operation(call.connection, asked.verb, asked.items_of(tenant))
     seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
     groups = [asdict(group) for group in found.groups]
     counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
@@ -97,7 +96,7 @@ async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest)
     operation_no = await record_operation(
         call.connection,
         asked.verb,
-        _filter(tenant, asked),
+        asked.items_of(tenant),
         reason=asked.reason,
         actor_no=call.caller.actor_no,
     )
@@ -186,7 +185,3 @@ async def find_operation(call: ApiCall, operation_no: int) -> dict[str, object]:
         message = f"There is no operation {operation_no}. GET /v1/operations lists them."
         raise NotFound(message, operation=operation_no)
     return members_of(OperationDocument, found)
-
-
-def _filter(tenant: Name, asked: OperationFilter) -> ItemFilter:
-    return ItemFilter(tenant, asked.kind, asked.lane, asked.parked_reason, asked.error, asked.since)

@@ -9,7 +9,10 @@ create type ledger.item_filter as (
   in_flight boolean,
   as_of timestamptz,
   item_no_max bigint,
-  snapshot pg_snapshot
+  snapshot pg_snapshot,
+  state smallint,
+  due_from timestamptz,
+  due_before timestamptz
 );
 
 comment on type ledger.item_filter is 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
@@ -42,7 +45,8 @@ as $$
       where p.item_no > after_item_no and p.item_no <= wanted.item_no_max
         and exists (
           select from ledger.operation_state v
-          where v.verb = wanted.verb and v.state in (1 /* Scheduled */, 4 /* RetryableFailure */))
+          where v.verb = wanted.verb and v.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
+            and (wanted.state is null or v.state = wanted.state))
       order by p.item_no limit examined_max
     )
     union all
@@ -51,7 +55,8 @@ as $$
       from ledger.review r
       where r.item_no > after_item_no and r.item_no <= wanted.item_no_max
         and exists (
-          select from ledger.operation_state v where v.verb = wanted.verb and v.state = 5 /* ManualReview */)
+          select from ledger.operation_state v
+          where v.verb = wanted.verb and v.state = 5 /* ManualReview */ and (wanted.state is null or wanted.state = 5 /* ManualReview */))
       order by r.item_no limit examined_max
     )
     union all
@@ -90,7 +95,7 @@ as $$
       coalesce(bool_or(v.state = 4 /* RetryableFailure */), false) as failed,
       coalesce(bool_or(v.state = 5 /* ManualReview */), false) as parked,
       case when wanted.verb = 'trigger' then ledger.now() else '-infinity' end as after_at
-    from ledger.operation_state v where v.verb = wanted.verb
+    from ledger.operation_state v where v.verb = wanted.verb and (wanted.state is null or v.state = wanted.state)
   )
   select u.*
   from (
@@ -186,6 +191,7 @@ begin
       ) x
       join ledger.flow f on f.flow_no = x.flow_no
       where exists (select from ledger.operation_state v where v.verb = wanted.verb and v.state = x.state)
+        and (wanted.state is null or x.state = wanted.state)
         and (wanted.tenant is null or f.tenant = wanted.tenant)
         and (wanted.kind is null or f.kind = wanted.kind)
         and (wanted.lane is null or f.lane = wanted.lane)
@@ -196,7 +202,10 @@ begin
     ) e
     cross join lateral (
       select i.id, i.business_key, i.emitted_at, ledger.was_committed(wanted, i.xmin, i.emitted_at) as is_committed
-      from ledger.due_item i where i.effective_date = e.effective_date and i.item_no = e.item_no
+      from ledger.due_item i
+      where i.effective_date = e.effective_date and i.item_no = e.item_no
+        and (wanted.due_from is null or i.due_at >= wanted.due_from)
+        and (wanted.due_before is null or i.due_at < wanted.due_before)
       offset 0
     ) i
     cross join lateral (

@@ -23,6 +23,9 @@ create table ledger.operation (
   parked_reason text,
   error text,
   since timestamptz,
+  state smallint references ledger.state,
+  due_from timestamptz,
+  due_before timestamptz,
   in_flight boolean not null,
   as_of timestamptz not null,
   snapshot pg_snapshot not null default pg_current_snapshot(),
@@ -45,7 +48,8 @@ create table ledger.operation (
   worked_seconds double precision not null default 0,
   constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'cancel')),
   constraint operation_in_flight_cancels check (
-    not in_flight or (verb = 'cancel' and parked_reason is null and error is null and since is null)),
+    not in_flight or (verb = 'cancel' and parked_reason is null and error is null and since is null and state is null)),
+  constraint operation_state_known check (state in (1 /* Scheduled */, 4 /* RetryableFailure */, 5 /* ManualReview */)),
   constraint operation_abort_named check (
     (aborted_by is null) = (abort_reason is null) and (aborted_by is null or ended_at is not null)),
   constraint operation_pause_named check (num_nulls(paused_at, paused_by, pause_reason) in (0, 3))
@@ -58,6 +62,9 @@ comment on column ledger.operation.lane is 'Only this lane; empty for the defaul
 comment on column ledger.operation.parked_reason is 'Only items that are parked for this reason.';
 comment on column ledger.operation.error is 'Only items whose last error was of this class.';
 comment on column ledger.operation.since is 'Only items that came into their state at this time or later.';
+comment on column ledger.operation.state is 'Only items in this state; none that are handed out.';
+comment on column ledger.operation.due_from is 'Only items that are due at this time or later.';
+comment on column ledger.operation.due_before is 'Only items that are due before this time.';
 comment on column ledger.operation.in_flight is
   'Whether items that are handed out are meant, too: each gets a request to end.';
 comment on column ledger.operation.as_of is
@@ -77,7 +84,8 @@ comment on column ledger.operation.paused_at is
   'While it is set, no item is moved. It stays where a paused operation was aborted.';
 comment on column ledger.operation.stepped_at is
   'When its last step ended, on the machine''s clock; null before the first one, and after a pause.';
-comment on column ledger.operation.worked_seconds is 'How long it has been carried out, without pauses.';
+comment on column ledger.operation.worked_seconds is
+  'How long it has been carried out, without pauses; of the time between two steps, a minute at most.';
 
 create index operation_open_idx on ledger.operation (operation_no) where ended_at is null;
 -- No other index has this order: however few a tenant has among those of others, no plan reads theirs.

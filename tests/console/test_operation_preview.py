@@ -1,0 +1,114 @@
+"""Decisions about all items that a list's filter matches, from the list to the operation."""
+
+import re
+from html import unescape
+
+import pytest
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.operations import advance_operation
+from tests.console.conftest import Browser, open_browser
+from tests.service.conftest import Api
+
+ACT = re.compile(r'href="([^"]+)">Act on all that match</a>')
+TAB = re.compile(r'href="[^"]*verb=(\w+)[^"]*"( aria-current="true")?>')
+NIGHT = "due_from=2027-02-01T00:00Z&due_before=2027-02-02T00:00Z"
+
+
+def tabs_of(page: str) -> str:
+    """Return the part of the page that has the verbs."""
+    return page.partition('aria-label="Decision"')[2].partition("</nav>")[0]
+
+
+async def test_all_that_match_a_list_of_items_are_decided_about_as_one_operation(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    due = {"D-1": "2027-02-01T01:00:00Z", "D-2": "2027-02-01T02:00:00Z"}
+    other = {"D-3": "2027-02-02T00:00:00Z", "D-4": "2027-02-01T03:00:00Z"}
+    items = [api.item(each, kind="Bulk", due_at=at) for each, at in {**due, **other}.items()]
+    ids = await api.emit(key, *items)
+    await api.park(ids[3])
+    listed = await browser.open(f"/console/items?tenant=acme&kind=Bulk&open=true&{NIGHT}")
+    [address] = [unescape(each) for each in ACT.findall(listed.text)]
+    preview = await browser.open(address)
+    assert "<h1>2 items match</h1>" in preview.text
+    tabs = TAB.findall(tabs_of(preview.text))
+    assert [verb for verb, _ in tabs] == ["trigger", "park", "redrive", "write_off", "cancel"]
+    assert [verb for verb, is_shown in tabs if is_shown] == ["trigger"]
+    assert [each in preview.text for each in ("D-1", "D-2", "D-3", "D-4")] == [True, True] + [
+        False
+    ] * 2
+    parked = "it is parked; only an item that waits can be started now"
+    assert f"1 open item: {parked}" in preview.text
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text))
+    body = {name: fields[name] for name in ("verb", "kind", "due_from", "due_before")}
+    counted = await api.ask("POST", "/v1/tenants/acme/operations/preview", key=key, body=body)
+    assert counted.document["items"] == 2
+
+    done = await browser.send("/console/reviews/acme/decide", {**fields, "reason": "INC-1"})
+    assert done.status == 303, done.text
+    [late] = await api.emit(key, api.item("D-5", kind="Bulk", due_at=due["D-1"]))
+    number = int(done.location.rpartition("/")[2])
+    await advance_operation(api.owner, number)
+    shown = await browser.open(done.location)
+    assert "2 of 2 items are done" in shown.text
+    assert "<dt>Due before</dt>" in shown.text
+    by_rest = (await api.ask("GET", f"/v1/operations/{number}", key=key)).document
+    assert (by_rest["due_from"], by_rest["state"]) == ("2027-02-01T00:00:00Z", None)
+    waits = "select available_at > ledger.now() from ledger.pending p join ledger.due_item i"
+    rows = await api.owner.fetch(
+        f"{waits} using (item_no) where i.id = any ($1::uuid[]) order by i.business_key",
+        [*ids[:3], late],
+    )
+    assert [row[0] for row in rows] == [False, False, True, True]
+
+
+async def test_a_list_of_one_state_leads_to_the_verbs_of_that_state(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.park(*await api.emit(key, api.item("S-1", kind="OfState")))
+    await api.emit(key, api.item("S-2", kind="OfState", due_at="2027-02-01T00:00:00Z"))
+    for state, verbs in (
+        ("ManualReview", ["redrive", "write_off", "cancel"]),
+        ("Scheduled", ["trigger", "cancel"]),
+    ):
+        listed = await browser.open(f"/console/items?tenant=acme&kind=OfState&state={state}")
+        [address] = [unescape(each) for each in ACT.findall(listed.text)]
+        assert f'verb={verbs[0]}" aria-current' in (await browser.open(address)).text
+        preview = await browser.open(f"{address}&verb=cancel")
+        assert [verb for verb, _ in TAB.findall(tabs_of(preview.text))] == verbs
+        assert "1 open item: it is in another state" in preview.text
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("tenant=acme", "choose a kind."),
+        ("state=Scheduled", "choose a tenant and a kind."),
+        ("tenant=acme&kind=Odd&late=true", "remove Late: an operation takes items"),
+        ("tenant=acme&kind=Odd&q=O-", None),
+        ("tenant=acme&kind=Odd&state=Running", None),
+    ],
+)
+async def test_a_filter_that_an_operation_cannot_have_says_what_to_change(
+    api: Api, browser: Browser, key: NewApiKey, query: str, sentence: str | None
+) -> None:
+    await api.emit(key, *(api.item(f"O-{number}", kind="Odd") for number in range(2)))
+    page = await browser.open(f"/console/items?{query}")
+    assert not ACT.findall(page.text)
+    if sentence is None:
+        assert "To act on all that match" not in page.text
+    else:
+        assert f"To act on all that match, {sentence}" in page.text
+
+
+async def test_who_may_not_decide_is_not_led_to_a_decision(api: Api, key: NewApiKey) -> None:
+    await api.emit(key, api.item("V-1", kind="Viewed"))
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("views", Scope.READ))
+        for query in ("tenant=acme&kind=Viewed", "tenant=acme"):
+            page = await reader.open(f"/console/items?{query}")
+            assert "V-1" in page.text
+            assert "all that match" not in page.text
+        refused = await reader.open("/console/reviews/acme/decide?kind=Viewed")
+        assert refused.status == 403
