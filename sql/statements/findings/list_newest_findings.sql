@@ -1,6 +1,6 @@
 -- List findings, newest first, a page at a time; only open ones on request.
 -- returns: zero or more
--- roles: auditor, operator, reconciler
+-- roles: auditor, operator
 -- $1 open_only boolean
 -- $2 tenant text
 -- $3 type text
