@@ -149,7 +149,7 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
     "LatenessDocument": {"below_seconds": 300, "items": 12},
     "LoadDocument": {"end": "2027-03-08T09:00:00Z", "definitions": 12},
     "LoadPart": {"items": 12},
-    "MissingDay": {"missing": 1},
+    "MissingDay": {"missing": 1, "present": 11, "expected": 12},
     "PeakDocument": {"due": 12, "busiest_minute": 12},
     "QuarterDocument": {"due": 12, "busiest_minute": 12},
     "QuietDocument": {"end": "2027-03-02T09:00:00Z"},

@@ -296,6 +296,10 @@ async def count_findings(
     )
 
 
+PRESENT_MAX: Final = 50_000
+"""Items that are counted beside missing ones, of all days of a page."""
+
+
 async def count_missing(
     connection: Connection,
     *,
@@ -309,9 +313,12 @@ async def count_missing(
     """Count open findings of missing items by kind and effective date, in this order.
 
     `count_max` findings are read: the last day may then have more, which `missing_capped` says, and
-    other days may follow.
+    other days may follow. Of the items beside them as many are counted as each day has a share of
+    `PRESENT_MAX`: `present_capped`.
     """
-    given = (tenants, tenant, kind, *(after or (None, None, None)), count_max, limit)
+    present_max = max(1, PRESENT_MAX // limit)
+    place = after or (None, None, None)
+    given = (tenants, tenant, kind, *place, count_max, limit, present_max)
     return [dict(row) for row in await connection.fetch(statement("count_missing"), *given)]
 
 

@@ -119,14 +119,23 @@ async def test_days_with_missing_items_are_counted_and_each_leads_to_its_finding
         "update ledger.finding set effective_date = '2026-02-01' where id = $1", third
     )
     await api.owner.execute("update ledger.finding set type = 'UNEXPECTED' where id = $1", other)
+    emitter = await api.make_key("gapped-emitter", *Scope, tenants=["gapped"])
+    for day, kind, lane, number in (
+        *(("2026-01-01", "LetterDue", lane, number) for lane in ("", "n") for number in (1, 2)),
+        ("2026-02-01", "OtherDue", "", 3),
+        ("2026-02-02", "LetterDue", "", 4),
+    ):
+        terms = {"tenant": "gapped", "kind": kind, "lane": lane, "effective_date": day}
+        await api.emit(emitter, api.item(f"G{lane}-{number}", **terms))
     path = "/console/reconciliation/missing?kind=LetterDue&tenant=gapped"
     async with open_browser(api) as gapped:
         await gapped.sign_in(await api.make_key("gaps", *Scope, tenants=["gapped"]))
         listed = await gapped.open(f"{path}&format=csv")
         rows = list(csv.DictReader(io.StringIO(listed.text)))
-        assert [(row["effective_date"], row["missing"]) for row in rows] == [
-            ("2026-01-01", "2"),
-            ("2026-02-01", "1"),
+        columns = "effective_date", "expected", "present", "missing"
+        assert [tuple(row[name] for name in columns) for row in rows] == [
+            ("2026-01-01", "6", "4", "2"),
+            ("2026-02-01", "1", "0", "1"),
         ]
         first = (await gapped.open(f"{path}&limit=1")).text
         assert "2026-02-01" not in first
@@ -140,5 +149,8 @@ async def test_days_with_missing_items_are_counted_and_each_leads_to_its_finding
         assert "2026-02-01" in (await gapped.open("/console/reconciliation")).text
     counted = await count_missing(api.owner, tenant="gapped", limit=9, count_max=1)
     assert [(row["missing"], row["missing_capped"]) for row in counted] == [(1, True)]
+    [first, _] = await count_missing(api.owner, tenant="gapped", limit=25_000, count_max=9)
+    assert (first["present"], first["present_capped"]) == (2, True)
+    assert (first["expected"], first["expected_capped"]) == (4, True)
     hidden = await browser.open(f"{path}&format=csv")
     assert hidden.text.splitlines() == listed.text.splitlines()[:1]

@@ -52,7 +52,7 @@ READS = {
     "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true",
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "list_newest_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
-    "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51",
+    "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51, 100",
     "list_kinds": "'{acme}', 200",
     "list_lanes": "'{acme}', 500",
     "list_definition_names": "'{acme}', 500",

@@ -177,6 +177,8 @@ def _list_missing(
         columns=(
             Column("effective_date", "Effective date", "date", found),
             Column("kind", "Flow", "flow"),
+            Column("expected", "Expected", "count", capped="expected_capped"),
+            Column("present", "Present", "count", capped="present_capped"),
             Column("missing", "Missing", "count", found, "missing_capped"),
             Column("first_due_at", "First due", "time"),
             Column("first_seen_at", "Found", "time"),

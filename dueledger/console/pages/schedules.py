@@ -349,11 +349,11 @@ def rule_text(document: Row) -> str:
 _PLACES: Final = {"timezone", "gap", "fold"}
 
 
-def _covers_any(pause: Mapping[str, Any], kinds: frozenset[tuple[str, str]]) -> bool:
+def _covers_any(found: Mapping[str, Any], kinds: frozenset[tuple[str, str]]) -> bool:
     """Return whether a pause covers flows of one of these kinds, each with its tenant."""
-    if pause["kind"] is None:
-        return any(pause["tenant"] == tenant for tenant, _ in kinds)
-    return (pause["tenant"], pause["kind"]) in kinds
+    if found["kind"] is None:
+        return any(found["tenant"] == tenant for tenant, _ in kinds)
+    return (found["tenant"], found["kind"]) in kinds
 
 
 async def _rows(call: ApiCall, view: View, versions: Sequence[DefinitionVersion]) -> list[Row]:

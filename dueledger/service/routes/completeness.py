@@ -51,13 +51,19 @@ class FindingCounts(BaseModel):
 
 
 class MissingDay(BaseModel):
-    """An effective date on which items of a kind are missing, and how many."""
+    """An effective date on which items of a kind are missing: how many are, and are present."""
 
     tenant: str
     kind: str
     effective_date: date
     missing: int
     missing_capped: Annotated[bool, Field(description="there may be more")]
+    present: Annotated[
+        int, Field(description="items of the kind and date in the ledger, expected or not")
+    ]
+    present_capped: Annotated[bool, Field(description="there may be more")]
+    expected: Annotated[int, Field(description="those present and those missing")]
+    expected_capped: Annotated[bool, Field(description="there may be more")]
     first_due_at: datetime
     first_seen_at: datetime
 
