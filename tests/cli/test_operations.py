@@ -235,3 +235,18 @@ async def test_a_count_says_how_long_so_many_items_take_once_many_were_moved(
     counted = dueledger_on("cancel", *FILTER, *REASON)
     assert "It would be 1 items, about 4 minutes of work. Nothing" in counted.err
     assert dueledger_on("cancel", *FILTER, *REASON, "--json").document["seconds"] == 240
+
+
+@pytest.mark.parametrize("verb", ["cancel", "trigger"])
+def test_a_filter_takes_the_items_of_a_time_at_which_they_are_due(
+    dueledger_on: Command, verb: str
+) -> None:
+    _emit(dueledger_on, "INV-1")
+    last, night = ("--due-before", "2199-01-01T00:00Z"), ("--due-from", "2199-01-01T00:00Z")
+    for due, items in ((last, 0), (night, 1), (("--due-before", "2199-01-02T00:00Z"), 1)):
+        counted = dueledger_on(verb, *FILTER, *REASON, *due, "--json").document
+        assert counted["items"] == items
+    asked = dueledger_on(verb, *FILTER, *REASON, *night, "--execute", "--json").document
+    assert (asked["due_from"], asked["due_before"]) == ("2199-01-01T00:00:00Z", None)
+    named = dueledger_on(verb, "--business-key", "INV-1", "--tenant", "acme", *REASON, *night)
+    assert (named.code, "--due-from" in named.err) == (2, True)

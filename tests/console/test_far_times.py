@@ -21,7 +21,7 @@ NEAR: Final = ("2199-12-31T23:59", "2199-12-30T23:59", "1970-01-01T00:00", "1970
 SENT: Final = {
     "until": ("/console/flows/acme/pause", "/console/schedules/acme/far/pause"),
     "effective_from": ("/console/schedules/preview", "/console/schedules/define"),
-    "since": ("/console/reviews/acme/decide",),
+    **dict.fromkeys(("since", "due_from", "due_before"), ("/console/reviews/acme/decide",)),
 }
 """Where each field of a form that is a time is sent."""
 TEXT: Final = """
