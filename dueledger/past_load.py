@@ -135,7 +135,7 @@ class PastLoad:
         rows = await list_past_hours(connection, spans, tenants=tenants, kind=kind)
         sums: dict[datetime, DueResults] = {}
         for at, results in rows:
-            hour = at.replace(minute=0) if is_whole else hour_of(at, zone)
+            hour = at if is_whole and not at.minute else hour_of(at, zone)
             sums[hour] = sums[hour].plus(results) if hour in sums else results
         return sums
 

@@ -185,7 +185,8 @@ def _weekdays(
             worst[place] = max(worst[place], badness)
         else:
             sums[place], worst[place] = results, badness
-    known = _known_places(view, asked, past)
+    is_full = len(worst) == len(_WEEKDAYS) * 24
+    known = worst.keys() if is_full else _known_places(view, asked, past)
     rows: list[GridRow] = []
     for weekday, name in enumerate(_WEEKDAYS):
         cells: list[str] = []

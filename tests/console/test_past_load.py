@@ -26,13 +26,17 @@ from tests.databases import MakeDatabase
 from tests.ledger.conftest import Ledger
 from tests.logins import with_login
 from tests.published_records import nothing_published
-from tests.service.conftest import Api, open_api
+from tests.service.conftest import SCHEDULE, Api, open_api
 
 NOON = datetime(2027, 3, 3, 12, 5, tzinfo=UTC)
 DUE = datetime(2027, 3, 1, 22, 40, tzinfo=UTC)
 """Still the first of March in UTC, and the second in Kolkata and in Berlin."""
 PAST = "/console/schedules/past"
 _CELL = re.compile(r'<a class="past (\w+)" tabindex="-1" href="([^"]+)" title="([^"]+)">')
+_COMING = re.compile(
+    r'<td class="ahead"><a class="(past)" tabindex="-1" href="([^"]+)" title="([^"]+)">'
+)
+HOUR = timedelta(hours=1)
 COUNTS = {
     "due": 7,
     "completed": 3,
@@ -213,6 +217,28 @@ async def test_each_key_sees_its_tenants_alone_and_kinds_have_pages(
         own = (await stranger.open(PAST)).text
         assert "acme" not in own
         assert "umbra Kind00" in own
+
+
+async def test_what_is_owed_of_today_begins_where_the_count_ends(
+    api: Api, browser: Browser, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    await emit(api.owner, make_drafts(2, kind=kind, due_at=NOON - HOUR), api.person_no)
+    when = {"cron": "0 * * * *", "timezone": "UTC"}
+    await api.define("acme", "hourly", {**SCHEDULE, "kind": kind, "when": when})
+    page = await browser.open(PAST)
+    ((_, _, words), *_) = _COMING.findall(page.text)
+    assert words == "Wed 2027-03-03, from 00:00: schedules owe 11"
+    await reconcile(api)
+    page = await browser.open(PAST)
+    ((_, past, counted), _) = _CELL.findall(page.text)
+    assert counted == "Wed 2027-03-03, until 12:00: 2 due, 2 still open"
+    assert "due_from=2027-03-03T00:00:00Z&amp;due_before=2027-03-03T12:00:00Z" in past
+    ((_, rest, owed), (_, tomorrow, whole), *days) = _COMING.findall(page.text)
+    assert owed == "Wed 2027-03-03, from 12:00: schedules owe 11"
+    assert rest.endswith("due_from=2027-03-03T12:00:00Z&amp;due_before=2027-03-04T00:00:00Z")
+    assert whole == "Thu 2027-03-04: schedules owe 24"
+    assert tomorrow.endswith("due_before=2027-03-05T00:00:00Z&amp;open=true")
+    assert len(days) == 5
 
 
 async def emit(connection: Connection, drafts: list[ItemDraft], actor_no: int) -> None:
