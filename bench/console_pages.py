@@ -97,6 +97,7 @@ def page_paths(ledger: Ledger, ids: Sequence[str], keys: Sequence[str]) -> dict[
         "a schedule": schedule,
         "the editor": f"{schedule}/edit",
         "the calendar": "/schedules/calendar",
+        "the last four weeks": "/schedules/past",
         "import": "/schedules/import",
         "flows": "/flows",
         "a flow": f"/flows/{TENANT}/{ledger.kind}",

@@ -260,6 +260,11 @@ async def read_drain(connection: Connection, kind: str) -> Drain:
     return Drain(**row)
 
 
+async def fill_past_load(connection: Connection, tenant: str, kinds: int, as_of: datetime) -> None:
+    """Fill the past load of so many new kinds in every quarter hour of five weeks."""
+    await connection.execute(bench_statement("fill_past_load"), tenant, kinds, as_of)
+
+
 async def mark_materialised(connection: Connection, until_at: datetime, tzdata: str) -> None:
     """Say that all schedules are materialised up to an instant."""
     await connection.execute(

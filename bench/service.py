@@ -28,7 +28,7 @@ from bench.console_pages import (
 from bench.draining import HANDLERS, PREFIX
 from bench.ended_ledger import TENANT, load_ended
 from bench.ledgers import Ledger, MeasurementFailed, after
-from bench.measurements import bench_statement, read_drain
+from bench.measurements import bench_statement, fill_past_load, read_drain
 from bench.report import Measured, at_most
 from bench.rig import APPLICATION, Rig
 from bench.service_requests import (
@@ -62,6 +62,7 @@ LATER_SECONDS: Final = 30 * 86_400.0
 STARTED_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.02
 READ_MAX: Final = 1_000
+PAST_KINDS: Final = 30
 FLOOD: Final = "FLOOD-"
 SERVICE: Final = "service"
 SCOPES: Final = (Scope.READ, Scope.EMIT, Scope.OPERATE, Scope.ADMIN, Scope.WORK)
@@ -187,6 +188,7 @@ async def _load(ledger: Ledger, rig: Rig, options: ServiceOptions) -> None:
     others = (options.items - options.flood_items) // 10
     await load_ended(ledger, rig, options.items - options.flood_items - others)
     now = await ledger.now()
+    await fill_past_load(ledger.connection, TENANT, PAST_KINDS, now)
     await ledger.load(
         options.flood_items,
         flows=[("flood", ledger.kind, "")],

@@ -1,15 +1,17 @@
 """Results of the items that were due on each day, and in each hour, of the last weeks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final, NamedTuple
 
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.past_load import (
     DueResults,
     PastLoadCount,
+    SumMinutes,
+    SumSpan,
     list_past_days,
     list_past_hours,
     read_past_load_count,
@@ -20,6 +22,9 @@ DAYS_MAX: Final = 35
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _QUARTER: Final = timedelta(minutes=15)
+_DAY_SUMS: Final[Sequence[SumMinutes]] = (1440, 60, 15)
+_HOUR_SUMS: Final[Sequence[SumMinutes]] = (60, 15)
+_QUARTER_SUMS: Final[Sequence[SumMinutes]] = (15,)
 
 
 class KindName(NamedTuple):
@@ -94,9 +99,11 @@ class PastLoad:
         begins, until = asked.begins, self.until
         if until is None or until <= begins[0]:
             return []
+        days = [*(each for each in begins[:-1] if each < until), min(until, begins[-1])]
         rows = await list_past_days(
             connection,
-            [*(each for each in begins[:-1] if each < until), min(until, begins[-1])],
+            days,
+            spans_of(days, _DAY_SUMS),
             tenants=tenants,
             tenant=tenant,
             kind=kind,
@@ -118,14 +125,19 @@ class PastLoad:
         kind: str | None = None,
     ) -> dict[datetime, DueResults]:
         """Return the results by hour of the zone, by time; hours without items are left out."""
-        until = self.until
+        until, begins = self.until, asked.begins
         if until is None:
             return {}
-        before = min(until, asked.begins[-1])
-        rows = await list_past_hours(
-            connection, asked.begins[0], before, tenants=tenants, kind=kind
+        is_whole = all(each.minute == 0 for each in begins)
+        spans = spans_of(
+            [begins[0], min(until, begins[-1])], _HOUR_SUMS if is_whole else _QUARTER_SUMS
         )
-        return sums_of((hour_of(row.quarter, zone), row.results) for row in rows)
+        rows = await list_past_hours(connection, spans, tenants=tenants, kind=kind)
+        sums: dict[datetime, DueResults] = {}
+        for at, results in rows:
+            hour = at if is_whole and not at.minute else hour_of(at, zone)
+            sums[hour] = sums[hour].plus(results) if hour in sums else results
+        return sums
 
 
 async def read_past_load(connection: Connection) -> PastLoad:
@@ -139,9 +151,35 @@ def hour_of(instant: datetime, zone: tzinfo) -> datetime:
     return instant - timedelta(minutes=local.minute, seconds=local.second)
 
 
-def sums_of(found: Iterable[tuple[datetime, DueResults]]) -> dict[datetime, DueResults]:
-    """Return the sums of what has the same time."""
-    sums: dict[datetime, DueResults] = {}
-    for at, results in found:
-        sums[at] = sums.get(at, DueResults()) + results
-    return sums
+def spans_of(bounds: Sequence[datetime], sizes: Sequence[SumMinutes]) -> list[SumSpan]:
+    """Return the longest sums of these sizes, longest first, that add up to each time of a list.
+
+    Those of one size that follow one another are one span.
+    """
+    spans: list[SumSpan] = []
+    for begins, ends in pairwise(bounds):
+        for each in _sums_between(begins, ends, sizes):
+            if spans and (spans[-1].minutes, spans[-1].ends) == each[:2]:
+                spans[-1] = spans[-1]._replace(ends=each.ends)
+            else:
+                spans.append(each)
+    return spans
+
+
+def _sums_between(
+    begins: datetime, ends: datetime, sizes: Sequence[SumMinutes]
+) -> Iterator[SumSpan]:
+    longest, *shorter = sizes
+    size = timedelta(minutes=longest)
+    first, last = begins + (_EPOCH - begins) % size, ends - (ends - _EPOCH) % size
+    if not shorter or first >= last:
+        if begins < ends:
+            yield from (
+                _sums_between(begins, ends, shorter)
+                if shorter
+                else [SumSpan(longest, begins, ends)]
+            )
+        return
+    yield from _sums_between(begins, first, shorter)
+    yield SumSpan(longest, first, last)
+    yield from _sums_between(last, ends, shorter)

@@ -89,8 +89,9 @@ class LedgerRecord(PassRecord):
         await past_load.record_past_load(connection, window.from_date, window.to_date, quarters)
 
     async def note_past_load(self, connection: Connection, count: PastLoadCount) -> None:
-        """Record of which time the past load is counted."""
+        """Record of which time the past load is counted, and forget what was due before it."""
         await past_load.note_past_load(connection, count)
+        await past_load.forget_past_load(connection, count.counted_from)
 
     async def record_populations(
         self, connection: Connection, populations: Sequence[findings.PopulationRecord]

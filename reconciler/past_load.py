@@ -17,7 +17,7 @@ _AHEAD: Final = timedelta(days=1)
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _QUARTER: Final = timedelta(minutes=15)
 _MICROSECOND: Final = timedelta(microseconds=1)
-_RESULTS: Final = DueResults.__dataclass_fields__
+_RESULTS: Final = DueResults._fields
 
 
 class PastSpan(NamedTuple):

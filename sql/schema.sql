@@ -214,6 +214,34 @@ $$;
 
 COMMENT ON FUNCTION ledger.add_overview_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) IS 'Add what these runs completed to the overview. Each run is added once.';
 
+CREATE FUNCTION ledger.add_past_load() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  sign constant integer := tg_argv[0];
+begin
+  insert into ledger.past_sum (tenant, kind, minutes, begins, items, completed, completed_late, in_review, withdrawn, written_off, had_failures)
+  select c.tenant, c.kind, m.minutes, date_bin(make_interval(mins => m.minutes), c.quarter, '2000-01-01T00:00:00Z') as begins,
+    sign * sum(c.items), sign * sum(c.completed), sign * sum(c.completed_late), sign * sum(c.in_review), sign * sum(c.withdrawn),
+    sign * sum(c.written_off), sign * sum(c.had_failures)
+  from changed c
+  cross join (values (15), (60), (1440)) m (minutes)
+  group by 1, 2, 3, 4
+  order by 1, 2, 3, 4
+  on conflict (tenant, kind, minutes, begins) do update
+  set items = past_sum.items + excluded.items, completed = past_sum.completed + excluded.completed,
+    completed_late = past_sum.completed_late + excluded.completed_late, in_review = past_sum.in_review + excluded.in_review,
+    withdrawn = past_sum.withdrawn + excluded.withdrawn, written_off = past_sum.written_off + excluded.written_off,
+    had_failures = past_sum.had_failures + excluded.had_failures;
+  if sign < 0 then
+    delete from ledger.past_sum s where s.items = 0;
+  end if;
+  return null;
+end $$;
+
+COMMENT ON FUNCTION ledger.add_past_load() IS 'Add rows of past_load to past_sum, or subtract them, as the argument of the trigger says.';
+
 CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
     AS $$
@@ -1735,6 +1763,25 @@ $$;
 
 COMMENT ON FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) IS 'Whether the default partitions are small enough, and have few enough rows of these days, to make a partition while others wait.';
 
+CREATE FUNCTION ledger.forget_past_load(before timestamp with time zone, row_max integer) RETURNS integer
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select from ledger.lock_row l where l.subject = 'past_load' for update;
+  with old as materialized (
+    select l.tenant, l.kind, l.quarter, l.effective_date from ledger.past_load l
+    where l.quarter < before order by l.quarter limit row_max
+  ),
+  forgotten as (
+    delete from ledger.past_load l using old o
+    where (l.tenant, l.kind, l.quarter, l.effective_date) = (o.tenant, o.kind, o.quarter, o.effective_date)
+    returning 1
+  )
+  select count(*)::integer from forgotten
+$$;
+
+COMMENT ON FUNCTION ledger.forget_past_load(before timestamp with time zone, row_max integer) IS 'Delete the results of the items that were due before a time, up to a number of rows, and subtract them from their sums. Returns how many.';
+
 CREATE FUNCTION ledger.grant_role(role text, login text, tenants text[] DEFAULT NULL::text[]) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -3124,6 +3171,7 @@ CREATE FUNCTION ledger.record_past_load(from_date date, to_date date, tenants te
     SET enable_hashjoin TO 'on'
     SET enable_nestloop TO 'off'
     AS $$
+  select from ledger.lock_row l where l.subject = 'past_load' for update;  -- windows of two passes share sums
   with counted as materialized (
     select coalesce(u.tenant, '') as tenant, coalesce(u.kind, '') as kind, u.quarter, u.effective_date, sum(u.items)::integer as items,
       sum(u.completed)::integer as completed, sum(u.completed_late)::integer as completed_late, sum(u.in_review)::integer as in_review,
@@ -4726,6 +4774,37 @@ COMMENT ON COLUMN ledger.past_load_count.as_of IS 'The moment on business time f
 
 COMMENT ON COLUMN ledger.past_load_count.counted_from IS 'The begin of the first quarter hour that is counted.';
 
+CREATE TABLE ledger.past_sum (
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    minutes smallint NOT NULL,
+    begins timestamp with time zone NOT NULL,
+    items integer NOT NULL,
+    completed integer NOT NULL,
+    completed_late integer NOT NULL,
+    in_review integer NOT NULL,
+    withdrawn integer NOT NULL,
+    written_off integer NOT NULL,
+    had_failures integer NOT NULL,
+    CONSTRAINT past_sum_minutes_known CHECK ((minutes = ANY (ARRAY[15, 60, 1440])))
+);
+
+COMMENT ON TABLE ledger.past_sum IS 'Sums of past_load over effective dates, by quarter hour, hour and day in UTC: what pages read. Triggers of past_load keep them.';
+
+COMMENT ON COLUMN ledger.past_sum.tenant IS 'Empty: all tenants.';
+
+COMMENT ON COLUMN ledger.past_sum.kind IS 'Empty: all kinds of the tenant.';
+
+COMMENT ON COLUMN ledger.past_sum.minutes IS 'How long the span is: a quarter hour, an hour or a day.';
+
+COMMENT ON COLUMN ledger.past_sum.begins IS 'Begin of the span, in UTC.';
+
+COMMENT ON COLUMN ledger.past_sum.completed_late IS 'Those of them that were completed after complete_by, or their grace.';
+
+COMMENT ON COLUMN ledger.past_sum.withdrawn IS 'Items that were cancelled, superseded or skipped.';
+
+COMMENT ON COLUMN ledger.past_sum.had_failures IS 'Items of which an attempt failed, timed out or was parked, whatever their results.';
+
 CREATE TABLE ledger.pause (
     pause_no integer NOT NULL,
     tenant text NOT NULL,
@@ -5487,6 +5566,9 @@ ALTER TABLE ONLY ledger.past_load_count
 ALTER TABLE ONLY ledger.past_load
     ADD CONSTRAINT past_load_pkey PRIMARY KEY (tenant, kind, quarter, effective_date);
 
+ALTER TABLE ONLY ledger.past_sum
+    ADD CONSTRAINT past_sum_pkey PRIMARY KEY (tenant, kind, minutes, begins);
+
 ALTER TABLE ONLY ledger.pause
     ADD CONSTRAINT pause_pkey PRIMARY KEY (pause_no);
 
@@ -5638,6 +5720,8 @@ CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
 
 CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
 
+CREATE INDEX kind_name_idx ON ledger.kind USING btree (name COLLATE "C");
+
 CREATE INDEX kind_name_order_idx ON ledger.kind USING btree (tenant COLLATE "C", name COLLATE "C");
 
 CREATE INDEX materialised_ends_at_idx ON ledger.materialised USING btree (ends_at) WHERE (materialised_until >= ends_at);
@@ -5663,6 +5747,8 @@ CREATE INDEX overview_run_checked_idx ON ledger.overview_run USING btree (checke
 CREATE INDEX past_load_date_idx ON ledger.past_load USING btree (effective_date);
 
 CREATE INDEX past_load_quarter_idx ON ledger.past_load USING btree (quarter);
+
+CREATE INDEX past_sum_empty_idx ON ledger.past_sum USING btree (items) WHERE (items = 0);
 
 CREATE UNIQUE INDEX pause_in_force_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
 
@@ -5737,6 +5823,14 @@ CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following 
 CREATE TRIGGER kind_is_sealed AFTER INSERT ON ledger.kind FOR EACH ROW EXECUTE FUNCTION ledger.seal_row();
 
 CREATE TRIGGER kind_is_sealed_again AFTER UPDATE ON ledger.kind FOR EACH ROW WHEN ((new.policy_version <> old.policy_version)) EXECUTE FUNCTION ledger.seal_row();
+
+CREATE TRIGGER past_load_adds_inserted AFTER INSERT ON ledger.past_load REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION ledger.add_past_load('1');
+
+CREATE TRIGGER past_load_adds_updated AFTER UPDATE ON ledger.past_load REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION ledger.add_past_load('1');
+
+CREATE TRIGGER past_load_subtracts_deleted AFTER DELETE ON ledger.past_load REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION ledger.add_past_load('-1');
+
+CREATE TRIGGER past_load_subtracts_updated AFTER UPDATE ON ledger.past_load REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION ledger.add_past_load('-1');
 
 CREATE TRIGGER pending_wakes_sleepers AFTER UPDATE ON ledger.pending REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.wake_for_updates();
 
@@ -5903,6 +5997,8 @@ GRANT ALL ON FUNCTION ledger.add_overview_flows(flows_max integer) TO ledger_ser
 
 REVOKE ALL ON FUNCTION ledger.add_overview_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION ledger.add_past_load() FROM PUBLIC;
+
 REVOKE ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_alerter;
 GRANT ALL ON FUNCTION ledger.announce_sleep(until timestamp with time zone) TO ledger_allocator;
@@ -5975,6 +6071,9 @@ REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_upkeep;
+
+REVOKE ALL ON FUNCTION ledger.forget_past_load(before timestamp with time zone, row_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.forget_past_load(before timestamp with time zone, row_max integer) TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) TO ledger_auditor;
@@ -6746,15 +6845,14 @@ GRANT SELECT ON TABLE ledger.partition_span TO ledger_upkeep;
 
 GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_upkeep;
 
-GRANT SELECT ON TABLE ledger.past_load TO ledger_auditor;
-GRANT SELECT,DELETE ON TABLE ledger.past_load TO ledger_reconciler;
-
 GRANT SELECT ON TABLE ledger.past_load_count TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.past_load_count TO ledger_reconciler;
 
 GRANT UPDATE(as_of) ON TABLE ledger.past_load_count TO ledger_reconciler;
 
 GRANT UPDATE(counted_from) ON TABLE ledger.past_load_count TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.past_sum TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.pause TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.pause TO ledger_operator;

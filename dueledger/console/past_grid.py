@@ -59,13 +59,17 @@ class GridRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PastGrid:
-    """The heads of the columns, past and to come, the rows, and the table with its download."""
+    """The heads of the columns, past and to come, the rows, and the download.
+
+    `shown` are the rows of the table below them, if the page is asked for it; a page has not those
+    of the download.
+    """
 
     heads: Sequence[tuple[str, str]]
     coming: Sequence[tuple[str, str]]
     rows: Sequence[GridRow]
     listing: Listing
-    shown: Listing
+    shown: Listing | None
     marks: Sequence[Mark] = MARKS
 
 
@@ -77,33 +81,48 @@ def make_kind_grid(
     ahead: Mapping[KindName, Counter[date]],
     *,
     names: Sequence[KindName],
+    since: datetime,
     next_cursor: str | None,
 ) -> PastGrid:
-    """Return the kinds of these names by day; `ahead` is what schedules owe on days to come."""
+    """Return the kinds of these names by day; `ahead` is what schedules owe from `since` on."""
     by_name = {each.name: each.days for each in found}
+    spans = _counted_spans(asked, past)
     coming = [asked.days[-1] + number * _DAY for number in range(COMING)] if ahead else []
+    coming_spans = [_coming_span(view, day, since) for day in coming]
+    places = [_place(view, day, span, past) for day, span in zip(asked.days, spans, strict=True)]
+    coming_places = [
+        _coming_place(view, day, span, since)
+        for day, span in zip(coming, coming_spans, strict=True)
+    ]
+    has_rows = view.format != "html" or view.table == "past_days"
     rows: list[GridRow] = []
     listed: list[Row] = []
     for name in names:
         own: Mapping[int, DueResults] = by_name.get(name, {})
         owed = ahead.get(name, Counter[date]())
         href = view.url("/items", **name._asdict())
-        cells = [
-            _cell(view, href, span, own.get(place)) if past.knows(span[0]) else _UNKNOWN
-            for place, span in enumerate(_spans(asked.begins))
-        ]
-        cells += [_coming_cell(view, href, day, owed[day]) for day in coming]
-        due = sum(each.items for each in own.values())
-        title = f"{name.tenant} {name.kind}"
-        rows.append(GridRow(title, href, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
-        listed += [
-            _day_row(name, asked.days[place], _spans(asked.begins)[place], _members(results))
-            for place, results in own.items()
-        ]
-        listed += [
-            _day_row(name, day, _span_of(view, day), {"coming": due})
-            for day, due in sorted(owed.items())
-        ]
+        if view.format == "html":
+            address = _address(href)
+            cells = [
+                _UNKNOWN if place is None else _cell(address, place, own.get(number))
+                for number, place in enumerate(places)
+            ]
+            cells += [
+                _coming_cell(address, place, owed[day])
+                for day, place in zip(coming, coming_places, strict=True)
+            ]
+            due = sum(each.items for each in own.values())
+            title = f"{name.tenant} {name.kind}"
+            rows.append(GridRow(title, href, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+        if has_rows:
+            listed += [
+                _day_row(name, asked.days[place], spans[place], _members(results))
+                for place, results in own.items()
+            ]
+            listed += [
+                _day_row(name, day, _coming_span(view, day, since), {"coming": due})
+                for day, due in sorted(owed.items())
+            ]
     columns = Column("kind", "Kind", "flow"), Column("day", "Day", "date", _items_of(view))
     listing = Listing(
         caption="Past items by kind and day",
@@ -116,7 +135,7 @@ def make_kind_grid(
         [("rest" if day == asked.days[-1] else _head(day)[0], str(day.day)) for day in coming],
         rows,
         listing,
-        _shown(listing),
+        _shown(listing) if has_rows else None,
     )
 
 
@@ -128,45 +147,79 @@ def make_hour_grid(
     names: Mapping[str, str | None],
 ) -> PastGrid:
     """Return the hours of all days, summed by weekday. A cell leads to its worst hour."""
-    zone, href = view.clock.zone, view.url("/items", **names)
-    places = {at: _weekly(at, view) for at in found}
-    sums: dict[tuple[int, int], DueResults] = {}
-    worst: dict[tuple[int, int], datetime] = {}
-    for at, results in found.items():
-        place = places[at]
-        sums[place] = sums.get(place, DueResults()) + results
-        if place not in worst or _badness(results) >= _badness(found[worst[place]]):
-            worst[place] = at
-    known = {
-        _weekly(begin + hour * _HOUR, view)
-        for begin in asked.begins[:-1]
-        for hour in range(24)
-        if past.knows(begin + hour * _HOUR)
-    }
-    rows: list[GridRow] = []
-    for weekday, name in enumerate(_WEEKDAYS):
-        cells: list[str] = []
-        for hour in range(24):
-            place = weekday, hour
-            if place in worst:
-                at = worst[place]
-                sentence = (
-                    f"{name} {hour:02}:00, four weeks: ",
-                    f"; the worst was {at.astimezone(zone):%Y-%m-%d}",
-                )
-                cells.append(_cell(view, href, (at, at + _HOUR), sums[place], sentence))
-            else:
-                cells.append("<td></td>" if place in known else _UNKNOWN)
-        due = sum(each.items for (day, _), each in sums.items() if day == weekday)
-        rows.append(GridRow(name, None, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+    has_rows = view.format != "html" or view.table == "past_hours"
+    until = past.until or asked.begins[-1]
     listing = Listing(
         caption="Past items by hour",
         columns=(Column("since", "Hour", "time", _items_of(view, names)), *_COUNTS),
         rows=[
-            {"since": at, "until": at + _HOUR, **_members(results)} for at, results in found.items()
-        ],
+            {"since": at, "until": min(at + _HOUR, until), **_members(results)}
+            for at, results in found.items()
+        ]
+        if has_rows
+        else (),
     )
-    return PastGrid([("", f"{hour:02}") for hour in range(24)], (), rows, listing, _shown(listing))
+    rows = _weekdays(view, asked, past, found, names) if view.format == "html" else ()
+    heads = [("", f"{hour:02}") for hour in range(24)]
+    return PastGrid(heads, (), rows, listing, _shown(listing) if has_rows else None)
+
+
+def _weekdays(
+    view: View,
+    asked: PastDays,
+    past: PastLoad,
+    found: Mapping[datetime, DueResults],
+    names: Mapping[str, str | None],
+) -> list[GridRow]:
+    zone, address = view.clock.zone, _address(view.url("/items", **names))
+    until = past.until or asked.begins[-1]
+    sums: dict[tuple[int, int], DueResults] = {}
+    worst: dict[tuple[int, int], tuple[tuple[int, int], datetime]] = {}
+    for at, results in found.items():
+        local = at.astimezone(zone)
+        place = local.weekday(), local.hour
+        rank, number = _judged(results)
+        badness = (-rank, number), at
+        if place in sums:
+            sums[place] = sums[place].plus(results)
+            worst[place] = max(worst[place], badness)
+        else:
+            sums[place], worst[place] = results, badness
+    is_full = len(worst) == len(_WEEKDAYS) * 24
+    known = worst.keys() if is_full else _known_places(view, asked, past)
+    rows: list[GridRow] = []
+    for weekday, name in enumerate(_WEEKDAYS):
+        cells: list[str] = []
+        due = 0
+        for hour in range(24):
+            place = weekday, hour
+            if place in worst:
+                at = worst[place][1]
+                shown = CellPlace(
+                    f"{name} {hour:02}:00, four weeks: ",
+                    _span_query(at, min(at + _HOUR, until)),
+                    f"; the worst was {at.astimezone(zone).date()}",
+                )
+                cells.append(_cell(address, shown, sums[place]))
+                due += sums[place].items
+            else:
+                cells.append("<td></td>" if place in known else _UNKNOWN)
+        rows.append(GridRow(name, None, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+    return rows
+
+
+def _known_places(view: View, asked: PastDays, past: PastLoad) -> set[tuple[int, int]]:
+    """Return the weekdays and hours of which at least one hour is counted."""
+    known: set[tuple[int, int]] = set()
+    if past.count is None or past.until is None:
+        return known
+    at, until = asked.begins[0], min(past.until, asked.begins[-1])
+    while at < until:
+        if at >= past.count.counted_from:
+            local = at.astimezone(view.clock.zone)
+            known.add((local.weekday(), local.hour))
+        at += _HOUR
+    return known
 
 
 _COUNTS: Final = (
@@ -218,87 +271,114 @@ def _shown(listing: Listing) -> Listing:
 
 def mark_of(results: DueResults) -> Mark:
     """Return the mark of what is most urgent among results."""
-    if results.in_review or results.written_off:
-        return FAILED
-    if results.open:
-        return OPEN
-    if results.completed_late:
-        return LATE
-    if results.had_failures:
-        return RETRIED
-    return DONE if results.completed else WITHDRAWN
+    return MARKS[_judged(results)[0]]
 
 
-def _marked(results: DueResults, mark: Mark) -> int:
-    """Return how many items have a mark; 0: it is of all."""
-    counts = {
-        FAILED: results.in_review + results.written_off,
-        OPEN: results.open,
-        LATE: results.completed_late,
-        RETRIED: results.had_failures,
-    }
-    return counts.get(mark, 0)
+def _judged(results: DueResults) -> tuple[int, int]:
+    """Return the place of the mark of results, and how many items have it; 0: it is of all."""
+    items, completed, late, in_review, withdrawn, written_off, had_failures = results
+    if in_review or written_off:
+        return 0, in_review + written_off
+    if still_open := items - completed - withdrawn:
+        return 1, still_open
+    if late:
+        return 2, late
+    if had_failures:
+        return 3, had_failures
+    return (5, 0) if completed else (4, 0)
 
 
-def _badness(results: DueResults) -> tuple[int, int]:
-    mark = mark_of(results)
-    return -MARKS.index(mark), _marked(results, mark)
+class CellPlace(NamedTuple):
+    """What the cells of a column have in common: words around their counts, and their time."""
+
+    before: str
+    query: str
+    after: str = ""
 
 
-def _cell(
-    view: View,
-    href: str,
-    span: tuple[datetime, datetime],
-    results: DueResults | None,
-    around: tuple[str, str] | None = None,
-) -> str:
-    """Return a cell; `around` is said before and after its counts, instead of its day."""
+def _place(
+    view: View, day: date, span: tuple[datetime, datetime], past: PastLoad
+) -> CellPlace | None:
+    """Return the column of a day; None: it is not counted."""
+    if not past.knows(span[0]):
+        return None
+    until = f", until {span[1].astimezone(view.clock.zone):%H:%M}" if span[1] == past.until else ""
+    return CellPlace(f"{day:%a %Y-%m-%d}{until}: ", _span_query(*span))
+
+
+def _coming_place(
+    view: View, day: date, span: tuple[datetime, datetime], since: datetime
+) -> CellPlace:
+    if span[0] == since:
+        begins = f"{day:%a %Y-%m-%d}, from {since.astimezone(view.clock.zone):%H:%M}: "
+        return CellPlace(begins, _span_query(*span))
+    return CellPlace(f"{day:%a %Y-%m-%d}: ", f"{_span_query(*span)}&amp;open=true")
+
+
+def _address(href: str) -> str:
+    """Return an address to which a cell adds its time, escaped."""
+    return f"{escape(href)}{'&amp;' if '?' in href else '?'}"
+
+
+def _span_query(begins: datetime, ends: datetime) -> str:
+    return f"due_from={iso(begins)}&amp;due_before={iso(ends)}"
+
+
+def _cell(address: str, place: CellPlace, results: DueResults | None) -> str:
     if results is None:
         return "<td></td>"
-    mark = mark_of(results)
-    begins, ends = span
-    before, after = around or (f"{begins.astimezone(view.clock.zone):%a %Y-%m-%d}: ", "")
-    text = f"{before}{_words(results)}{after}"
-    number = _marked(results, mark)
-    sign = f"{mark.sign}{short(number) if number else ''}"
-    address = escape(f"{href}{_joint(href)}due_from={iso(begins)}&due_before={iso(ends)}")
-    link = f'class="past {mark.name}" tabindex="-1" href="{address}" title="{text}"'
-    return f"<td><a {link}>{short(results.items)}<span>{sign}</span></a></td>"
+    rank, number = _judged(results)
+    mark = MARKS[rank]
+    sign = f"{mark.sign}{short(number)}" if number else mark.sign
+    return (
+        f'<td><a class="past {mark.name}" tabindex="-1" href="{address}{place.query}"'
+        f' title="{place.before}{_words(results)}{place.after}">'
+        f"{short(results.items)}<span>{sign}</span></a></td>"
+    )
 
 
-def _coming_cell(view: View, href: str, day: date, due: int) -> str:
+def _coming_cell(address: str, place: CellPlace, due: int) -> str:
     if not due:
         return '<td class="ahead"></td>'
-    begins, ends = _span_of(view, day)
-    text = f"{day:%a %Y-%m-%d}: schedules owe {due:,}"
-    span = f"due_from={iso(begins)}&due_before={iso(ends)}&open=true"
-    address = escape(f"{href}{_joint(href)}{span}")
-    link = f'class="past" tabindex="-1" href="{address}" title="{text}"'
-    return f'<td class="ahead"><a {link}>{short(due)}</a></td>'
+    return (
+        f'<td class="ahead"><a class="past" tabindex="-1" href="{address}{place.query}"'
+        f' title="{place.before}schedules owe {due:,}">{short(due)}</a></td>'
+    )
 
 
-def _span_of(view: View, day: date) -> tuple[datetime, datetime]:
+def _coming_span(view: View, day: date, since: datetime) -> tuple[datetime, datetime]:
     begins, ends = PastDays.of(day, 1, view.clock.zone).begins
-    return begins, ends
+    return max(begins, since), ends
 
 
-def _joint(href: str) -> str:
-    return "&" if "?" in href else "?"
+def _counted_spans(asked: PastDays, past: PastLoad) -> list[tuple[datetime, datetime]]:
+    """Return the days, of which the last ends where the past load does."""
+    until = past.until
+    return [
+        (begins, until if until is not None and begins < until < ends else ends)
+        for begins, ends in pairwise(asked.begins)
+    ]
 
 
 def _words(results: DueResults) -> str:
     """Return the counts of a cell as words."""
-    late = f" ({results.completed_late:,} late)" if results.completed_late else ""
-    counts = (
-        (results.completed, f"completed{late}"),
-        (results.in_review, "in review"),
-        (results.written_off, "written off"),
-        (results.withdrawn, "withdrawn"),
-        (results.open, "still open"),
-        (results.had_failures, "with failed attempts"),
-    )
-    said = [f"{number:,} {words}" for number, words in counts if number]
-    return ", ".join([f"{results.items:,} due", *said])
+    items, completed, late, in_review, withdrawn, written_off, had_failures = results
+    words = f"{items:,} due"
+    if completed:
+        words += f", {completed:,} completed"
+    if late:
+        words += f" ({late:,} late)"
+    if in_review:
+        words += f", {in_review:,} in review"
+    if written_off:
+        words += f", {written_off:,} written off"
+    if withdrawn:
+        words += f", {withdrawn:,} withdrawn"
+    if still_open := results.open:
+        words += f", {still_open:,} still open"
+    if had_failures:
+        words += f", {had_failures:,} with failed attempts"
+    return words
 
 
 def short(number: int) -> str:
@@ -320,17 +400,8 @@ def _items_of(view: View, names: Mapping[str, str | None] | None = None) -> Any:
     return address
 
 
-def _spans(begins: Sequence[datetime]) -> list[tuple[datetime, datetime]]:
-    return list(pairwise(begins))
-
-
 def _head(day: date) -> tuple[str, str]:
     return f"{day:%a}"[:2], str(day.day)
-
-
-def _weekly(at: datetime, view: View) -> tuple[int, int]:
-    local = at.astimezone(view.clock.zone)
-    return local.weekday(), local.hour
 
 
 def coming_by_kind(

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Final, NamedTuple
+from operator import add
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 FORGOTTEN_MAX: Final = 100_000
-"""Rows; a later pass forgets the rest."""
+"""Rows that are forgotten by one statement."""
+FORGET_ROUNDS_MAX: Final = 20
+"""Statements of a pass; a later pass forgets the rest."""
+SumMinutes: TypeAlias = Literal[15, 60, 1440]
 
 
-@dataclass(frozen=True, slots=True)
-class DueResults:
+class DueResults(NamedTuple):
     """How many items were due, and their results.
 
     `completed_late` are some of `completed`, `withdrawn` were cancelled, superseded or skipped, and
@@ -34,17 +37,9 @@ class DueResults:
         ended = self.completed + self.withdrawn + self.written_off
         return self.items - ended - self.in_review
 
-    def __add__(self, other: "DueResults") -> "DueResults":
+    def plus(self, other: "DueResults") -> "DueResults":
         """Return the sums of both."""
-        return DueResults(
-            self.items + other.items,
-            self.completed + other.completed,
-            self.completed_late + other.completed_late,
-            self.in_review + other.in_review,
-            self.withdrawn + other.withdrawn,
-            self.written_off + other.written_off,
-            self.had_failures + other.had_failures,
-        )
+        return DueResults._make(map(add, self, other))
 
 
 class PastQuarter(NamedTuple):
@@ -66,11 +61,19 @@ class PastDay(NamedTuple):
     results: DueResults
 
 
-class PastHour(NamedTuple):
-    """The items that were due in a quarter hour."""
+class PastSum(NamedTuple):
+    """The items that were due in a span: a quarter hour, an hour or a day."""
 
-    quarter: datetime
+    begins: datetime
     results: DueResults
+
+
+class SumSpan(NamedTuple):
+    """A time whose sums are read, and how long the spans are of which they are."""
+
+    minutes: SumMinutes
+    begins: datetime
+    ends: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,24 @@ async def record_past_load(
 
 
 async def note_past_load(connection: Connection, count: PastLoadCount) -> None:
-    """Note that all items due from a time on are counted, and forget those of before."""
-    given = count.as_of, count.counted_from, FORGOTTEN_MAX
-    await connection.fetchval(statement("note_past_load"), *given)
+    """Note that all items due from a time on are counted."""
+    await connection.execute(statement("note_past_load"), count.as_of, count.counted_from)
+
+
+async def forget_past_load(
+    connection: Connection, before: datetime, *, row_max: int = FORGOTTEN_MAX
+) -> int:
+    """Forget the results of the items due before a time, up to `row_max` rows at once.
+
+    Returns how many rows were forgotten.
+    """
+    forgotten = 0
+    for _ in range(FORGET_ROUNDS_MAX):
+        found: int = await connection.fetchval(statement("forget_past_load"), before, row_max)
+        forgotten += found
+        if found < row_max:
+            break
+    return forgotten
 
 
 async def read_past_load_count(connection: Connection) -> PastLoadCount | None:
@@ -122,6 +140,7 @@ async def read_past_load_count(connection: Connection) -> PastLoadCount | None:
 async def list_past_days(
     connection: Connection,
     days: Sequence[datetime],
+    spans: Sequence[SumSpan],
     *,
     tenants: Sequence[str] | None,
     tenant: str | None = None,
@@ -131,28 +150,33 @@ async def list_past_days(
 ) -> list[PastDay]:
     """Return the results of the items of up to `limit` kinds by day, in the order of their names.
 
-    `days` are where the days begin, and where the last one ends. A day without items is left out.
+    `days` are where the days begin, and where the last one ends; `spans` are the sums of which they
+    consist. A day without items is left out.
     """
-    given = (tenants, tenant, kind, days, *(after or (None, None)), limit)
+    given = (tenants, tenant, kind, days, *(after or (None, None)), limit, *_columns(spans))
     rows = await connection.fetch(statement("list_past_days"), *given)
     return [PastDay(row["tenant"], row["kind"], row["day"] - 1, _results(row[3:])) for row in rows]
 
 
 async def list_past_hours(
     connection: Connection,
-    from_at: datetime,
-    before: datetime,
+    spans: Sequence[SumSpan],
     *,
     tenants: Sequence[str] | None,
     kind: str | None = None,
-) -> list[PastHour]:
-    """Return the results of the items of tenants by quarter hour; None: of all.
+) -> list[PastSum]:
+    """Return the results of the items of tenants by the sums of spans; None: of all tenants.
 
-    Of all kinds without one. A quarter hour without items is left out.
+    Of all kinds without one. A sum without items is left out.
     """
-    given = (tenants, kind or "", from_at, before)
+    given = (tenants, kind or "", *_columns(spans))
     rows = await connection.fetch(statement("list_past_hours"), *given)
-    return [PastHour(row["quarter"], _results(row[1:])) for row in rows]
+    return [PastSum(row["begins"], _results(row[1:])) for row in rows]
+
+
+def _columns(spans: Sequence[SumSpan]) -> tuple[list[int], list[datetime], list[datetime]]:
+    minutes = [int(each.minutes) for each in spans]
+    return minutes, [each.begins for each in spans], [each.ends for each in spans]
 
 
 def _results(counts: Sequence[int]) -> DueResults:

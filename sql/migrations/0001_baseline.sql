@@ -94,6 +94,8 @@
 \ir ../schema/functions/record_findings.sql
 \ir ../schema/functions/accept_disagreements.sql
 \ir ../schema/functions/record_past_load.sql
+\ir ../schema/functions/forget_past_load.sql
+\ir ../schema/functions/add_past_load.sql
 
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/process_status.sql

@@ -24,6 +24,8 @@ PAGES = {
     "schedule": "/console/schedules/acme/nightly-close",
     "schedule-editor": "/console/schedules/acme/nightly-close/edit",
     "schedule-calendar": "/console/schedules/calendar",
+    "calendar-past": "/console/schedules/past",
+    "calendar-past-numbers": "/console/schedules/past?table=past_days",
     "schedule-import": "/console/schedules/import",
     "search": "/console/search",
     "search-none": "/console/search?q=due.PaymentDue/3/4711",

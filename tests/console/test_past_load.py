@@ -26,13 +26,17 @@ from tests.databases import MakeDatabase
 from tests.ledger.conftest import Ledger
 from tests.logins import with_login
 from tests.published_records import nothing_published
-from tests.service.conftest import Api, open_api
+from tests.service.conftest import SCHEDULE, Api, open_api
 
 NOON = datetime(2027, 3, 3, 12, 5, tzinfo=UTC)
 DUE = datetime(2027, 3, 1, 22, 40, tzinfo=UTC)
 """Still the first of March in UTC, and the second in Kolkata and in Berlin."""
-CALENDAR = "/console/schedules/calendar"
-_PAST = re.compile(r'<a class="past (\w+)" tabindex="-1" href="([^"]+)" title="([^"]+)">')
+PAST = "/console/schedules/past"
+_CELL = re.compile(r'<a class="past (\w+)" tabindex="-1" href="([^"]+)" title="([^"]+)">')
+_COMING = re.compile(
+    r'<td class="ahead"><a class="(past)" tabindex="-1" href="([^"]+)" title="([^"]+)">'
+)
+HOUR = timedelta(hours=1)
 COUNTS = {
     "due": 7,
     "completed": 3,
@@ -120,7 +124,7 @@ async def test_each_result_is_counted_by_a_pass_and_shown_with_its_items(
     kind: str,
 ) -> None:
     await work_all_ways(api, make_drafts, kind)
-    before = await browser.open(CALENDAR)
+    before = await browser.open(PAST)
     assert "Nothing is counted yet" in before.text
     nothing = (await api.ask("GET", "/v1/past-load/days", key=key)).document
     assert nothing == {
@@ -144,8 +148,8 @@ async def test_each_result_is_counted_by_a_pass_and_shown_with_its_items(
     other_day = await api.ask("GET", "/v1/past-load/hours?from=2027-03-02&days=1", key=key)
     assert other_day.document["items"] == []
 
-    page = await browser.open(CALENDAR)
-    (by_day, by_hour) = _PAST.findall(page.text)
+    page = await browser.open(PAST)
+    (by_day, by_hour) = _CELL.findall(page.text)
     assert by_day[0] == by_hour[0] == "failed"
     assert by_day[2] == (
         "Mon 2027-03-01: 7 due, 3 completed (1 late), 1 in review, 1 withdrawn, 2 still open,"
@@ -157,13 +161,16 @@ async def test_each_result_is_counted_by_a_pass_and_shown_with_its_items(
         items = await browser.open(f"{unescape(href)}&format=csv")
         assert len(list(csv.DictReader(io.StringIO(items.text)))) == COUNTS["due"]
     assert "not counted</span></td>" not in page.text
+    assert "<tbody>" not in page.text
+    numbers = (await browser.open(f"{PAST}?table=past_days")).text
+    assert "2027-03-01" in numbers.partition('id="past_days"')[2]
     for table, when in (("past_days", "2027-03-01"), ("past_hours", "2027-03-01T22:00:00Z")):
-        sent = await browser.open(f"{CALENDAR}?format=csv&table={table}")
+        sent = await browser.open(f"{PAST}?format=csv&table={table}")
         (row,) = csv.DictReader(io.StringIO(sent.text))
         assert when in row.values()
         assert {name: int(row[name]) for name in COUNTS} == COUNTS
     await api.owner.execute("update ledger.past_load_count set counted_from = '2027-03-01'")
-    grids = (await browser.open(CALENDAR)).text.split('class="calendar')[2:]
+    grids = (await browser.open(PAST)).text.split('class="calendar')[1:]
     assert [grid.count("not counted</span></td>") for grid in grids] == [25, 7 * 24 - 60]
 
 
@@ -192,16 +199,46 @@ async def test_each_key_sees_its_tenants_alone_and_kinds_have_pages(
     second = await api.ask("GET", f"/v1/past-load/days?limit=20&cursor={cursor}", key=key)
     assert [each["kind"] for each in first["items"] + second.document["items"]] == kinds
     assert second.document["next_cursor"] is None
-    page = await browser.open(CALENDAR)
-    assert (kinds[24] in page.text.partition("past-days")[2]) is True
+    page = await browser.open(PAST)
+    assert [name for name in kinds if f"acme {name}</a>" in page.text] == kinds[:10]
     (link,) = re.findall(r'rel="next" href="([^"]+)"', page.text)
     rest = (await browser.open(unescape(link))).text.partition('class="calendar past-days"')[2]
-    assert [name for name in kinds if f"acme {name}</a>" in rest] == kinds[25:]
+    assert [name for name in kinds if f"acme {name}</a>" in rest] == kinds[10:20]
+    (link,) = re.findall(
+        r'href="([^"]+)" aria-label="Past items by kind and day as CSV"', page.text
+    )
+    assert "up to 28 kinds, from the first one" in page.text
+    answer = await browser.open(unescape(link))
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert [row["kind"] for row in rows] == kinds[:28]
+    assert 'rel="next"' in answer.headers["Link"]
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
-        own = (await stranger.open(CALENDAR)).text
+        own = (await stranger.open(PAST)).text
         assert "acme" not in own
         assert "umbra Kind00" in own
+
+
+async def test_what_is_owed_of_today_begins_where_the_count_ends(
+    api: Api, browser: Browser, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    await emit(api.owner, make_drafts(2, kind=kind, due_at=NOON - HOUR), api.person_no)
+    when = {"cron": "0 * * * *", "timezone": "UTC"}
+    await api.define("acme", "hourly", {**SCHEDULE, "kind": kind, "when": when})
+    page = await browser.open(PAST)
+    ((_, _, words), *_) = _COMING.findall(page.text)
+    assert words == "Wed 2027-03-03, from 00:00: schedules owe 11"
+    await reconcile(api)
+    page = await browser.open(PAST)
+    ((_, past, counted), _) = _CELL.findall(page.text)
+    assert counted == "Wed 2027-03-03, until 12:00: 2 due, 2 still open"
+    assert "due_from=2027-03-03T00:00:00Z&amp;due_before=2027-03-03T12:00:00Z" in past
+    ((_, rest, owed), (_, tomorrow, whole), *days) = _COMING.findall(page.text)
+    assert owed == "Wed 2027-03-03, from 12:00: schedules owe 11"
+    assert rest.endswith("due_from=2027-03-03T12:00:00Z&amp;due_before=2027-03-04T00:00:00Z")
+    assert whole == "Thu 2027-03-04: schedules owe 24"
+    assert tomorrow.endswith("due_before=2027-03-05T00:00:00Z&amp;open=true")
+    assert len(days) == 5
 
 
 async def emit(connection: Connection, drafts: list[ItemDraft], actor_no: int) -> None:

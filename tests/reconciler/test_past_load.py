@@ -10,9 +10,11 @@ from dueledger.ledger.store import Connection, Pool, clock
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import emit_items, withdraw_items
 from dueledger.ledger.store.past_load import (
+    FORGET_ROUNDS_MAX,
     DueResults,
     PastLoadCount,
     PastQuarter,
+    forget_past_load,
     read_past_load_count,
     record_past_load,
 )
@@ -22,6 +24,18 @@ from tests.reconciler.conftest import NOON
 from tests.reconciler.past_loads import counted_load, recorded_load
 
 WEEKS = timedelta(days=35)
+_SUMS = "select s.* from ledger.past_sum s order by tenant, kind, minutes, begins"
+_SUMS_OF_ROWS = """
+select tenant, kind, minutes::smallint as minutes,
+  date_bin(make_interval(mins => minutes), quarter, '2000-01-01T00:00:00Z') as begins,
+  sum(items)::integer as items, sum(completed)::integer as completed,
+  sum(completed_late)::integer as completed_late, sum(in_review)::integer as in_review,
+  sum(withdrawn)::integer as withdrawn, sum(written_off)::integer as written_off,
+  sum(had_failures)::integer as had_failures
+from ledger.past_load cross join unnest(array[15, 60, 1440]) minutes
+group by 1, 2, 3, 4
+order by 1, 2, 3, 4
+"""
 
 
 async def stand_at(frozen: Connection, analytic: Pool, instant: datetime) -> None:
@@ -113,6 +127,33 @@ async def test_rows_that_are_not_changed_are_not_written(frozen: Connection) -> 
     assert await record_past_load(frozen, *span, quarters(5)) == 0
     assert await record_past_load(frozen, date(2027, 3, 2), span[1], quarters(6)[1:]) == 3
     assert await record_past_load(frozen, *span, []) == 6
+
+
+async def test_sums_without_effective_date_follow_what_is_recorded_and_forgotten(
+    frozen: Connection,
+) -> None:
+    def load(items: int, *days: int) -> list[PastQuarter]:
+        return [
+            PastQuarter(
+                "acme", kind, NOON + number * timedelta(minutes=15), date(2027, 3, day), results
+            )
+            for kind, results in (("K", DueResults(items, items, 1)), ("L", DueResults(1, 0, 0, 1)))
+            for day in days
+            for number in range(-60, 60, 7)
+        ]
+
+    span: tuple[Any, Any] = date(2027, 3, 1), date(2027, 3, 4)
+    for quarters in (load(5, 1, 2, 3), load(6, 1, 3), load(6, 2)):
+        await record_past_load(frozen, *span, quarters)
+        assert await frozen.fetch(_SUMS) == await frozen.fetch(_SUMS_OF_ROWS)
+    await record_past_load(frozen, date(2027, 3, 2), span[1], load(2, 3))
+    assert await frozen.fetch(_SUMS) == await frozen.fetch(_SUMS_OF_ROWS)
+    old = await frozen.fetchval("select count(*) from ledger.past_load where quarter < $1", NOON)
+    assert await forget_past_load(frozen, NOON, row_max=3) == min(old, 3 * FORGET_ROUNDS_MAX)
+    assert old > 3
+    assert await frozen.fetch(_SUMS) == await frozen.fetch(_SUMS_OF_ROWS)
+    await record_past_load(frozen, *span, [])
+    assert await frozen.fetchval("select count(*) from ledger.past_sum") == 0
 
 
 def test_the_span_that_is_counted_begins_and_ends_with_a_quarter_hour() -> None:

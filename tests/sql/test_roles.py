@@ -238,7 +238,6 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "flow": {"update": {*CLAIMS, "operator", "upkeep"}},
     "flow_outcome": {"insert": ENDS, "delete": {"upkeep"}},
     "kind": {"insert": {"operator"}, "update": {"operator"}},
-    "past_load": {"delete": {"reconciler"}},
     "past_load_count": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "pause": {"insert": {"operator"}, "update": {"operator", "upkeep"}},
     # Schedules.
@@ -322,12 +321,14 @@ CALLERS = {
     "list_sequences": {"auditor", "operator"},
     "lock_partitions": {"allocator", *ENDS},
     "lock_name": {"operator"},
+    "forget_past_load": {"reconciler"},
     "lock_rows": {"intake"},
     "try_lock_rows": {"allocator", "pull_worker", "reconciler", "upkeep"},
     "make_partition": {"intake", "materialiser", "upkeep"},
     "measure_depth": {"auditor", "monitor", "operator"},
     "measure_gauges": {"alerter", "monitor", "upkeep"},
     "move_items": {"operator"},
+    "add_past_load": set[str](),  # a trigger
     "name_repair_tenant": set[str](),  # a trigger
     "seal_row": set[str](),  # a trigger
     "read_overview_runs": {"service"},

@@ -144,7 +144,7 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
         " '2027-03-01', 1, 1, 0, 0, 0, 0, 0"
         " from generate_series(0, 99) k, generate_series(0, 199) q"
     )
-    await connection.execute("analyze ledger.past_load")
+    await connection.execute("analyze ledger.past_load, ledger.past_sum")
     await connection.execute(
         "insert into ledger.definition"
         " (tenant, name, version, kind, document, effective_from, created_at, actor_no)"

@@ -1,4 +1,4 @@
-"""What schedules owe when, by hour, with quiet windows; and the results of the last four weeks."""
+"""What schedules owe when, by hour, with quiet windows."""
 
 from collections import Counter
 from datetime import date, datetime, time, timedelta
@@ -10,20 +10,16 @@ from pydantic import BeforeValidator, Field
 
 from dueledger.console.clock import iso
 from dueledger.console.forms import Filter, blank
-from dueledger.console.listing import EXPORT_ROWS, Column, Listing
+from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedules import PAUSES_SHOWN
-from dueledger.console.past_grid import PastGrid, coming_by_kind, make_hour_grid, make_kind_grid
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.flows import list_pauses
-from dueledger.past_load import DAYS as PAST_DAYS
-from dueledger.past_load import KindName, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import LoadPlan
-from dueledger.service.calls import ApiCall, CurrentCall
-from dueledger.service.pages import CurrentPage, PageRequest
+from dueledger.service.calls import CurrentCall
 from dueledger.service.routes.load import (
     DAYS,
     DEFINITIONS_MAX,
@@ -33,12 +29,10 @@ from dueledger.service.routes.load import (
     plan_week,
     quiet_windows,
 )
-from dueledger.service.routes.past_load import reached
 from dueledger.service.schedule_times import times_of
 
 read = PageRoutes(Scope.READ, "console")
 
-KINDS_SHOWN: Final = 25
 QUIET_SHOWN: Final = 20
 _HOUR: Final = timedelta(hours=1)
 _LEVELS: Final = 4
@@ -68,7 +62,6 @@ class CalendarDay(NamedTuple):
 async def show_calendar(
     call: CurrentCall,
     view: CurrentView,
-    page: CurrentPage,
     *,
     tenant: Filter = None,
     kind: Filter = None,
@@ -88,10 +81,6 @@ async def show_calendar(
     except DueledgerError as error:
         plan, problem = None, error.message.partition("\n")[0]
     hours = {} if plan is None else _hours(view, plan)
-    past = await read_past_load(call.connection)
-    coming = plan if first_day is None else None
-    by_day = await _by_day(call, view, page, past, coming)
-    by_hour = await _by_hour(call, view, past)
     pauses = await list_pauses(
         call.connection, tenant, tenants=call.tenants, kind=kind, limit=PAUSES_SHOWN + 1
     )
@@ -113,46 +102,7 @@ async def show_calendar(
         days=_days(view, hours, _names(view)),
         hours=_hour_listing(hours),
         listing=_quiet_listing(plan, start),
-        past=past,
-        by_day=by_day,
-        by_hour=by_hour,
-        past_days=by_day.listing,
-        past_hours=by_hour.listing,
     )
-
-
-async def _by_day(
-    call: ApiCall, view: View, page: PageRequest, past: PastLoad, coming: LoadPlan | None
-) -> PastGrid:
-    """Return a page of kinds by day: those that had items, and those that will have some."""
-    assert view.clock.now is not None  # noqa: S101 - it has a call
-    asked = PastDays.until(view.clock.now, view.clock.zone)
-    limit = min(page.limit, KINDS_SHOWN if view.format == "html" else EXPORT_ROWS // PAST_DAYS)
-    after = page.place(KindName, str, str)
-    found = await past.list_days(
-        call.connection,
-        asked,
-        tenants=call.tenants,
-        after=after,
-        limit=limit + 1,
-        **_names(view),
-    )
-    ahead = coming_by_kind(view, asked, coming)
-    listed = {each for each in ahead if after is None or each > after}
-    listed.update(each.name for each in found)
-    chosen = sorted(listed)[:limit]
-    cursor = page.cursor_after(chosen[-1] if len(listed) > limit else None)
-    return make_kind_grid(view, asked, past, found, ahead, names=chosen, next_cursor=cursor)
-
-
-async def _by_hour(call: ApiCall, view: View, past: PastLoad) -> PastGrid:
-    assert view.clock.now is not None  # noqa: S101 - it has a call
-    zone, names = view.clock.zone, _names(view)
-    asked = PastDays.until(view.clock.now, zone)
-    found = await past.list_hours(
-        call.connection, asked, zone, tenants=reached(call, names["tenant"]), kind=names["kind"]
-    )
-    return make_hour_grid(view, asked, past, found, names)
 
 
 def _names(view: View) -> dict[str, str | None]:

@@ -5,6 +5,7 @@ create function ledger.record_past_load(
   language sql security definer set search_path = pg_catalog, pg_temp
   set jit = off set enable_hashjoin = on set enable_nestloop = off  -- of all rows of the dates, whatever statistics say
 as $$
+  select from ledger.lock_row l where l.subject = 'past_load' for update;  -- windows of two passes share sums
   with counted as materialized (
     select coalesce(u.tenant, '') as tenant, coalesce(u.kind, '') as kind, u.quarter, u.effective_date, sum(u.items)::integer as items,
       sum(u.completed)::integer as completed, sum(u.completed_late)::integer as completed_late, sum(u.in_review)::integer as in_review,

@@ -8,7 +8,7 @@ grant select on ledger.actor, ledger.alert, ledger.audit, ledger.calendar, ledge
   ledger.event_other_key, ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flood_pace, ledger.flow, ledger.following, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.operation, ledger.operation_state,
   ledger.overview, ledger.overview_flow, ledger.overview_minute, ledger.overview_reader, ledger.partition_backoff, ledger.partition_span,
-  ledger.past_load, ledger.past_load_count, ledger.pause, ledger.pending, ledger.population, ledger.process_status, ledger.reconciliation, ledger.rejected_write, ledger.repair,
+  ledger.past_load_count, ledger.past_sum, ledger.pause, ledger.pending, ledger.population, ledger.process_status, ledger.reconciliation, ledger.rejected_write, ledger.repair,
   ledger.report, ledger.report_row,
   ledger.retired_key, ledger.review, ledger.run, ledger.seal, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change, ledger.tz_change_version, ledger.watermark,

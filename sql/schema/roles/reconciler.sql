@@ -6,7 +6,7 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.cell,
   ledger.due_item, ledger.due_item_default, ledger.event, ledger.event_key, ledger.event_other_key,
   ledger.expedited, ledger.failure_streak, ledger.finding, ledger.flow, ledger.following, ledger.held_key,
   ledger.kind, ledger.materialised, ledger.missed_range, ledger.open_item, ledger.partition_backoff,
-  ledger.partition_span, ledger.past_load, ledger.past_load_count, ledger.pause, ledger.pending, ledger.population, ledger.process, ledger.process_status,
+  ledger.partition_span, ledger.past_load_count, ledger.pause, ledger.pending, ledger.population, ledger.process, ledger.process_status,
   ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review, ledger.run, ledger.seal,
   ledger.transition, ledger.triggered, ledger.watermark, ledger.withdrawal, ledger.witnessed to
   ledger_reconciler;
@@ -30,6 +30,6 @@ grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_reconciler;
 grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;
 grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_reconciler;
-grant delete on ledger.held_key, ledger.past_load, ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
-grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.has_token, ledger.lock_partitions, ledger.record_findings,
+grant delete on ledger.held_key, ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
+grant execute on function ledger.announce_sleep, ledger.emit_items, ledger.forget_past_load, ledger.has_token, ledger.lock_partitions, ledger.record_findings,
   ledger.record_past_load, ledger.register_actor, ledger.try_lock_rows, ledger.wake_sleepers to ledger_reconciler;

@@ -48,6 +48,7 @@ create table ledger.kind (
 );
 -- A page of kinds goes on after the last one of the page before, in an order that programs have, too.
 create index kind_name_order_idx on ledger.kind (tenant collate "C", name collate "C");
+create index kind_name_idx on ledger.kind (name collate "C");
 
 comment on table ledger.kind is
   'Types of work of each tenant, and how their items are handed out and retried. Made at the first emission, set by define.';

@@ -12,4 +12,5 @@ comment on column ledger.lock_row.key is 'A stripe of keys, or a name; added whe
 insert into ledger.lock_row (subject, key)
 select 'business_key', n::text from generate_series(0, 3359) n
 union all select 'serial', n::text from generate_series(0, 127) n
-union all select 'reap_runs', '';
+union all select 'reap_runs', ''
+union all select 'past_load', '';

@@ -1,4 +1,4 @@
--- List the results of the items of kinds that were due on each day, given by where days begin and the last ends; kinds after a place, up to a limit.
+-- List the results of the items of kinds that were due on each day; days are given by where they begin and the last ends, and by spans of past_sum; kinds after a place, up to a limit.
 -- returns: zero or more
 -- roles: auditor
 -- $1 tenants text[]
@@ -8,7 +8,10 @@
 -- $5 after_tenant text
 -- $6 after_kind text
 -- $7 limit integer
--- index: kind_name_order_idx, past_load_pkey
+-- $8 span_minutes smallint[]
+-- $9 span_begins timestamptz[]
+-- $10 span_ends timestamptz[]
+-- index: kind_name_order_idx, past_sum_pkey
 -- locks: none
 with chosen as materialized (
   select k.tenant, k.name
@@ -17,21 +20,26 @@ with chosen as materialized (
     and ($3::text is null or k.name = $3::text)
     and ($5::text is null or (k.tenant collate "C", k.name collate "C") > ($5::text, $6::text))
     and exists (
-      select from ledger.past_load l
-      where l.tenant = k.tenant and l.kind = k.name and l.quarter >= ($4::timestamptz[])[1]
-        and l.quarter < ($4::timestamptz[])[cardinality($4::timestamptz[])])
+      select from unnest($8::smallint[], $9::timestamptz[], $10::timestamptz[]) u (minutes, begins, ends)
+      cross join lateral (
+        select from ledger.past_sum s
+        where s.tenant = k.tenant and s.kind = k.name and s.minutes = u.minutes and s.begins >= u.begins and s.begins < u.ends
+        limit 1) s)
   order by k.tenant collate "C", k.name collate "C"
   limit $7::integer
 )
 select c.tenant, c.name as kind, d.day, d.items, d.completed, d.completed_late, d.in_review, d.withdrawn, d.written_off, d.had_failures
 from chosen c
 cross join lateral (
-  select width_bucket(l.quarter, $4::timestamptz[]) as day, sum(l.items)::integer as items, sum(l.completed)::integer as completed,
-    sum(l.completed_late)::integer as completed_late, sum(l.in_review)::integer as in_review, sum(l.withdrawn)::integer as withdrawn,
-    sum(l.written_off)::integer as written_off, sum(l.had_failures)::integer as had_failures
-  from ledger.past_load l
-  where l.tenant = c.tenant and l.kind = c.name and l.quarter >= ($4::timestamptz[])[1]
-    and l.quarter < ($4::timestamptz[])[cardinality($4::timestamptz[])]
+  select width_bucket(s.begins, $4::timestamptz[]) as day, sum(s.items)::integer as items, sum(s.completed)::integer as completed,
+    sum(s.completed_late)::integer as completed_late, sum(s.in_review)::integer as in_review, sum(s.withdrawn)::integer as withdrawn,
+    sum(s.written_off)::integer as written_off, sum(s.had_failures)::integer as had_failures
+  from unnest($8::smallint[], $9::timestamptz[], $10::timestamptz[]) u (minutes, begins, ends)
+  cross join lateral (
+    select s.* from ledger.past_sum s
+    where s.tenant = c.tenant and s.kind = c.name and s.minutes = u.minutes and s.begins >= u.begins and s.begins < u.ends
+    offset 0
+  ) s
   group by 1
 ) d
 order by c.tenant collate "C", c.name collate "C", d.day

@@ -1,25 +1,28 @@
--- List the results of the items that were due in each quarter hour of a span, of tenants or all, of the kinds of a name or all, which is the empty one.
+-- List the results of the items that were due in spans of past_sum, of tenants or all, of the kinds of a name or all, which is the empty one.
 -- returns: zero or more
 -- roles: auditor
 -- $1 tenants text[]
 -- $2 kind text
--- $3 from_at timestamptz
--- $4 before timestamptz
--- index: past_load_pkey
+-- $3 span_minutes smallint[]
+-- $4 span_begins timestamptz[]
+-- $5 span_ends timestamptz[]
+-- index: kind_name_idx, past_sum_pkey
 -- locks: none
-select l.quarter, sum(l.items)::integer as items, sum(l.completed)::integer as completed, sum(l.completed_late)::integer as completed_late,
-  sum(l.in_review)::integer as in_review, sum(l.withdrawn)::integer as withdrawn, sum(l.written_off)::integer as written_off,
-  sum(l.had_failures)::integer as had_failures
+select s.begins, sum(s.items)::integer as items, sum(s.completed)::integer as completed, sum(s.completed_late)::integer as completed_late,
+  sum(s.in_review)::integer as in_review, sum(s.withdrawn)::integer as withdrawn, sum(s.written_off)::integer as written_off,
+  sum(s.had_failures)::integer as had_failures
 from (
   select distinct n.tenant from unnest($1::text[]) n (tenant) where n.tenant <> ''
   union all
   select '' where $1::text[] is null and $2::text = ''
   union all
-  select k.tenant from ledger.kind k where $1::text[] is null and $2::text <> '' and k.name = $2::text
-) u
+  select k.tenant from ledger.kind k where $1::text[] is null and $2::text <> '' and k.name collate "C" = $2::text
+) t
+cross join unnest($3::smallint[], $4::timestamptz[], $5::timestamptz[]) u (minutes, begins, ends)
 cross join lateral (
-  select l.* from ledger.past_load l
-  where l.tenant = u.tenant and l.kind = $2::text and l.quarter >= $3::timestamptz and l.quarter < $4::timestamptz
-) l
-group by l.quarter
-order by l.quarter
+  select s.* from ledger.past_sum s
+  where s.tenant = t.tenant and s.kind = $2::text and s.minutes = u.minutes and s.begins >= u.begins and s.begins < u.ends
+  offset 0
+) s
+group by s.begins
+order by s.begins

@@ -15,6 +15,6 @@
 -- $12 written_off integer[]
 -- $13 had_failures integer[]
 -- index: none
--- locks: past_load rows (tenant, kind, quarter, effective_date ascending)
+-- locks: lock_row row (for update), past_load rows (tenant, kind, quarter, effective_date ascending), past_sum rows
 select ledger.record_past_load($1::date, $2::date, $3::text[], $4::text[], $5::timestamptz[], $6::date[], $7::integer[], $8::integer[],
   $9::integer[], $10::integer[], $11::integer[], $12::integer[], $13::integer[])

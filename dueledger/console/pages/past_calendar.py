@@ -1,0 +1,124 @@
+"""The results of the last four weeks, and what schedules owe in the next days, by kind and hour."""
+
+from datetime import datetime
+from typing import Final
+
+from fastapi import Response
+
+from dueledger.console.forms import Filter
+from dueledger.console.listing import EXPORT_ROWS
+from dueledger.console.page_routes import PageRoutes
+from dueledger.console.past_grid import (
+    COMING,
+    PastGrid,
+    coming_by_kind,
+    make_hour_grid,
+    make_kind_grid,
+)
+from dueledger.console.suggestions import suggest_names
+from dueledger.console.view import CurrentView, View
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.store.api_keys import Scope
+from dueledger.past_load import DAYS, KindName, PastDays, PastLoad, read_past_load
+from dueledger.planning.load_plan import LoadPlan
+from dueledger.service.calls import ApiCall, CurrentCall
+from dueledger.service.pages import CurrentPage, PageRequest
+from dueledger.service.routes.load import QUIET_MINUTES, definitions_of, plan_week
+from dueledger.service.routes.past_load import reached
+from dueledger.service.schedule_times import times_of
+
+read = PageRoutes(Scope.READ, "console")
+
+KINDS_SHOWN: Final = 10
+KINDS_SENT: Final = EXPORT_ROWS // (DAYS + COMING)
+"""Kinds of a download; the header `Link` of one that goes on has the next."""
+
+
+@read.page("/schedules/past")
+async def show_past(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+) -> Response:
+    """Show how the items of the last four weeks ended, and what schedules owe in the next days."""
+    assert view.clock.now is not None  # noqa: S101 - it has a call
+    names = {"tenant": tenant or None, "kind": kind or None}
+    asked = PastDays.until(view.clock.now, view.clock.zone)
+    past = await read_past_load(call.connection)
+    by_day = by_hour = None
+    if view.format == "html" or view.table != "past_hours":
+        by_day = await _by_day(call, view, page, past, asked=asked, names=names)
+    if view.format == "html" or view.table == "past_hours":
+        by_hour = await _by_hour(call, view, past, asked, names)
+    return view.page(
+        "past_calendar.html",
+        title="Last four weeks",
+        filters={"tenant": tenant or "", "kind": kind or ""},
+        names=await suggest_names(call),
+        is_filtered=any((tenant, kind)),
+        past=past,
+        by_day=by_day,
+        by_hour=by_hour,
+        kinds_sent=KINDS_SENT,
+        past_days=None if by_day is None else by_day.listing,
+        past_hours=None if by_hour is None else by_hour.listing,
+    )
+
+
+async def _by_day(
+    call: ApiCall,
+    view: View,
+    page: PageRequest,
+    past: PastLoad,
+    *,
+    asked: PastDays,
+    names: dict[str, str | None],
+) -> PastGrid:
+    """Return a page of kinds by day: those that had items, and those that will have some."""
+    limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_SENT)
+    after = page.place(KindName, str, str)
+    found = await past.list_days(
+        call.connection, asked, tenants=call.tenants, after=after, limit=limit + 1, **names
+    )
+    since = _rest_of_today(past, asked)
+    ahead = coming_by_kind(view, asked, await _coming(call, view, since, names))
+    listed = {each for each in ahead if after is None or each > after}
+    listed.update(each.name for each in found)
+    chosen = sorted(listed)[:limit]
+    cursor = page.cursor_after(chosen[-1] if len(listed) > limit else None)
+    return make_kind_grid(
+        view, asked, past, found, ahead, names=chosen, since=since, next_cursor=cursor
+    )
+
+
+def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:
+    """Return the end of what is counted of today: from then on schedules say what is due."""
+    today = asked.begins[-2]
+    return today if past.until is None else max(past.until, today)
+
+
+async def _coming(
+    call: ApiCall, view: View, since: datetime, names: dict[str, str | None]
+) -> LoadPlan | None:
+    times = times_of(view.request)
+    found = await definitions_of(call, times, names["tenant"], names["kind"], is_past=False)
+    try:
+        return await plan_week(times, found, since, QUIET_MINUTES)
+    except DueledgerError:
+        return None
+
+
+async def _by_hour(
+    call: ApiCall, view: View, past: PastLoad, asked: PastDays, names: dict[str, str | None]
+) -> PastGrid:
+    found = await past.list_hours(
+        call.connection,
+        asked,
+        view.clock.zone,
+        tenants=reached(call, names["tenant"]),
+        kind=names["kind"],
+    )
+    return make_hour_grid(view, asked, past, found, names)
