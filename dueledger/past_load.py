@@ -129,13 +129,17 @@ class PastLoad:
         if until is None:
             return {}
         is_whole = all(each.minute == 0 for each in begins)
+        is_shifted = any(each.minute != begins[0].minute for each in begins)
         spans = spans_of(
             [begins[0], min(until, begins[-1])], _HOUR_SUMS if is_whole else _QUARTER_SUMS
         )
-        rows = await list_past_hours(connection, spans, tenants=tenants, kind=kind)
+        minutes = 15 if is_shifted else 60
+        rows = await list_past_hours(connection, spans, minutes=minutes, tenants=tenants, kind=kind)
+        if not is_shifted:
+            return dict(rows)
         sums: dict[datetime, DueResults] = {}
         for at, results in rows:
-            hour = at if is_whole and not at.minute else hour_of(at, zone)
+            hour = hour_of(at, zone)
             sums[hour] = sums[hour].plus(results) if hour in sums else results
         return sums
 

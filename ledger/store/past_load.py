@@ -162,14 +162,17 @@ async def list_past_hours(
     connection: Connection,
     spans: Sequence[SumSpan],
     *,
+    minutes: SumMinutes,
     tenants: Sequence[str] | None,
     kind: str | None = None,
 ) -> list[PastSum]:
-    """Return the results of the items of tenants by the sums of spans; None: of all tenants.
+    """Return the results of the items of tenants by so many minutes from the first span on.
 
-    Of all kinds without one. A sum without items is left out.
+    None: of all tenants; of all kinds without one. A time without items is left out.
     """
-    given = (tenants, kind or "", *_columns(spans))
+    if not spans:
+        return []
+    given = (tenants, kind or "", *_columns(spans), minutes, spans[0].begins)
     rows = await connection.fetch(statement("list_past_hours"), *given)
     return [PastSum(row["begins"], _results(row[1:])) for row in rows]
 

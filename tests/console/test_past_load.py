@@ -241,6 +241,25 @@ async def test_what_is_owed_of_today_begins_where_the_count_ends(
     assert len(days) == 5
 
 
+async def test_hours_are_those_of_the_zone_where_its_clock_moves_by_half_an_hour(
+    api: Api, key: NewApiKey, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    moved = datetime(2027, 4, 3, 15, tzinfo=UTC)
+    await set_clock(api.owner, moved + timedelta(days=2), 0, database=True)
+    await make_partitions(api.owner, ahead=timedelta(days=31))
+    for number in (-1, 1):
+        due_at = moved + number * timedelta(minutes=40)
+        drafts = make_drafts(1, kind=kind, due_at=due_at, prefix=f"at{number}")
+        await emit(api.owner, drafts, api.person_no)
+    await reconcile(api)
+    query = "zone=Australia/Lord_Howe&from=2027-04-03&days=3"
+    hours = await api.ask("GET", f"/v1/past-load/hours?{query}", key=key)
+    assert [each["since"] for each in hours.document["items"]] == [
+        "2027-04-03T14:00:00Z",
+        "2027-04-03T15:30:00Z",
+    ]
+
+
 async def emit(connection: Connection, drafts: list[ItemDraft], actor_no: int) -> None:
     await emit_items(connection, drafts, actor_no=actor_no)
 

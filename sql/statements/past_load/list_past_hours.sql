@@ -1,4 +1,4 @@
--- List the results of the items that were due in spans of past_sum, of tenants or all, of the kinds of a name or all, which is the empty one.
+-- List the results of the items that were due in spans of past_sum, by so many minutes from an origin, of tenants or all, of the kinds of a name or all, which is the empty one.
 -- returns: zero or more
 -- roles: auditor
 -- $1 tenants text[]
@@ -6,9 +6,11 @@
 -- $3 span_minutes smallint[]
 -- $4 span_begins timestamptz[]
 -- $5 span_ends timestamptz[]
+-- $6 minutes integer
+-- $7 origin timestamptz
 -- index: kind_name_idx, past_sum_pkey
 -- locks: none
-select s.begins, sum(s.items)::integer as items, sum(s.completed)::integer as completed, sum(s.completed_late)::integer as completed_late,
+select date_bin(make_interval(mins => $6::integer), s.begins, $7::timestamptz) as begins, sum(s.items)::integer as items, sum(s.completed)::integer as completed, sum(s.completed_late)::integer as completed_late,
   sum(s.in_review)::integer as in_review, sum(s.withdrawn)::integer as withdrawn, sum(s.written_off)::integer as written_off,
   sum(s.had_failures)::integer as had_failures
 from (
@@ -24,5 +26,5 @@ cross join lateral (
   where s.tenant = t.tenant and s.kind = $2::text and s.minutes = u.minutes and s.begins >= u.begins and s.begins < u.ends
   offset 0
 ) s
-group by s.begins
-order by s.begins
+group by 1
+order by 1
