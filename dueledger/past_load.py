@@ -77,12 +77,9 @@ class PastLoad:
 
     def knows(self, begins: datetime) -> bool:
         """Return whether what was due from an instant on is counted."""
-        until = self.until
-        return (
-            self.count is not None
-            and until is not None
-            and (self.count.counted_from <= begins < until)
-        )
+        if self.count is None or self.until is None:
+            return False
+        return self.count.counted_from <= begins < self.until
 
     async def list_days(
         self,

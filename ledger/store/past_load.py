@@ -155,7 +155,9 @@ async def list_past_days(
     """
     given = (tenants, tenant, kind, days, *(after or (None, None)), limit, *_columns(spans))
     rows = await connection.fetch(statement("list_past_days"), *given)
-    return [PastDay(row["tenant"], row["kind"], row["day"] - 1, _results(row[3:])) for row in rows]
+    return [
+        PastDay(row["tenant"], row["kind"], row["day"] - 1, DueResults(*row[3:])) for row in rows
+    ]
 
 
 async def list_past_hours(
@@ -174,13 +176,9 @@ async def list_past_hours(
         return []
     given = (tenants, kind or "", *_columns(spans), minutes, spans[0].begins)
     rows = await connection.fetch(statement("list_past_hours"), *given)
-    return [PastSum(row["begins"], _results(row[1:])) for row in rows]
+    return [PastSum(row["begins"], DueResults(*row[1:])) for row in rows]
 
 
 def _columns(spans: Sequence[SumSpan]) -> tuple[list[int], list[datetime], list[datetime]]:
     minutes = [int(each.minutes) for each in spans]
     return minutes, [each.begins for each in spans], [each.ends for each in spans]
-
-
-def _results(counts: Sequence[int]) -> DueResults:
-    return DueResults(*counts)
