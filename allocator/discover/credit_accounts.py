@@ -25,6 +25,8 @@ MISSING_SECONDS: Final = 60.0
 class _CreditAccount:
     granted: int
     outstanding: int
+    ends_at: float
+    """When the first of the grants ends: from then on it has to be read again."""
     spent: int = 0  # since it was read
     reserved: int = 0  # by claims that are being made
 
@@ -35,7 +37,7 @@ class _CreditAccount:
 
 @final
 class CreditAccounts:
-    """Credit by topic: as last read, less what this allocator has claimed since.
+    """Credit by topic until a grant ends: as last read, less what this allocator claimed since.
 
     Two allocators that read the same credit may both spend it, once; the next read shows that.
     """
@@ -49,9 +51,12 @@ class CreditAccounts:
         self._pause = READ_SECONDS_MIN
 
     def available(self, topic: str, load: FlowLoad) -> int:
-        """Return how many items may be claimed for flows of this load; 0 if no worker grants."""
+        """Return how many items may be claimed for flows of this load; 0 if no worker grants.
+
+        0 also once a grant has ended since credit was read: its worker may be gone.
+        """
         account = self._accounts.get(topic)
-        if account is None:
+        if account is None or monotonic() >= account.ends_at:
             return 0
         if load is FlowLoad.LIGHT:
             return account.free
@@ -73,14 +78,16 @@ class CreditAccounts:
         return not self._reading and now >= self.next_read_at(topics)
 
     def next_read_at(self, topics: Collection[str]) -> float:
-        """Return when to read next: at once for a new topic, soon if little credit is left."""
+        """Return when to read next: at once for a new topic, soon if little credit is left.
+
+        No later than a grant ends.
+        """
         if any(topic not in self._accounts for topic in topics):
             return float("-inf")
-        low = any(
-            4 * account.free < account.granted
-            for account in map(self._accounts.__getitem__, topics)
-        )
-        return self._read_at + (self._pause if low else READ_SECONDS_MAX)
+        accounts = [self._accounts[topic] for topic in topics]
+        low = any(4 * account.free < account.granted for account in accounts)
+        ends_at = min(account.ends_at for account in accounts)
+        return min(self._read_at + (self._pause if low else READ_SECONDS_MAX), ends_at)
 
     def expire(self) -> None:
         """Read again before the next claim, even if credit was read a moment ago."""
@@ -100,15 +107,19 @@ class CreditAccounts:
         pause = max(READ_SECONDS_MIN, READ_TIME_DIVISOR * (self._read_at - began))
         self._pause = min(READ_SECONDS_MAX, pause)
         for credit in found:
-            self._update_account(credit)
+            self._update_account(credit, began)
 
-    def _update_account(self, credit: TopicCredit) -> None:
+    def _update_account(self, credit: TopicCredit, asked_at: float) -> None:
+        ends_at = float("inf") if credit.seconds is None else asked_at + credit.seconds
         account = self._accounts.get(credit.topic)
         if account is None:
-            self._accounts[credit.topic] = _CreditAccount(credit.granted, credit.outstanding)
+            self._accounts[credit.topic] = _CreditAccount(
+                credit.granted, credit.outstanding, ends_at
+            )
         else:
             # Items claimed during the read may be counted twice until the next read.
             account.granted, account.outstanding = credit.granted, credit.outstanding
+            account.ends_at = ends_at
         if credit.workers:
             self._warned_at.pop(credit.topic, None)
         elif self._read_at >= self._warned_at.get(credit.topic, float("-inf")) + MISSING_SECONDS:

@@ -11,12 +11,14 @@ from dueledger.ledger.store.statements import statement
 class TopicCredit:
     """The credit of a topic: live workers, items they grant, and items already outstanding.
 
+    The first of the grants ends in `seconds`, if it is not renewed; None: there is none.
     Suspects have no part in the credit: they wait for processes of their own.
     """
 
     topic: str
     workers: int
     granted: int
+    seconds: float | None
     outstanding: int
     suspects: int
 

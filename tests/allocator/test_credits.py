@@ -2,18 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.allocator.discover.credit_accounts import CreditAccounts
+from dueledger.allocator.discover import credit_accounts
+from dueledger.allocator.discover.credit_accounts import READ_SECONDS_MAX, CreditAccounts
 from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import read_accounting
 
@@ -188,6 +191,28 @@ async def test_g12_a_flood_leaves_a_tenth_of_the_credit_to_those_that_have_littl
         250,
         150,
     )
+
+
+async def test_credit_that_was_read_ends_with_its_grant(
+    grant: Grant, connection: Connection, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = work_topic(kind)
+    monkeypatch.setattr(credit_accounts, "monotonic", lambda: 1000.0)
+    await set_machine_clock(connection, datetime(2027, 3, 1, tzinfo=UTC), 0)
+    account = CreditAccounts()
+    await grant(100, seconds=0.2)
+    await account.read(connection, [topic])
+    assert account.available(topic, FlowLoad.LIGHT) == 100
+    assert account.next_read_at([topic]) == pytest.approx(1000.2)
+
+    monkeypatch.setattr(credit_accounts, "monotonic", lambda: 1000.2)
+    assert account.available(topic, FlowLoad.LIGHT) == 0
+    assert account.needs_read([topic], now=1000.2)
+
+    await grant(100, seconds=60)
+    await account.read(connection, [topic])
+    assert account.available(topic, FlowLoad.LIGHT) == 100
+    assert account.next_read_at([topic]) == 1000.2 + READ_SECONDS_MAX
 
 
 async def test_what_is_claimed_while_credit_is_read_is_not_forgotten(
