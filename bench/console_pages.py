@@ -15,6 +15,7 @@ from bench.report import Goal, at_most
 from bench.rig import Rig
 from bench.service_requests import RouteCost, ServiceClient, measure_route, percentiles
 from bench.usage import Usage
+from dueledger.console.view import BROWSER_ZONE
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import Scope, create_key
 from dueledger.stack import free_ports
@@ -26,6 +27,8 @@ BYTES_GOAL: Final = 60_000
 STREAMS_GOAL: Final = 0.1
 """Of a core, of service and Postgres together: one statement a second reads for all streams."""
 _OPENED_SECONDS: Final = 120.0
+_ZONE: Final = "Asia/Kolkata"
+"""In which pages are opened: its days begin at half an hour, which has more to add up."""
 
 
 @final
@@ -69,6 +72,7 @@ async def open_console_client(ledger: Ledger, service_pid: int) -> AsyncGenerato
     async with aiohttp.ClientSession(
         f"http://{free_ports.LOOPBACK}:{port}",
         headers={"Accept": "text/html", "Accept-Encoding": "gzip"},
+        cookies={BROWSER_ZONE: _ZONE, f"dueledger_zone_{port}": "browser"},
         cookie_jar=aiohttp.CookieJar(unsafe=True),  # of addresses, too
         connector=aiohttp.TCPConnector(limit=0),
         auto_decompress=False,

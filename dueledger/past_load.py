@@ -22,7 +22,7 @@ DAYS_MAX: Final = 35
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _QUARTER: Final = timedelta(minutes=15)
-_DAY_SUMS: Final[Sequence[SumMinutes]] = (1440, 60, 15)
+_DAY_SUMS: Final[Sequence[SumMinutes]] = (1440, 360, 60, 15)
 _HOUR_SUMS: Final[Sequence[SumMinutes]] = (60, 15)
 _QUARTER_SUMS: Final[Sequence[SumMinutes]] = (15,)
 

@@ -226,7 +226,7 @@ begin
     sign * sum(c.items), sign * sum(c.completed), sign * sum(c.completed_late), sign * sum(c.in_review), sign * sum(c.withdrawn),
     sign * sum(c.written_off), sign * sum(c.had_failures)
   from changed c
-  cross join (values (15), (60), (1440)) m (minutes)
+  cross join (values (15), (60), (360), (1440)) m (minutes)
   group by 1, 2, 3, 4
   order by 1, 2, 3, 4
   on conflict (tenant, kind, minutes, begins) do update
@@ -4786,16 +4786,16 @@ CREATE TABLE ledger.past_sum (
     withdrawn integer NOT NULL,
     written_off integer NOT NULL,
     had_failures integer NOT NULL,
-    CONSTRAINT past_sum_minutes_known CHECK ((minutes = ANY (ARRAY[15, 60, 1440])))
+    CONSTRAINT past_sum_minutes_known CHECK ((minutes = ANY (ARRAY[15, 60, 360, 1440])))
 );
 
-COMMENT ON TABLE ledger.past_sum IS 'Sums of past_load over effective dates, by quarter hour, hour and day in UTC: what pages read. Triggers of past_load keep them.';
+COMMENT ON TABLE ledger.past_sum IS 'Sums of past_load over effective dates, by quarter hour, hour, six hours and day in UTC: what pages read. Triggers of past_load keep them.';
 
 COMMENT ON COLUMN ledger.past_sum.tenant IS 'Empty: all tenants.';
 
 COMMENT ON COLUMN ledger.past_sum.kind IS 'Empty: all kinds of the tenant.';
 
-COMMENT ON COLUMN ledger.past_sum.minutes IS 'How long the span is: a quarter hour, an hour or a day.';
+COMMENT ON COLUMN ledger.past_sum.minutes IS 'How long the span is: a quarter hour, an hour, six hours or a day.';
 
 COMMENT ON COLUMN ledger.past_sum.begins IS 'Begin of the span, in UTC.';
 

@@ -13,7 +13,7 @@ FORGOTTEN_MAX: Final = 100_000
 """Rows that are forgotten by one statement."""
 FORGET_ROUNDS_MAX: Final = 20
 """Statements of a pass; a later pass forgets the rest."""
-SumMinutes: TypeAlias = Literal[15, 60, 1440]
+SumMinutes: TypeAlias = Literal[15, 60, 360, 1440]
 
 
 class DueResults(NamedTuple):
@@ -62,7 +62,7 @@ class PastDay(NamedTuple):
 
 
 class PastSum(NamedTuple):
-    """The items that were due in a span: a quarter hour, an hour or a day."""
+    """The items that were due in a span: a quarter hour, an hour, six hours or a day."""
 
     begins: datetime
     results: DueResults

@@ -32,7 +32,7 @@ select tenant, kind, minutes::smallint as minutes,
   sum(completed_late)::integer as completed_late, sum(in_review)::integer as in_review,
   sum(withdrawn)::integer as withdrawn, sum(written_off)::integer as written_off,
   sum(had_failures)::integer as had_failures
-from ledger.past_load cross join unnest(array[15, 60, 1440]) minutes
+from ledger.past_load cross join unnest(array[15, 60, 360, 1440]) minutes
 group by 1, 2, 3, 4
 order by 1, 2, 3, 4
 """

@@ -9,7 +9,7 @@ begin
     sign * sum(c.items), sign * sum(c.completed), sign * sum(c.completed_late), sign * sum(c.in_review), sign * sum(c.withdrawn),
     sign * sum(c.written_off), sign * sum(c.had_failures)
   from changed c
-  cross join (values (15), (60), (1440)) m (minutes)
+  cross join (values (15), (60), (360), (1440)) m (minutes)
   group by 1, 2, 3, 4
   order by 1, 2, 3, 4
   on conflict (tenant, kind, minutes, begins) do update

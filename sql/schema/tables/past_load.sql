@@ -40,14 +40,14 @@ create table ledger.past_sum (
   written_off integer not null,
   had_failures integer not null,
   primary key (tenant, kind, minutes, begins),
-  constraint past_sum_minutes_known check (minutes in (15, 60, 1440))
+  constraint past_sum_minutes_known check (minutes in (15, 60, 360, 1440))
 );
 
 comment on table ledger.past_sum is
-  'Sums of past_load over effective dates, by quarter hour, hour and day in UTC: what pages read. Triggers of past_load keep them.';
+  'Sums of past_load over effective dates, by quarter hour, hour, six hours and day in UTC: what pages read. Triggers of past_load keep them.';
 comment on column ledger.past_sum.tenant is 'Empty: all tenants.';
 comment on column ledger.past_sum.kind is 'Empty: all kinds of the tenant.';
-comment on column ledger.past_sum.minutes is 'How long the span is: a quarter hour, an hour or a day.';
+comment on column ledger.past_sum.minutes is 'How long the span is: a quarter hour, an hour, six hours or a day.';
 comment on column ledger.past_sum.begins is 'Begin of the span, in UTC.';
 comment on column ledger.past_sum.completed_late is 'Those of them that were completed after complete_by, or their grace.';
 comment on column ledger.past_sum.withdrawn is 'Items that were cancelled, superseded or skipped.';
