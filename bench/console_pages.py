@@ -27,6 +27,8 @@ BYTES_GOAL: Final = 60_000
 STREAMS_GOAL: Final = 0.1
 """Of a core, of service and Postgres together: one statement a second reads for all streams."""
 _OPENED_SECONDS: Final = 120.0
+FLOOD_TENANT: Final = "flood"
+"""The tenant of the items that are due at once."""
 _ZONE: Final = "Asia/Kolkata"
 """In which pages are opened: its days begin at half an hour, which has more to add up."""
 
@@ -107,6 +109,9 @@ def page_paths(ledger: Ledger, ids: Sequence[str], keys: Sequence[str]) -> dict[
         "a flow": f"/flows/{TENANT}/{ledger.kind}",
         "reviews": "/reviews",
         "parked items": "/reviews/parked",
+        "a decision about many items": f"/reviews/{FLOOD_TENANT}/decide?kind={ledger.kind}",
+        "a decision about a due time": f"/reviews/{FLOOD_TENANT}/decide?kind={ledger.kind}"
+        "&due_from=2027-03-10T00:00:00Z&due_before=2027-03-10T00:15:00Z",
         "operations": "/reviews/operations",
         "reconciliation": "/reconciliation",
         "missing items": "/reconciliation/missing",

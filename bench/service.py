@@ -18,6 +18,7 @@ import orjson
 import psutil
 
 from bench.console_pages import (
+    FLOOD_TENANT,
     measure_pages,
     open_console_client,
     page_figures,
@@ -191,7 +192,7 @@ async def _load(ledger: Ledger, rig: Rig, options: ServiceOptions) -> None:
     await fill_past_load(ledger.connection, TENANT, PAST_KINDS, now)
     await ledger.load(
         options.flood_items,
-        flows=[("flood", ledger.kind, "")],
+        flows=[(FLOOD_TENANT, ledger.kind, "")],
         prefix=FLOOD,
         due_at=now,
     )
@@ -216,7 +217,7 @@ async def _serving(rig: Rig, ledger: Ledger) -> AsyncGenerator[ServiceClient]:
         ledger.connection,
         "key:bench",
         scopes=SCOPES,
-        tenants=[TENANT, "flood", *(f"tenant-{number}" for number in range(TENANTS))],
+        tenants=[TENANT, FLOOD_TENANT, *(f"tenant-{number}" for number in range(TENANTS))],
         expires_at=None,
         created_by=person_no,
     )

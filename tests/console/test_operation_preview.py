@@ -5,6 +5,8 @@ from html import unescape
 
 import pytest
 
+from dueledger.console.pages import operation_preview
+from dueledger.console.pages.operation_preview import PreviewLimits
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.operations import advance_operation
 from tests.console.conftest import Browser, open_browser
@@ -78,6 +80,33 @@ async def test_a_list_of_one_state_leads_to_the_verbs_of_that_state(
         preview = await browser.open(f"{address}&verb=cancel")
         assert [verb for verb, _ in TAB.findall(tabs_of(preview.text))] == verbs
         assert "1 open item: it is in another state" in preview.text
+
+
+async def test_many_items_are_counted_where_a_person_asks_for_it(
+    api: Api, browser: Browser, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operation_preview, "QUICK", PreviewLimits(examined_max=4, counted_max=2))
+    monkeypatch.setattr(operation_preview, "CONFIRM_ABOVE", 1)
+    items = [
+        api.item(f"M-{number}", kind="Many", due_at="2027-02-01T00:00:00Z") for number in range(5)
+    ]
+    await api.emit(key, *items)
+    decide = "/console/reviews/acme/decide?kind=Many"
+    for verb in ("trigger", "cancel"):
+        page = (await browser.open(f"{decide}&verb={verb}")).text
+        assert "<h1>2+ items match</h1>" in page
+        assert 'name="typed"' not in page
+        [address] = [unescape(each) for each in re.findall(r'href="([^"]+)">Count them</a>', page)]
+        counted = (await browser.open(address)).text
+        assert "<h1>5 items match</h1>" in counted
+        assert "Type 5 to confirm" in counted
+        assert "Count them" not in counted
+    await api.park(
+        *await api.emit(key, *(api.item(f"P-{number}", kind="Few") for number in range(3)))
+    )
+    page = (await browser.open("/console/reviews/acme/decide?kind=Few&verb=redrive")).text
+    assert "Count them" in page
+    assert "Redrive: 2+ items</button>" in page
 
 
 @pytest.mark.parametrize(

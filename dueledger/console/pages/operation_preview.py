@@ -37,8 +37,18 @@ from dueledger.time_spans import about
 
 operate = PageRoutes(Scope.OPERATE, "console")
 
-PREVIEW_EXAMINED_MAX: Final = 100_000
-PREVIEW_COUNTED_MAX: Final = 10_000
+
+class PreviewLimits(NamedTuple):
+    """How many open items a preview examines, and how many that match it counts."""
+
+    examined_max: int
+    counted_max: int
+
+
+QUICK: Final = PreviewLimits(examined_max=1_000, counted_max=500)
+"""What a page counts in some milliseconds."""
+FULL: Final = PreviewLimits(examined_max=100_000, counted_max=10_000)
+"""What it counts where a person asks for it, in some tenths of a second."""
 CONFIRM_ABOVE: Final = 100
 """Items above which their number is typed, before they end undone or start before they are due."""
 _REASON_CHARS_MAX: Final = 2_000
@@ -145,8 +155,13 @@ async def preview_decision(
     state: FilterState = None,
     due_from: Moment = None,
     due_before: Moment = None,
+    count: bool = False,
 ) -> Response:
-    """Show which items an operation would move now. It changes nothing."""
+    """Show which items an operation would move now. It changes nothing.
+
+    `count`: beyond the first ones, where they are many.
+    """
+    limits = FULL if count else QUICK
     wanted = ItemFilter(
         tenant,
         kind,
@@ -160,14 +175,9 @@ async def preview_decision(
     is_parked = parked_reason is not None
     verbs = _verbs_of(State.MANUAL_REVIEW if is_parked else wanted.state)
     verb = verb or await _first_verb(call, verbs, wanted)
-    found = await preview_operation(
-        call.connection,
-        verb,
-        wanted,
-        examined_max=PREVIEW_EXAMINED_MAX,
-        counted_max=PREVIEW_COUNTED_MAX,
-    )
+    found = await preview_operation(call.connection, verb, wanted, **limits._asdict())
     seconds = await estimate_seconds(call.connection, verb, tenant, found.items)
+    must_type = _must_type(verb, found.items)
     fields = {
         "kind": kind,
         "lane": lane,
@@ -203,11 +213,13 @@ async def preview_decision(
         preview=found,
         takes=None if seconds is None else about(timedelta(seconds=seconds)),
         left=_count_left(groups, wanted),
-        unmoved=None if is_parked else await _count_unmoved(call, verb, wanted, found),
+        unmoved=None if is_parked else await _count_unmoved(call, verb, wanted, found, limits),
+        may_count=found.capped and not count,
         people=people,
         comments=None if people is None else people.comments,
         examined_max=EXAMINED_MAX,
-        must_type=_must_type(verb, found.items),
+        must_type=must_type,
+        must_count=must_type and found.capped and not count,
         listing=Listing(
             caption="Items that match now",
             columns=_MATCHED_COLUMNS,
@@ -258,20 +270,30 @@ async def _first_verb(
 ) -> OperationVerb:
     """Return the first verb that is applied to an item of a filter; the first, if none is."""
     for verb in verbs:
-        if (await preview_operation(call.connection, verb, wanted, counted_max=1)).items:
+        found = await preview_operation(
+            call.connection, verb, wanted, examined_max=QUICK.examined_max, counted_max=1
+        )
+        if found.items:
             return verb
     return verbs[0]
 
 
 async def _count_unmoved(
-    call: ApiCall, verb: OperationVerb, wanted: ItemFilter, found: OperationPreview
+    call: ApiCall,
+    verb: OperationVerb,
+    wanted: ItemFilter,
+    found: OperationPreview,
+    limits: PreviewLimits,
 ) -> Unmoved:
     """Count the open items of the filter's flows and due times that the verb leaves alone."""
     counts: Counter[str] = Counter()
     if verb is OperationVerb.CANCEL and wanted.state is None:
         return Unmoved(counts, is_capped=False)
     of_all = await preview_operation(
-        call.connection, OperationVerb.CANCEL, replace(wanted, state=None, error=None)
+        call.connection,
+        OperationVerb.CANCEL,
+        replace(wanted, state=None, error=None),
+        **limits._asdict(),
     )
     is_capped = of_all.capped or found.capped
     matched = Counter[str]()
