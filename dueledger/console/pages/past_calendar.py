@@ -5,8 +5,8 @@ from typing import Final
 
 from fastapi import Response
 
+from dueledger.console.downloads import PART_ROWS
 from dueledger.console.forms import Filter
-from dueledger.console.listing import EXPORT_ROWS
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.past_grid import (
     COMING,
@@ -30,8 +30,8 @@ from dueledger.service.schedule_times import times_of
 read = PageRoutes(Scope.READ, "console")
 
 KINDS_SHOWN: Final = 10
-KINDS_SENT: Final = EXPORT_ROWS // (DAYS + COMING)
-"""Kinds of a download; the header `Link` of one that goes on has the next."""
+KINDS_OF_PART: Final = PART_ROWS // (DAYS + COMING)
+"""Kinds that a download reads at a time."""
 
 
 @read.page("/schedules/past")
@@ -62,7 +62,6 @@ async def show_past(
         past=past,
         by_day=by_day,
         by_hour=by_hour,
-        kinds_sent=KINDS_SENT,
         past_days=None if by_day is None else by_day.listing,
         past_hours=None if by_hour is None else by_hour.listing,
     )
@@ -78,7 +77,7 @@ async def _by_day(
     names: dict[str, str | None],
 ) -> PastGrid:
     """Return a page of kinds by day: those that had items, and those that will have some."""
-    limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_SENT)
+    limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_OF_PART)
     after = page.place(KindName, str, str)
     found = await past.list_days(
         call.connection, asked, tenants=call.tenants, after=after, limit=limit + 1, **names
