@@ -59,7 +59,7 @@ UNBOUND = {
     "emit_by_key": "ledger.emitting_actor refuses tenants that are not the key's",
     "find_other_terms": "ledger.find_other_terms compares items of the key's tenants alone",
     "count_late_items": "of flows that measure_status found for the tenants",
-    "list_keys_from": "not used for a caller of some tenants: suggest_keys refuses",
+    "list_keys_from": "not used for a caller of some tenants: suggest_keys asks list_own_keys_from",
     "count_items_on_days": "of definitions of the path's tenant, and not counted by REST",
     "emit_items": "of a definition of the path's tenant, or of the event's",
     "find_open_items": EVENTS,
