@@ -6,7 +6,7 @@ from datetime import date, datetime
 from operator import add
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
 FORGOTTEN_MAX: Final = 100_000
@@ -154,10 +154,38 @@ async def list_past_days(
     consist. A day without items is left out.
     """
     given = (tenants, tenant, kind, days, *(after or (None, None)), limit, *_columns(spans))
-    rows = await connection.fetch(statement("list_past_days"), *given)
-    return [
-        PastDay(row["tenant"], row["kind"], row["day"] - 1, DueResults(*row[3:])) for row in rows
-    ]
+    return _days_of(await connection.fetch(statement("list_past_days"), *given))
+
+
+async def list_days_of_kinds(
+    connection: Connection,
+    names: Sequence[tuple[str, str]],
+    days: Sequence[datetime],
+    spans: Sequence[SumSpan],
+) -> list[PastDay]:
+    """Return the results of the items of kinds, by tenant and name, as `list_past_days` does."""
+    kinds = [[name[part] for name in names] for part in range(2)]
+    rows = await connection.fetch(statement("list_days_of_kinds"), *kinds, days, *_columns(spans))
+    return _days_of(rows)
+
+
+async def rank_past_kinds(
+    connection: Connection,
+    after: datetime,
+    before: datetime,
+    *,
+    tenants: Sequence[str] | None,
+    tenant: str | None = None,
+    kind: str | None = None,
+    limit: int,
+) -> list[tuple[str, str, int | None]]:
+    """Return kinds with how many of their items were completed late or not at all.
+
+    They are those that were due on days in UTC that begin between two times; None: it had none.
+    """
+    given = tenants, tenant, kind, after, before, limit
+    rows = await connection.fetch(statement("rank_past_kinds"), *given)
+    return [(row["tenant"], row["kind"], row["troubled"]) for row in rows]
 
 
 async def list_past_hours(
@@ -177,6 +205,12 @@ async def list_past_hours(
     given = (tenants, kind or "", *_columns(spans), minutes, spans[0].begins)
     rows = await connection.fetch(statement("list_past_hours"), *given)
     return [PastSum(row["begins"], DueResults(*row[1:])) for row in rows]
+
+
+def _days_of(rows: Sequence[Record]) -> list[PastDay]:
+    return [
+        PastDay(row["tenant"], row["kind"], row["day"] - 1, DueResults(*row[3:])) for row in rows
+    ]
 
 
 def _columns(spans: Sequence[SumSpan]) -> tuple[list[int], list[datetime], list[datetime]]:

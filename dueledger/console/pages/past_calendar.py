@@ -19,7 +19,7 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.past_load import DAYS, KindName, PastDays, PastLoad, read_past_load
+from dueledger.past_load import DAYS, KindPlace, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import LoadPlan
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage, PageRequest
@@ -78,19 +78,19 @@ async def _by_day(
 ) -> PastGrid:
     """Return a page of kinds by day: those that had items, and those that will have some."""
     limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_OF_PART)
-    after = page.place(KindName, str, str)
-    found = await past.list_days(
-        call.connection, asked, tenants=call.tenants, after=after, limit=limit + 1, **names
-    )
     since = _rest_of_today(past, asked)
     ahead = coming_by_kind(view, asked, await _coming(call, view, since, names))
-    listed = {each for each in ahead if after is None or each > after}
-    listed.update(each.name for each in found)
-    chosen = sorted(listed)[:limit]
-    cursor = page.cursor_after(chosen[-1] if len(listed) > limit else None)
-    return make_kind_grid(
-        view, asked, past, found, ahead, names=chosen, since=since, next_cursor=cursor
+    kinds = await past.page_days(
+        call.connection,
+        asked,
+        tenants=call.tenants,
+        **names,
+        after=page.place(KindPlace, int, str, str),
+        limit=limit,
+        others=ahead,
     )
+    cursor = page.cursor_after(kinds.next_place)
+    return make_kind_grid(view, asked, past, kinds, ahead, since=since, next_cursor=cursor)
 
 
 def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:
