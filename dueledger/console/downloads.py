@@ -3,7 +3,7 @@
 import csv
 import io
 from asyncio import sleep
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlencode
 
@@ -32,20 +32,38 @@ Handle: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class ListPart(Response):
-    """Rows of a list as a file. With a `next_cursor` the list goes on."""
+    """Rows of a list as a file: with a `note` some are left out, with a next cursor it goes on."""
 
     def __init__(self, listing: Listing, form: FileFormat, next_address: str) -> None:
         headers = {"Content-Disposition": f'attachment; filename="dueledger.{form}"'}
         if listing.next_cursor is not None:
             headers["Link"] = f'<{next_address}>; rel="next"'
         if form == "csv":
-            super().__init__(listing.csv(), 200, headers, "text/csv; charset=utf-8")
+            header, row_end, self.content = listing.csv().encode().partition(_ROW_END)
+            self.begin, self.end, media_type = header + row_end, b"", "text/csv; charset=utf-8"
         else:
-            body = orjson.dumps(listing.documents(), default=str, option=orjson.OPT_UTC_Z)
-            super().__init__(body, 200, headers, "application/json")
+            rows = orjson.dumps(listing.documents(), default=str, option=orjson.OPT_UTC_Z)
+            self.begin, self.content, self.end = b"[", rows[1:-1], b"]"
+            media_type = "application/json"
         self.form: FileFormat = form
         self.rows = len(listing.rows)
-        self.next_cursor = listing.next_cursor
+        self.note, self.next_cursor = listing.note, listing.next_cursor
+        body = self.begin + self.content
+        if self.note is not None:
+            body += self.last_row(self.note, {"note": self.note}, is_first=not self.rows)
+        super().__init__(body + self.end, 200, headers, media_type)
+
+    def next_rows(self, *, is_first: bool) -> bytes:
+        """Return the rows as they follow others, unless they are the first ones."""
+        return self.content if self.form == "csv" or is_first else b"," + self.content
+
+    def last_row(self, text: str, document: Mapping[str, object], *, is_first: bool) -> bytes:
+        """Return a row after those of the list, which says what is left out."""
+        if self.form == "json":
+            return (b"" if is_first else b",") + orjson.dumps(document)
+        row = io.StringIO()
+        csv.writer(row).writerow([text, *[""] * self.begin.count(b",")])
+        return row.getvalue().encode()
 
 
 class PageRoute(CallRoute):
@@ -79,22 +97,21 @@ class PageRoute(CallRoute):
 
 async def _parts(request: Request, handle: Handle, first: ListPart) -> AsyncGenerator[bytes]:
     """Yield a file in parts: the first one, and those after it, up to the most rows."""
-    is_csv = first.form == "csv"
-    header, _, _ = bytes(first.body).partition(_ROW_END)
-    yield bytes(first.body) if is_csv else bytes(first.body)[:-1]
-    rows, cursor = first.rows, first.next_cursor
+    yield first.begin + first.content
+    rows, cursor, note = first.rows, first.next_cursor, first.note
     while cursor is not None and rows < DOWNLOAD_ROWS_MAX:
         limit = min(PART_ROWS, DOWNLOAD_ROWS_MAX - rows)
         part = await _read(handle, _part_of(request, cursor, limit))
         if part.rows:
-            body = bytes(part.body)
-            yield body.partition(_ROW_END)[2] if is_csv else b"," + body[1:-1]
-        rows, cursor = rows + part.rows, part.next_cursor
+            yield part.next_rows(is_first=not rows)
+        rows, cursor, note = rows + part.rows, part.next_cursor, note or part.note
+    if note is not None:
+        yield first.last_row(note, {"note": note}, is_first=not rows)
     if cursor is not None:
         address = f"{request.url.path}?{_query_of(request, cursor=cursor)}"
-        yield _cut_row(rows, address, header) if is_csv else _cut_document(rows, address)
-    if not is_csv:
-        yield b"]"
+        text = f"Cut after {rows:,} rows. The next ones: {address}"
+        yield first.last_row(text, {"cut_after_rows": rows, "next": address}, is_first=False)
+    yield first.end
 
 
 async def _read(handle: Handle, request: Request) -> ListPart:
@@ -122,14 +139,3 @@ def _part_of(request: Request, cursor: str | None, limit: int) -> Request:
 def _query_of(request: Request, **changes: object) -> str:
     given = [each for each in request.query_params.multi_items() if each[0] not in changes]
     return urlencode([*given, *changes.items()])
-
-
-def _cut_row(rows: int, address: str, header: bytes) -> bytes:
-    text = io.StringIO()
-    cells = [f"Cut after {rows:,} rows. The next ones: {address}"]
-    csv.writer(text).writerow([*cells, *[""] * header.count(b",")])
-    return text.getvalue().encode()
-
-
-def _cut_document(rows: int, address: str) -> bytes:
-    return b"," + orjson.dumps({"cut_after_rows": rows, "next": address})

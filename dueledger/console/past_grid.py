@@ -125,7 +125,9 @@ def make_kind_grid(
     columns = Column("kind", "Kind", "flow"), Column("day", "Day", "date", _items_of(view))
     listing = Listing(
         caption="Past items by kind and day",
-        order="kinds with most items late or open first" if kinds.is_ranked else "kinds by name",
+        order="kinds with most items late or not completed first"
+        if kinds.is_ranked
+        else "kinds by name",
         columns=(*columns, *_COUNTS, Column("coming", "Schedules owe", "count")),
         rows=listed,
         next_cursor=next_cursor,

@@ -6,12 +6,15 @@ import io
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from dueledger.console import downloads
+from dueledger.console.downloads import ListPart
+from dueledger.console.listing import Column, Listing
 from dueledger.ledger.errors import ServiceBusy
 from dueledger.ledger.store.api_keys import ApiCaller, NewApiKey, Scope
 from dueledger.service.admission import DownloadShares
@@ -202,3 +205,37 @@ async def test_a_caller_whose_rate_is_used_up_meanwhile_waits_for_the_rest(
         sent = await reader.open(f"{LIST}&format=csv")
     assert len(waited) == 1
     assert sorted(row["business_key"] for row in rows_of(sent.text)) == keys
+
+
+def test_a_file_says_which_rows_are_left_out_and_is_whole_without_any() -> None:
+    column, note = Column("key", "Key"), "The first 2 items."
+    for rows in ([], [{"key": "a,b"}, {"key": "=1"}]):
+        listing = Listing(
+            caption="", columns=(column, Column("n", "N")), rows=[{**row, "n": 1} for row in rows]
+        )
+        for noted in (listing, replace(listing, note=note)):
+            found = list(csv.reader(io.StringIO(bytes(ListPart(noted, "csv", "").body).decode())))
+            documents = json.loads(bytes(ListPart(noted, "json", "").body))
+            said = noted.note is not None
+            assert found[1 + len(rows) :] == ([[note, ""]] if said else [])
+            assert documents[len(rows) :] == ([{"note": note}] if said else [])
+
+
+async def test_a_list_goes_on_after_a_page_without_rows(
+    browser: Browser, keys: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ListPart.__init__
+
+    def empty_first(part: ListPart, listing: Listing, *given: Any) -> None:  # noqa: ANN401 - as they are
+        is_first = listing.rows[0]["business_key"] == first
+        made(part, replace(listing, rows=()) if is_first else listing, *given)
+
+    whole = json.loads((await browser.open(f"{LIST}&format=json")).text)
+    first = whole[0]["business_key"]
+    monkeypatch.setattr(ListPart, "__init__", empty_first)
+    for form in ("json", "csv"):
+        sent = (await browser.open(f"{LIST}&format={form}")).text
+        rows = json.loads(sent) if form == "json" else rows_of(sent)
+        names = [row["business_key"] for row in rows]
+        assert names == [each["business_key"] for each in whole[1_000:]]
+    assert len(names) == len(keys) - 1_000

@@ -245,7 +245,7 @@ async def test_kinds_with_most_items_late_or_open_are_first_and_of_many_the_firs
         return found
 
     page = (await browser.open(PAST)).text
-    assert "Kinds with most items late or open first." in page
+    assert "Kinds with most items late or not completed first." in page
     assert re.findall(r">acme Rank(\w)</a>", page) == [*"DBCA"]
     sent = await browser.open(f"{PAST}?format=csv&table=past_days")
     assert [row["kind"][-1] for row in csv.DictReader(io.StringIO(sent.text))] == [*"DBCA"]
