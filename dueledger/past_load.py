@@ -1,10 +1,10 @@
 """Results of the items that were due on each day, and in each hour, of the last weeks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import groupby, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.past_load import (
@@ -14,11 +14,15 @@ from dueledger.ledger.store.past_load import (
     SumSpan,
     list_past_days,
     list_past_hours,
+    list_past_kinds,
+    rank_past_kinds,
     read_past_load_count,
 )
 
 DAYS: Final = 28
 DAYS_MAX: Final = 35
+KINDS_RANKED_MAX: Final = 300
+"""Kinds that are listed worst first; more are listed by name."""
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _QUARTER: Final = timedelta(minutes=15)
@@ -62,6 +66,29 @@ class KindDays:
     days: Mapping[int, DueResults]
 
 
+class KindPlace(NamedTuple):
+    """The place of a kind in a list. `rank` is less the more of its items were late or open."""
+
+    rank: int
+    tenant: str
+    kind: str
+
+    @property
+    def name(self) -> KindName:
+        """Return the names of the kind."""
+        return KindName(self.tenant, self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class KindPage:
+    """A page of kinds, and the results of those that had items; None: it is the last."""
+
+    names: Sequence[KindName]
+    days: Mapping[KindName, KindDays]
+    next_place: KindPlace | None
+    is_ranked: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PastLoad:
     """Of which time the past load is known: items due before `until`; None: nothing is counted."""
@@ -93,24 +120,66 @@ class PastLoad:
         limit: int,
     ) -> list[KindDays]:
         """Return the results of the items of up to `limit` kinds that had some, by their names."""
-        begins, until = asked.begins, self.until
-        if until is None or until <= begins[0]:
+        days = self._days(asked)
+        if not days:
             return []
-        days = [*(each for each in begins[:-1] if each < until), min(until, begins[-1])]
-        rows = await list_past_days(
+        names = await list_past_kinds(
             connection,
-            days,
-            spans_of(days, _DAY_SUMS),
+            days[0],
+            days[-1],
             tenants=tenants,
             tenant=tenant,
             kind=kind,
             after=after,
             limit=limit,
         )
-        return [
-            KindDays(KindName(*name), {row.day: row.results for row in found})
-            for name, found in groupby(rows, key=lambda row: (row.tenant, row.kind))
-        ]
+        return await _days_of(connection, names, days)
+
+    async def page_days(
+        self,
+        connection: Connection,
+        asked: PastDays,
+        *,
+        tenants: Sequence[str] | None,
+        tenant: str | None = None,
+        kind: str | None = None,
+        after: KindPlace | None = None,
+        limit: int,
+        others: Collection[KindName] = (),
+    ) -> KindPage:
+        """Return a page of the kinds that had items, and of others, those in most trouble first.
+
+        That is how many of their items were completed late or not at all, on the days in UTC.
+        """
+        scope: dict[str, Any] = {"tenants": tenants, "tenant": tenant, "kind": kind}
+        days, ranks = self._days(asked), dict[KindName, int]()
+        is_ranked = True
+        if days:
+            rows = await rank_past_kinds(
+                connection, days[0] - _DAY, days[-1], **scope, limit=KINDS_RANKED_MAX + 1
+            )
+            is_ranked = len(rows) <= KINDS_RANKED_MAX
+            ranks = {KindName(*name): count for *name, count in rows if count is not None}
+        found = list[KindDays]()
+        if not is_ranked:
+            name = None if after is None else after.name
+            found = await self.list_days(connection, asked, **scope, after=name, limit=limit + 1)
+            ranks = dict.fromkeys((each.name for each in found), 0)
+        named = {**dict.fromkeys(others, 0), **ranks}
+        places = sorted(KindPlace(-count, *name) for name, count in named.items())
+        places = [each for each in places if after is None or each > after]
+        names = [each.name for each in places[:limit]]
+        if is_ranked and days:
+            found = await _days_of(connection, names, days)
+        next_place = places[limit - 1] if len(places) > limit else None
+        return KindPage(names, {each.name: each for each in found}, next_place, is_ranked)
+
+    def _days(self, asked: PastDays) -> list[datetime]:
+        """Return where the days that are counted begin, and where the last one ends."""
+        begins, until = asked.begins, self.until
+        if until is None or until <= begins[0]:
+            return []
+        return [*(each for each in begins[:-1] if each < until), min(until, begins[-1])]
 
     async def list_hours(
         self,
@@ -139,6 +208,16 @@ class PastLoad:
             hour = hour_of(at, zone)
             sums[hour] = sums[hour].plus(results) if hour in sums else results
         return sums
+
+
+async def _days_of(
+    connection: Connection, names: Sequence[tuple[str, str]], days: Sequence[datetime]
+) -> list[KindDays]:
+    rows = await list_past_days(connection, names, days, spans_of(days, _DAY_SUMS))
+    return [
+        KindDays(KindName(*name), {row.day: row.results for row in found})
+        for name, found in groupby(rows, key=lambda row: (row.tenant, row.kind))
+    ]
 
 
 async def read_past_load(connection: Connection) -> PastLoad:

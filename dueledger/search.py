@@ -17,6 +17,7 @@ from dueledger.ledger.store.search import (
     list_items_of_event,
     list_items_of_fence,
     list_keys_from,
+    list_own_keys_from,
 )
 
 ITEMS_MAX: Final = 100
@@ -26,7 +27,9 @@ CLAIMS_MAX: Final = 1_000
 SOURCES_MAX: Final = 200
 KEYS_MAX: Final = 20
 """Business keys suggested for the beginning of one."""
-_KEY_ITEMS_MAX: Final = 500
+KEY_ITEMS_MAX: Final = 500
+"""Items that are read for that."""
+_KEY_FLOWS_MAX: Final = 50
 _EVENTS_MAX: Final = 10
 _EXAMINED_MAX: Final = 1_000
 _BIGINT_MAX: Final = 2**63 - 1
@@ -84,14 +87,23 @@ async def search(connection: Connection, text: str, tenants: Sequence[str] | Non
 async def suggest_keys(
     connection: Connection, text: str, tenants: Sequence[str] | None
 ) -> list[str]:
-    """Return business keys that begin with a text, for callers of all tenants alone.
+    """Return business keys that begin with a text.
 
     The index of keys has those of all tenants: what is read of it, and so what is left out, would
-    say how many keys others have.
+    say which keys others have. For callers of some tenants, their latest items are read instead.
     """
-    if not text or tenants is not None:
+    if not text:
         return []
-    return await list_keys_from(connection, text, read_max=_KEY_ITEMS_MAX, limit=KEYS_MAX)
+    if tenants is None:
+        return await list_keys_from(connection, text, read_max=KEY_ITEMS_MAX, limit=KEYS_MAX)
+    return await list_own_keys_from(
+        connection,
+        tenants,
+        text,
+        flows_max=_KEY_FLOWS_MAX,
+        read_max=KEY_ITEMS_MAX,
+        limit=KEYS_MAX,
+    )
 
 
 def is_record(text: str) -> bool:

@@ -123,20 +123,21 @@ def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
         if text == _CLEARED and name in CLEARABLE_LIMITS:
             cleared.append(name)
         elif text is not None:
-            limits[name] = _number(name, text, option)
+            limits[name] = read_limit(name, text, option)
     if not cleared and not limits:
         raise typer.BadParameter("name at least one limit, as in --rate 50", param_hint="flow set")
     return FlowLimits(**limits, cleared=cleared)
 
 
-def _number(name: str, text: str, option: str) -> float:
+def read_limit(name: str, text: str, option: str, *, clears: bool = True) -> float:
+    """Parse a limit; `clears` is whether the option takes `none`, too. Raises BadParameter."""
     bounds = FLOW_BOUNDS[name]
     if name == "lag_target_seconds":
         number = read_duration_seconds(text)
     else:
         number = float(text) if _NUMBER.fullmatch(text) else float("nan")
     if not bounds.contains(number) or (name in WHOLE_LIMITS and number != int(number)):
-        ending = ", or none" if name in CLEARABLE_LIMITS else ""
+        ending = ", or none" if clears and name in CLEARABLE_LIMITS else ""
         form = "a duration as PT0.05S, " if name == "lag_target_seconds" else ""
         message = f"{text!r} is refused; it must be {form}{bounds.text}{ending}"
         raise typer.BadParameter(message, param_hint=option)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from dueledger.cli.flow_limits import set_
+from dueledger.cli.flow_limits import read_limit, set_
 from dueledger.cli.item_decisions import (
     DueBeforeOption,
     DueFromOption,
@@ -97,11 +97,18 @@ def resume(
     tenant: ScopeTenant,
     kind: ScopeKind = None,
     lane: LaneOption = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(
+            help="Items of each of its flows a second, at most, from now on.", metavar="RATE"
+        ),
+    ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """End a pause, and all narrower ones in it."""
-    resumed = run(_resume(tenant, kind, lane, dsn))
+    """End a pause, and all narrower ones in it. With a rate, each flow has it as its limit."""
+    limit = None if rate is None else read_limit("rate_per_second", rate, "--rate", clears=False)
+    resumed = run(_resume(tenant, kind, lane, limit, dsn))
     if json_:
         print_document(asdict(resumed))
         return
@@ -280,15 +287,20 @@ async def _pause(
 
 
 async def _resume(
-    tenant: str, kind: str | None, lane: str | None, dsn: str | None
+    tenant: str, kind: str | None, lane: str | None, rate: float | None, dsn: str | None
 ) -> "ResumeResult":
-    from dueledger.ledger.store.flows import FlowScope, resume_flows
+    from dueledger.ledger.store.flows import FlowLimits, FlowScope, resume_flows, set_flow_limits
 
     scope = FlowScope(tenant, kind, lane)
     async with persons_change(dsn) as change:
-        resumed = await resume_flows(change.connection, scope, actor_no=change.actor_no)
-        if resumed.pauses or resumed.flows:
-            await change.audit("resumeFlows", scope.path, [tenant])
+        actor_no, limited = change.actor_no, list[dict[str, Any]]()
+        if rate is not None:  # before any goes on
+            limits = FlowLimits(rate_per_second=rate)
+            limited = await set_flow_limits(change.connection, scope, limits, actor_no=actor_no)
+        resumed = await resume_flows(change.connection, scope, actor_no=actor_no)
+        if limited or resumed.pauses or resumed.flows:
+            detail: dict[str, Any] = {} if rate is None else {"rate_per_second": rate}
+            await change.audit("resumeFlows", scope.path, [tenant], **detail)
     return resumed
 
 

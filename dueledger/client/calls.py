@@ -471,6 +471,14 @@ def get_throughput(*, tenant: str | None = None) -> ServiceCall[models.Throughpu
     return ServiceCall("GET", "/v1/throughput", models.ThroughputDocument, query)
 
 
+def get_overview(
+    *, tenant: str | None = None, limit: int | None = None
+) -> ServiceCall[models.OverviewDocument]:
+    """Read what the worst flows were and are due in each quarter hour of two days."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/overview", models.OverviewDocument, query)
+
+
 def list_past_days(
     *,
     tenant: str | None = None,
@@ -547,6 +555,7 @@ def list_findings(
     kind: str | None = None,
     type: str | None = None,  # noqa: A002 - the parameter's name
     effective_date: date | None = None,
+    item: UUID | None = None,
     closed: bool | None = None,
     newest_first: bool | None = None,
     limit: int | None = None,
@@ -675,6 +684,11 @@ def list_alerts() -> ServiceCall[models.AlertList]:
 def list_checks() -> ServiceCall[models.CheckList]:
     """Check the database, its schema, clock and partitions, its processes and operations."""
     return ServiceCall("GET", "/v1/checks", models.CheckList)
+
+
+def list_settings() -> ServiceCall[models.SettingList]:
+    """List the settings of the process that answers, without secrets."""
+    return ServiceCall("GET", "/v1/settings", models.SettingList)
 
 
 def list_reports(

@@ -1042,6 +1042,21 @@ class OutcomeVerdicts(BaseModel):
     outcomes: list[OutcomeVerdict]
 
 
+class OverviewQuarter(BaseModel):
+    """
+    The items of a flow that are due in a quarter hour, if it has any.
+    """
+
+    since: AwareDatetime
+    due: int
+    completed: int
+    completed_late: int
+    late: Annotated[int, Field(description="those that are open, once the grace of all is over")]
+    failed: Annotated[int, Field(description="failed, or in review")]
+    open: Annotated[int, Field(description="in flight or waiting, late or not")]
+    capped: Annotated[bool, Field(description="more wait than were counted")]
+
+
 class ParkedItems(BaseModel):
     """
     Parked items of ids, or of a group.
@@ -1483,6 +1498,25 @@ class ServiceHealth(BaseModel):
     """
 
     status: Literal["live", "ready"]
+
+
+class SettingDocument(BaseModel):
+    """
+    A setting of the process that answers; of a secret only whether it is set.
+    """
+
+    variable: str
+    value: Annotated[str | None, Field(description="`secret` of a secret; null: nothing")]
+    is_set: Annotated[bool, Field(description="false: it is the default")]
+    description: str | None
+
+
+class SettingList(BaseModel):
+    """
+    Settings of the process that answers.
+    """
+
+    items: list[SettingDocument]
 
 
 class SkippedDocument(BaseModel):
@@ -2206,6 +2240,18 @@ class OutcomeReports(BaseModel):
     outcomes: Annotated[list[OutcomeToReport], Field(max_length=1000, min_length=1)]
 
 
+class OverviewFlow(BaseModel):
+    """
+    A flow, how long ago it was counted, and its quarter hours.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    age_seconds: float
+    quarters: list[OverviewQuarter]
+
+
 class PastDaysDocument(BaseModel):
     """
     A page of kinds, in the order of their names, each with its days.
@@ -2421,6 +2467,20 @@ class FindingPage(BaseModel):
     next_cursor: Annotated[
         str | None, Field(description="`cursor` of the next page; null: this is the last")
     ]
+
+
+class OverviewDocument(BaseModel):
+    """
+    The last and the next 24 hours: the flows with most late items, then most failed, then most.
+
+    It is counted while a page of the console is open. `since` is its first quarter hour, null if
+    it never was counted. Of runs that started before `complete_since` it has not what they
+    completed; null: it has all.
+    """
+
+    since: AwareDatetime | None
+    complete_since: AwareDatetime | None
+    items: list[OverviewFlow]
 
 
 class ReportDocument(BaseModel):

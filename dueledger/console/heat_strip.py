@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -12,10 +12,9 @@ from dueledger.console.clock import iso
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.view import View
 from dueledger.ledger.states import State
-from dueledger.ledger.store.overview import OverviewCell, OverviewPlace
+from dueledger.ledger.store.overview import QUARTER, OverviewCell, OverviewPlace
 
 FLOWS_MAX: Final = 8
-QUARTER: Final = timedelta(minutes=15)
 QUARTERS: Final = 193
 _PAST: Final = 96
 _TICK_QUARTERS: Final = 12
@@ -88,7 +87,7 @@ def make_strip(
         shown = [_EMPTY] * QUARTERS
         for cell in row:
             at = (cell.quarter - place.begins) // QUARTER
-            if 0 <= at < QUARTERS and _items(cell):
+            if 0 <= at < QUARTERS and cell.due:
                 shown[at] = _cell(view, cell, href, now, is_late=cell.quarter == late_quarter)
         age = f"{max(0, round(row[0].age_seconds))} s"
         cells_of_row = Markup("".join(shown))  # noqa: S704 - each cell is escaped where it is made
@@ -105,20 +104,19 @@ def make_strip(
 
 def _cell(view: View, cell: OverviewCell, href: str, now: datetime, *, is_late: bool) -> str:
     """Return a cell that has items. Its height and its mark say what its colour does."""
-    items = _items(cell)
+    items = cell.due
     tone = _tone(cell, now, is_late=is_late)
     level = 1 + sum(items >= each for each in _LEVELS)
-    open_items = cell.in_flight + cell.waiting + cell.blocked
     words = [f"{items:,}{'+' if cell.is_capped else ''} due"]
     if cell.completed:
         late = f" ({cell.completed_late:,} late)" if cell.completed_late else ""
         words.append(f"{cell.completed:,} completed{late}")
     if cell.failed:
         words.append(f"{cell.failed:,} failed or in review")
-    if open_items:
+    if cell.open:
         overdue = ", the oldest past its grace" if is_late else ""
-        overdue = ", past its grace" if _is_over(cell, now) else overdue
-        words.append(f"{open_items:,} open{overdue}")
+        overdue = ", past its grace" if cell.is_over(now) else overdue
+        words.append(f"{cell.open:,} open{overdue}")
     scope = "&open=true" if tone in {FAILED, LATE} else ""
     until = cell.quarter + QUARTER
     zone = view.clock.zone
@@ -126,7 +124,7 @@ def _cell(view: View, cell: OverviewCell, href: str, now: datetime, *, is_late: 
     text = f"{_DAYS[begin.weekday()]} {_minute(begin)}–{_minute(end)}: {', '.join(words)}"
     span = f"&due_from={iso(cell.quarter)}&due_before={iso(until)}{scope}"
     # Items that are late by their due time alone were due before this quarter hour.
-    is_by_due_time = is_late and not cell.failed and not _is_over(cell, now)
+    is_by_due_time = is_late and not cell.failed and not cell.is_over(now)
     address = escape(href + ("&late=true" if is_by_due_time else span))
     link = f'class="{tone.name} n{level}" tabindex="-1" href="{address}" title="{text}"'
     return f"<td><a {link}></a></td>"
@@ -137,20 +135,11 @@ def _minute(local: datetime) -> str:
     return f"{local.hour:02}:{local.minute:02}"
 
 
-def _items(cell: OverviewCell) -> int:
-    return cell.completed + cell.in_flight + cell.waiting + cell.blocked + cell.failed
-
-
-def _is_over(cell: OverviewCell, now: datetime) -> bool:
-    """Return whether the grace of all items of a cell is over."""
-    return cell.quarter + QUARTER + timedelta(seconds=cell.grace_seconds) <= now
-
-
 def _tone(cell: OverviewCell, now: datetime, *, is_late: bool) -> Tone:
     if cell.failed:
         return FAILED
-    if cell.in_flight + cell.waiting + cell.blocked:
-        return LATE if is_late or _is_over(cell, now) else OPEN
+    if cell.open:
+        return LATE if is_late or cell.is_over(now) else OPEN
     return SLOW if cell.completed_late else DONE
 
 
@@ -158,18 +147,18 @@ def _sums(row: Sequence[OverviewCell], now: datetime, *, is_late: bool) -> dict[
     """Return the sums of a flow. `is_late`: at least one of its items is, by its due time."""
     past = [cell for cell in row if cell.quarter <= now]
     coming = [cell for cell in row if cell.quarter > now]
-    over = [cell for cell in past if _is_over(cell, now)]
-    late = sum(cell.in_flight + cell.waiting + cell.blocked for cell in over)
+    over = [cell for cell in past if cell.is_over(now)]
+    late = sum(cell.open for cell in over)
     is_capped = any(cell.is_capped for cell in past)
     return {
-        "due": sum(map(_items, past)),
+        "due": sum(cell.due for cell in past),
         "completed": sum(cell.completed for cell in past),
         "completed_late": sum(cell.completed_late for cell in past),
         "late": max(late, 1) if is_late else late,
         "late_capped": is_late or is_capped,
         "failed": sum(cell.failed for cell in past),
-        "open": sum(cell.in_flight + cell.waiting + cell.blocked for cell in past),
-        "coming": sum(map(_items, coming)),
+        "open": sum(cell.open for cell in past),
+        "coming": sum(cell.due for cell in coming),
         "is_capped": is_capped,
         "coming_capped": any(cell.is_capped for cell in coming),
     }

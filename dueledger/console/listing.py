@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any, Final, Literal, Self
 
-import orjson
-from fastapi import Response
-
 from dueledger.console.clock import iso
 from dueledger.ledger.errors import InvalidInput, Problem
 
@@ -32,8 +29,6 @@ CellKind = Literal[
     "flag",
     "action",
 ]
-EXPORT_ROWS: Final = 1_000
-"""Rows of a download; the header `Link` of one that goes on has the next."""
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -116,17 +111,6 @@ class Listing:
         """Return the members of the rows that the columns show."""
         keys = [name for column in self.columns for name in _names(column)]
         return [{key: row[key] for key in keys} for row in self.rows]
-
-
-def answer_export(listing: Listing, form: Literal["csv", "json"], next_address: str) -> Response:
-    """Return a list as a file; `next_address` is that of the rows after it, if it goes on."""
-    headers = {"Content-Disposition": f'attachment; filename="dueledger.{form}"'}
-    if listing.next_cursor is not None:
-        headers["Link"] = f'<{next_address}>; rel="next"'
-    if form == "csv":
-        return Response(listing.csv(), 200, headers, "text/csv; charset=utf-8")
-    body = orjson.dumps(listing.documents(), default=str, option=orjson.OPT_UTC_Z)
-    return Response(body, 200, headers, "application/json")
 
 
 def _names(column: Column) -> Sequence[str]:

@@ -1,11 +1,12 @@
 """Routes of pages: each under one scope of the REST interface, as its calls are."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from fastapi import Response
 
-from dueledger.service.scoped_routes import ScopedRoutes
+from dueledger.console.downloads import PageRoute
+from dueledger.service.scoped_routes import CallRoute, ScopedRoutes
 
 PATH: Final = "/console"
 """Below it are all pages."""
@@ -19,6 +20,8 @@ class PageRoutes(ScopedRoutes):
     A function takes `CurrentCall`, whose connection is in a transaction under the role of the
     scope, and `CurrentView`. What the REST interface has a function for, it calls.
     """
+
+    page_route: ClassVar[type[CallRoute]] = PageRoute
 
     def page(self, path: str) -> Callable[[_Answering], _Answering]:
         """Make a page of a function that returns `view.page(...)`."""

@@ -14,7 +14,7 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.view import View
 from dueledger.ledger.states import State
 from dueledger.ledger.store.past_load import DueResults
-from dueledger.past_load import KindDays, KindName, PastDays, PastLoad
+from dueledger.past_load import KindName, KindPage, PastDays, PastLoad
 from dueledger.planning.load_plan import LoadPlan
 from dueledger.service.routes.past_load import members_of_results
 
@@ -77,15 +77,14 @@ def make_kind_grid(
     view: View,
     asked: PastDays,
     past: PastLoad,
-    found: Sequence[KindDays],
+    kinds: KindPage,
     ahead: Mapping[KindName, Counter[date]],
     *,
-    names: Sequence[KindName],
     since: datetime,
     next_cursor: str | None,
 ) -> PastGrid:
-    """Return the kinds of these names by day; `ahead` is what schedules owe from `since` on."""
-    by_name = {each.name: each.days for each in found}
+    """Return a page of kinds by day; `ahead` is what schedules owe from `since` on."""
+    by_name = {name: each.days for name, each in kinds.days.items()}
     spans = _counted_spans(asked, past)
     coming = [asked.days[-1] + number * _DAY for number in range(COMING)] if ahead else []
     coming_spans = [_coming_span(view, day, since) for day in coming]
@@ -97,7 +96,7 @@ def make_kind_grid(
     has_rows = view.format != "html" or view.table == "past_days"
     rows: list[GridRow] = []
     listed: list[Row] = []
-    for name in names:
+    for name in kinds.names:
         own: Mapping[int, DueResults] = by_name.get(name, {})
         owed = ahead.get(name, Counter[date]())
         href = view.url("/items", **name._asdict())
@@ -126,6 +125,9 @@ def make_kind_grid(
     columns = Column("kind", "Kind", "flow"), Column("day", "Day", "date", _items_of(view))
     listing = Listing(
         caption="Past items by kind and day",
+        order="kinds with most items late or not completed first"
+        if kinds.is_ranked
+        else "kinds by name",
         columns=(*columns, *_COUNTS, Column("coming", "Schedules owe", "count")),
         rows=listed,
         next_cursor=next_cursor,

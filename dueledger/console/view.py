@@ -20,19 +20,18 @@ from markupsafe import Markup
 from dueledger.console import cells
 from dueledger.console.assets import load_assets
 from dueledger.console.clock import UTC_NAME, PageClock, iso, zone_of
-from dueledger.console.listing import EXPORT_ROWS, Column, Listing, answer_export
+from dueledger.console.downloads import DOWNLOAD_ROWS_MAX, ListPart
+from dueledger.console.listing import Column, Listing
 from dueledger.console.navigation import NAVIGATION, NavigationEntry
 from dueledger.console.sessions import ConsoleSession, cookie_name, session_of, set_cookie
 from dueledger.console.states import STATE_BADGES
 from dueledger.ledger.errors import NotFound
 from dueledger.ledger.visible_text import escape_json, visible, visible_lines
 from dueledger.preview.occurrences import offset_text
-from dueledger.service.query_parameters import query_parameters
 from dueledger.service.routes.fields import Text
 from dueledger.time_spans import brief_span
 
 if TYPE_CHECKING:
-    from dueledger.service.scoped_routes import CallRoute
     from dueledger.service.settings import ServiceSettings
 
 THEMES: Final = ("auto", "light", "dark")
@@ -91,7 +90,7 @@ class View:
     table: str | None = None
     """Which table of the page is the download; None: its list."""
     sort: str | None = None
-    export_rows: int = EXPORT_ROWS
+    download_rows_max: int = DOWNLOAD_ROWS_MAX
 
     @classmethod
     def of(
@@ -155,11 +154,8 @@ class View:
         return self.url(self.path, **query)
 
     def download(self, form: PageFormat, table: str | None) -> str:
-        """Return the address of a table as a file, from its first row; of a list, of many rows."""
-        route: CallRoute = self.request.scope["route"]
-        pages = "limit" in query_parameters(route.dependant)
-        limit = self.export_rows if pages else None
-        return self.here(format=form, table=table, limit=limit, cursor=None)
+        """Return the address of a table as a file, from its first row."""
+        return self.here(format=form, table=table, limit=None, cursor=None)
 
     def record_url(self, topic: str, partition: int, offset: int | None) -> str | None:
         """Return where the Kafka UI of the settings shows a record; None without one."""
@@ -188,7 +184,7 @@ class View:
         if self.format != "html":
             asked = listing if self.table is None else values.get(self.table)
             if isinstance(asked, Listing) and asked.downloads:
-                return answer_export(asked, self.format, self.here(cursor=asked.next_cursor))
+                return ListPart(asked, self.format, self.here(cursor=asked.next_cursor))
             if self.table is not None:
                 message = f"The page has no table {self.table}."
                 raise NotFound(message, table=self.table)

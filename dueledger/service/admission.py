@@ -12,6 +12,8 @@ from dueledger.ledger.store import Connection, Pool
 WAIT_SECONDS: Final = 5.0
 """For a connection, or for memory. Then the client gets 503, and may ask another process."""
 REQUESTS_MAX: Final = 2_000
+DOWNLOADS_OF_ONE: Final = 2
+"""That one caller may have at a time in a process."""
 SMALL_BODY_BYTES: Final = 64 * 1024
 ARRIVING_BODIES: Final = 4
 READ_BODIES: Final = 2
@@ -104,10 +106,42 @@ class BodyBudget:
             self._waiting.remove(changed)
 
 
+class DownloadShares:
+    """Admits downloads: two of a caller at a time, and of all one for two connections.
+
+    Each has a connection only while it reads a part, so pages always find one.
+    """
+
+    def __init__(self, connections_max: int) -> None:
+        self._all = max(1, connections_max // 2)
+        self._open = Counter[int]()
+
+    @property
+    def count(self) -> int:
+        """Return how many there are now."""
+        return self._open.total()
+
+    @contextmanager
+    def admit(self, actor_no: int) -> Generator[None]:
+        """Count a download of a caller for the block. Raises ServiceBusy."""
+        if self._open[actor_no] >= DOWNLOADS_OF_ONE:
+            raise busy("This caller has too many downloads at a time.")
+        if self.count >= self._all:
+            raise busy("The service has too many downloads at a time.")
+        self._open[actor_no] += 1
+        try:
+            yield
+        finally:
+            self._open[actor_no] -= 1
+            if not self._open[actor_no]:
+                del self._open[actor_no]
+
+
 class ConnectionShares:
     """Lends connections of the pool: to one caller at most three quarters of them at a time."""
 
     def __init__(self, pool: Pool, connections_max: int) -> None:
+        self.downloads = DownloadShares(connections_max)
         self._pool = pool
         self._each = share_of_one(connections_max)
         self._shares: dict[int, asyncio.Semaphore] = {}

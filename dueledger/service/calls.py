@@ -92,6 +92,7 @@ class CallHost:
     ) -> None:
         self.callers = callers
         self.requests = RequestShares(requests_max)
+        self.downloads = connections.downloads
         self._connections = connections
         self._arriving = BodyBudget(ARRIVING_BODIES * body_bytes_max)
         self._read = BodyBudget(READ_BODIES * body_bytes_max)

@@ -3,6 +3,8 @@
 import asyncio
 import resource
 import secrets
+import socket
+import struct
 from collections import OrderedDict
 from typing import ClassVar, Final
 
@@ -17,6 +19,8 @@ KEPT_SECONDS: Final = 75
 WRITE_SECONDS: Final = 30.0
 _ID_BYTES: Final = 8
 _OTHER_FILES: Final = 256
+_RESET: Final = struct.pack("ii", 1, 0)
+"""Of SO_LINGER: the connection is reset when it is closed."""
 
 
 class ClientConnection(H11Protocol):
@@ -58,10 +62,14 @@ class ClientConnection(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Read what arrived. The head's time is over once a request has begun."""
+        """Read what arrived. The head's time is over once a request has begun.
+
+        A request has `abort` in its state, for an answer that cannot be completed.
+        """
         super().handle_events()
         if self.cycle and not self.cycle.response_complete:
             self._stop_head_timer()
+            self.cycle.scope.setdefault("state", {})["abort"] = self._abort
 
     def on_response_complete(self) -> None:
         """Wait for the next request, for as long as the server keeps a connection."""
@@ -100,6 +108,12 @@ class ClientConnection(H11Protocol):
             ):
                 self.transport.write(self.conn.send(part) or b"")
         self.transport.close()
+
+    def _abort(self) -> None:
+        """Reset the connection: for HTTP/1.0 one that is closed is the end of a whole answer."""
+        connected: socket.socket = self.transport.get_extra_info("socket")
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
 
     def _await_head(self) -> None:
         self._stop_head_timer()

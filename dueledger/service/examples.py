@@ -133,6 +133,11 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "worker": "worker:host-1:4711:5f1c",
     },
     "FlowDocument": {"topic": _TOPIC},
+    "SettingDocument": {
+        "variable": "DUELEDGER_SERVICE_PORT",
+        "value": "8480",
+        "description": "port on which it listens; 0: any free one",
+    },
     "CheckDocument": {"name": "schema", "health": "ok", "text": "up to date"},
     "FoundDocument": {
         "named": "event",
@@ -150,6 +155,8 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
     "LoadDocument": {"end": "2027-03-08T09:00:00Z", "definitions": 12},
     "LoadPart": {"items": 12},
     "MissingDay": {"missing": 1, "present": 11, "expected": 12},
+    "OverviewDocument": {"complete_since": None},
+    "OverviewQuarter": {"due": 12, "completed": 11, "open": 1},
     "PeakDocument": {"due": 12, "busiest_minute": 12},
     "QuarterDocument": {"due": 12, "busiest_minute": 12},
     "QuietDocument": {"end": "2027-03-02T09:00:00Z"},

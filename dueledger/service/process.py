@@ -135,6 +135,7 @@ async def open_service(
                 _background(settings, calls, pool, presence, does_upkeep=does_upkeep)
             )
             app = ServiceApp(calls, pulls, Readiness(aside), cursors)
+            app.state.settings = settings
             streams = None
             if open_console is not None:
                 streams = await background.enter_async_context(

@@ -125,6 +125,8 @@ def _check_tenant(request: Request, call: ApiCall) -> None:
 class ScopedRoutes:
     """Makes routes that need a key with one scope."""
 
+    page_route: ClassVar[type[CallRoute]] = CallRoute
+
     def __init__(
         self, scope: Scope, tag: str, *, role: str | None = None, waits: bool = False
     ) -> None:
@@ -205,7 +207,7 @@ class ScopedRoutes:
             "takes_form": True,
             "root": root,
         }
-        route_class = cast("type[CallRoute]", type("ScopedRoute", (CallRoute,), members))
+        route_class = cast("type[CallRoute]", type("ScopedRoute", (self.page_route,), members))
 
         def decorate(function: _Answering) -> _Answering:
             self._router.add_api_route(

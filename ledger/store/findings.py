@@ -360,7 +360,7 @@ async def list_findings_of_item(
 ) -> list[dict[str, Any]]:
     """List the findings of an item, newest first, each with its last repair if it has one."""
     rows = await connection.fetch(statement("list_findings_of_item"), item, tenants, limit)
-    return [dict(row) for row in rows]
+    return [redact_row(row) for row in rows]
 
 
 async def resolve_findings(

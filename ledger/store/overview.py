@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
+
+QUARTER: Final = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,20 @@ class OverviewCell:
     blocked: int
     failed: int
     is_capped: bool
+
+    @property
+    def open(self) -> int:
+        """Return how many of its items have not ended, without those that failed."""
+        return self.in_flight + self.waiting + self.blocked
+
+    @property
+    def due(self) -> int:
+        """Return how many items it has."""
+        return self.completed + self.open + self.failed
+
+    def is_over(self, now: datetime) -> bool:
+        """Return whether the grace of all of its items is over."""
+        return self.quarter + QUARTER + timedelta(seconds=self.grace_seconds) <= now
 
 
 @dataclass(frozen=True, slots=True)

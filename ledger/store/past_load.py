@@ -137,27 +137,58 @@ async def read_past_load_count(connection: Connection) -> PastLoadCount | None:
     return None if row is None else PastLoadCount(*row)
 
 
-async def list_past_days(
+async def list_past_kinds(
     connection: Connection,
-    days: Sequence[datetime],
-    spans: Sequence[SumSpan],
+    due_from: datetime,
+    due_before: datetime,
     *,
     tenants: Sequence[str] | None,
     tenant: str | None = None,
     kind: str | None = None,
     after: tuple[str, str] | None = None,
     limit: int,
+) -> list[tuple[str, str]]:
+    """Return up to `limit` kinds of which items were due, by tenant and name, in their order."""
+    given = (tenants, tenant, kind, due_from, due_before, *(after or (None, None)), limit)
+    rows = await connection.fetch(statement("list_past_kinds"), *given)
+    return [(row["tenant"], row["kind"]) for row in rows]
+
+
+async def list_past_days(
+    connection: Connection,
+    names: Sequence[tuple[str, str]],
+    days: Sequence[datetime],
+    spans: Sequence[SumSpan],
 ) -> list[PastDay]:
-    """Return the results of the items of up to `limit` kinds by day, in the order of their names.
+    """Return the results of the items of kinds by day; kinds are by tenant and name, as given.
 
     `days` are where the days begin, and where the last one ends; `spans` are the sums of which they
     consist. A day without items is left out.
     """
-    given = (tenants, tenant, kind, days, *(after or (None, None)), limit, *_columns(spans))
-    rows = await connection.fetch(statement("list_past_days"), *given)
+    kinds = [[name[part] for name in names] for part in range(2)]
+    rows = await connection.fetch(statement("list_past_days"), *kinds, days, *_columns(spans))
     return [
         PastDay(row["tenant"], row["kind"], row["day"] - 1, DueResults(*row[3:])) for row in rows
     ]
+
+
+async def rank_past_kinds(
+    connection: Connection,
+    after: datetime,
+    before: datetime,
+    *,
+    tenants: Sequence[str] | None,
+    tenant: str | None = None,
+    kind: str | None = None,
+    limit: int,
+) -> list[tuple[str, str, int | None]]:
+    """Return kinds with how many of their items were completed late or not at all.
+
+    They are those that were due on days in UTC that begin between two times; None: it had none.
+    """
+    given = tenants, tenant, kind, after, before, limit
+    rows = await connection.fetch(statement("rank_past_kinds"), *given)
+    return [(row["tenant"], row["kind"], row["troubled"]) for row in rows]
 
 
 async def list_past_hours(

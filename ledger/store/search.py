@@ -85,6 +85,25 @@ async def list_keys_from(
     return [row["business_key"] for row in rows]
 
 
+async def list_own_keys_from(
+    connection: Connection,
+    tenants: Sequence[str],
+    text: str,
+    *,
+    flows_max: int,
+    read_max: int,
+    limit: int,
+) -> list[str]:
+    """Return business keys of these tenants that begin with a text, in the database's order.
+
+    `read_max` items are read, of each of up to `flows_max` flows as many, those with the latest
+    effective dates. No item of others is read.
+    """
+    values = tenants, text, flows_max, read_max, limit
+    rows = await connection.fetch(statement("list_own_keys_from"), *values)
+    return [row["business_key"] for row in rows]
+
+
 async def list_lanes(connection: Connection, *, tenants: Tenants, read_max: int) -> list[str]:
     """Return the lanes of the first `read_max` flows of these tenants."""
     rows = await connection.fetch(statement("list_lanes"), tenants, read_max)

@@ -49,6 +49,26 @@ def test_a_flow_is_paused_explained_and_resumed(dueledger_on: Command) -> None:
     assert dueledger_on("flow", "pauses", "--json").lines == []
 
 
+def test_a_flow_is_resumed_at_a_rate_which_is_its_limit_from_then_on(
+    dueledger_on: Command, database: str
+) -> None:
+    for lane in ("eu", "us"):
+        owed = (*OWED, "--key", "INV-1", "--due-at", "2026-01-01", "--lane", lane)
+        dueledger_on("emit", *owed)
+    dueledger_on("pause", *FLOW, "--reason", "month end")
+    for wrong in ("0", "-1", "none", "fast"):
+        refused = dueledger_on("resume", *FLOW, "--rate", wrong)
+        assert (refused.code, "--rate" in refused.err) == (2, True)
+    assert len(dueledger_on("flow", "pauses", "--json").lines) == 1
+    resumed = dueledger_on("resume", *FLOW, "--rate", "2.5", "--json")
+    assert [flow["still_paused"] for flow in resumed.document["flows"]] == [False, False]
+    flows = dueledger_on("flow", "list", "--tenant", "acme", "--json").lines
+    assert {flow["lane"]: flow["rate_per_second"] for flow in flows} == {"eu": 2.5, "us": 2.5}
+    audited = dueledger_on("audit", "--json", DUELEDGER_DSN=with_login(database, "auditor")).lines
+    assert audited[0]["operation"] == "resumeFlows"
+    assert audited[0]["detail"]["rate_per_second"] == 2.5
+
+
 def test_a_pause_of_a_missing_flow_is_reported_when_it_is_set_and_when_it_ends(
     dueledger_on: Command,
 ) -> None:

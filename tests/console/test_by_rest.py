@@ -3,7 +3,7 @@
 import csv
 import io
 from datetime import timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -12,6 +12,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from tests.console.conftest import Browser
 from tests.console.test_schedules import NIGHTLY
+from tests.logins import with_login
 from tests.service.conftest import EVENT, Api
 from tests.service.test_events import RULE
 from tests.service.test_pull import pull
@@ -90,7 +91,7 @@ async def test_a_text_names_by_rest_what_it_names_in_the_search_field(
     twice = (await api.ask("GET", "/v1/search?q=TWICE", key=key)).document["items"]
     assert [len(each["items"]) for each in twice] == [2]
     problem(await api.ask("GET", "/v1/search", key=key), 422, "INVALID_INPUT")
-    for asked, keys in ((everyone, ["TWICE"]), (key, []), (other, [])):
+    for asked, keys in ((everyone, ["TWICE"]), (key, ["TWICE"]), (other, [])):
         suggested = await api.ask("GET", "/v1/search/keys?q=TWI", key=asked)
         assert suggested.document == {"items": keys}
 
@@ -194,6 +195,59 @@ async def test_checks_are_those_of_the_page_for_keys_of_all_tenants_alone(
     listed = await browser.open("/console/system?format=csv&table=checks")
     rows = list(csv.DictReader(io.StringIO(listed.text)))
     assert [row["name"] for row in rows] == [each["name"].replace("_", " ") for each in checks]
+
+
+async def test_settings_are_those_of_the_page_without_secrets_for_keys_of_all_tenants_alone(
+    api: Api, browser: Browser, key: NewApiKey, everyone: NewApiKey
+) -> None:
+    answer = await api.ask("GET", "/v1/settings", key=everyone)
+    settings = answer.document["items"]
+    by_name = {each["variable"]: each for each in settings}
+    assert by_name["DUELEDGER_DSN"]["value"] == "secret"
+    port = by_name["DUELEDGER_SERVICE_PORT"]
+    assert (port["value"], port["is_set"]) == ("0", True)
+    assert by_name["DUELEDGER_SERVICE_HOST"]["is_set"] is False
+    for dsn in (api.dsn, with_login(api.dsn, "service")):
+        assert dsn.partition("://")[2].partition("@")[0] not in answer.text
+    assert (await api.ask("GET", "/v1/settings", key=key)).document == {"items": []}
+    await browser.sign_in(everyone)
+    listed = await browser.open("/console/system?format=csv&table=settings")
+    rows = [row["variable"] for row in csv.DictReader(io.StringIO(listed.text))]
+    assert rows == [each["variable"] for each in settings]
+
+
+async def test_findings_of_an_item_are_listed_by_its_id_and_go_on(
+    api: Api, other: NewApiKey
+) -> None:
+    item = uuid4()
+    key = await api.make_key("of-item", Scope.AUDIT, tenants=["of-item"])
+    ids = list(map(str, await api.find("of-item", 4)))
+    await api.owner.execute(
+        "update ledger.finding set item_id = $2, first_seen_at = first_seen_at - n * interval"
+        " '1 hour', type = case n when 3 then 'OVERDUE' else type end,"
+        " closed_at = case n when 4 then ledger.now() end,"
+        " resolution = case n when 4 then 'repaired' else resolution end"
+        " from unnest($1::uuid[]) with ordinality u (of, n) where id = of",
+        ids,
+        item,
+    )
+    for filters, expected in (
+        ("", [ids[2], ids[1], ids[0]]),
+        ("&newest_first=true", ids[:3]),
+        ("&closed=true", ids[::-1]),
+        ("&type=OVERDUE", ids[2:3]),
+        ("&tenant=umbra", []),
+    ):
+        found = list[str]()
+        cursor = ""
+        while cursor is not None:
+            path = f"/v1/findings?item={item}&limit=1{filters}"
+            answer = await api.ask("GET", path + (cursor and f"&cursor={cursor}"), key=key)
+            found += [each["id"] for each in answer.document["items"]]
+            cursor = answer.document["next_cursor"]
+        assert found == expected, filters
+    hidden = await api.ask("GET", f"/v1/findings?item={item}", key=other)
+    assert hidden.document == {"items": [], "next_cursor": None}
 
 
 async def test_findings_are_listed_newest_first_and_of_a_day_too(

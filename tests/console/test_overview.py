@@ -59,6 +59,8 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
 ) -> None:
     empty = await browser.open("/console/")
     assert "counted while this page is open" in empty.text
+    unread = (await api.ask("GET", "/v1/overview", key=key)).document
+    assert unread == {"since": None, "complete_since": None, "items": []}
     due = "2000-01-01T09:00:00Z"
     await api.emit(key, api.item("S-1", kind="StripDue", lane="<b>x</b>", due_at=due))
     other = await api.make_key("other", *Scope, tenants=["umbra"])
@@ -82,6 +84,26 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
     for path, kinds in (("/", ["StripDue", "StripMany"]), ("/flows/acme/StripMany", ["StripMany"])):
         sums = await browser.open(f"/console{path}?format=csv&table=strip_listing")
         assert [row["kind"] for row in csv.DictReader(io.StringIO(sums.text))] == kinds
+    everyone = await api.make_key("everyone", *Scope, tenants=None)
+    for asked, query, expected in (
+        (key, "", [("StripDue", 1), ("StripMany", 9)]),
+        (key, "?limit=1", [("StripMany", 9)]),
+        (key, "?tenant=umbra", []),
+        (other, "", [("StripDue", 1)]),
+        (everyone, "?tenant=umbra", [("StripDue", 1)]),
+    ):
+        document = (await api.ask("GET", f"/v1/overview{query}", key=asked)).document
+        found = [
+            (flow["kind"], quarter["due"])
+            for flow in document["items"]
+            for quarter in flow["quarters"]
+        ]
+        assert sorted(found) == expected, query
+        assert all(flow["age_seconds"] >= 0 for flow in document["items"])
+        assert document["since"] is not None
+    [quarter] = document["items"][0]["quarters"]
+    assert quarter["since"] >= document["since"]
+    assert (quarter["open"], quarter["late"], quarter["completed"]) == (1, 0, 0)
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert "<b>x" not in (own := (await stranger.open("/console/")).text)

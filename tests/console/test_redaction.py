@@ -145,6 +145,16 @@ async def test_an_item_says_which_of_its_fields_are_redacted(
     assert (other["payload"], other["redacted_fields"]) == (PAYLOAD, [])
 
 
+async def test_findings_that_are_listed_by_their_item_are_redacted(
+    api: Api, key: NewApiKey, places: Sequence[Place]
+) -> None:
+    path = f"/v1/findings?item={places[0].item}&closed=true"
+    answer = await api.ask("GET", path, key=key)
+    assert answer.document["items"]
+    assert SECRET not in answer.text
+    assert "[redacted]" in answer.text
+
+
 async def test_a_finding_says_that_it_differs_though_what_differs_is_redacted(
     api: Api, key: NewApiKey, browser: Browser, places: Sequence[Place]
 ) -> None:

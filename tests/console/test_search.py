@@ -3,14 +3,18 @@
 import csv
 import io
 import re
+from collections.abc import Callable
+from datetime import date
 from html import unescape
 from uuid import UUID
 
 import orjson
 
+from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.search import list_keys_from
-from dueledger.search import KEYS_MAX
+from dueledger.search import KEY_ITEMS_MAX, KEYS_MAX
 from tests.console.conftest import Browser, open_browser
 from tests.hostile_text import unsafe_characters
 from tests.service.conftest import EVENT, Api
@@ -89,26 +93,53 @@ async def test_an_event_is_listed_once_with_its_item_among_many_of_a_key(
     assert "It created no item." not in shown.text.partition(" of /many")[2].partition("<h2>")[0]
 
 
-async def test_the_beginning_of_a_key_suggests_keys_to_callers_of_all_tenants(
+async def test_the_beginning_of_a_key_suggests_keys_of_the_callers_tenants(
     api: Api, key: NewApiKey
 ) -> None:
     begun = [f"SUG%<b>-{number:02}" for number in range(KEYS_MAX + 2)]
     await api.emit(key, *(api.item(each) for each in begun), api.item("SUG"))
     await api.emit(key, *(api.item(begun[0], cycle=f"{year}") for year in range(2030, 2033)))
     everybody = await api.make_key("all-search", *Scope, tenants=None)
-    other = await api.make_key("acme-search", *Scope, tenants=["acme"])
+    other = await api.make_key("own-search", *Scope, tenants=["own"])
+    own = [api.item(f"SUG%<b>-{number}", tenant="own") for number in ("09", "99")]
+    await api.emit(other, *own, api.item("OWN", tenant="own", kind="Alone"))
     for who, text, keys in (
         (everybody, "SUG%<b>-1", begun[10:20]),
+        (key, "SUG%<b>-1", begun[10:20]),
         (everybody, " SUG%", begun[:KEYS_MAX]),
         (everybody, "SUG_", []),
         (everybody, "", []),
-        (other, "SUG%", []),
+        (other, "SUG%", ["SUG%<b>-09", "SUG%<b>-99"]),
+        (other, "SUG_", []),
+        (other, "OWN", ["OWN"]),
+        (other, "", []),
     ):
         async with open_browser(api) as browser:
             await browser.sign_in(who)
             found = await browser.open("/console/search/keys", params={"q": text})
             assert (found.status, orjson.loads(found.text)) == (200, keys), text
             page = (await browser.open("/console/search")).text
-            assert ("data-suggest" in page) == (who is everybody)
+            assert "data-suggest" in page
     read = await list_keys_from(api.owner, "SUG%", read_max=5, limit=KEYS_MAX)
     assert read == begun[:2]
+
+
+async def test_keys_of_a_tenant_are_suggested_beside_thousands_of_another_with_the_same_beginning(
+    api: Api, make_drafts: Callable[..., list[ItemDraft]]
+) -> None:
+    crowd = make_drafts(3_000, tenant="crowd", kind="Crowded", prefix="BESIDE")
+    await emit_items(api.owner, crowd, actor_no=api.person_no)
+    alone = await api.make_key("alone", *Scope, tenants=["alone"])
+    asked = "/v1/search/keys?q=BESIDE"
+    assert (await api.ask("GET", asked, key=alone)).document == {"items": []}
+    latest = [api.item(f"BESIDE-{number}", tenant="alone") for number in (999_998, 999_999)]
+    await api.emit(alone, *latest)
+    found = ["BESIDE-999998", "BESIDE-999999"]
+    assert (await api.ask("GET", asked, key=alone)).document == {"items": found}
+    older = make_drafts(
+        KEY_ITEMS_MAX + 1, tenant="alone", kind="PolicyRenewalDue", effective_date=date(2027, 3, 2)
+    )
+    await emit_items(api.owner, older, actor_no=api.person_no)
+    assert (await api.ask("GET", asked, key=alone)).document == {"items": []}  # as many are read
+    everybody = await api.make_key("all-beside", *Scope, tenants=None)
+    assert len((await api.ask("GET", asked, key=everybody)).document["items"]) == KEYS_MAX

@@ -55,6 +55,7 @@ READS = {
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51, 100",
     "list_kinds": "'{acme}', 200",
     "list_lanes": "'{acme}', 500",
+    "list_own_keys_from": "'{acme}', 'P', 50, 400, 20",
     "list_definition_names": "'{acme}', 500",
     "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false" + ", null" * 3,
     "list_operations": "null, 51, '{acme}', null, null",

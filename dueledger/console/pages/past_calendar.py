@@ -5,8 +5,8 @@ from typing import Final
 
 from fastapi import Response
 
+from dueledger.console.downloads import PART_ROWS
 from dueledger.console.forms import Filter
-from dueledger.console.listing import EXPORT_ROWS
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.past_grid import (
     COMING,
@@ -19,7 +19,7 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.past_load import DAYS, KindName, PastDays, PastLoad, read_past_load
+from dueledger.past_load import DAYS, KindPlace, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import LoadPlan
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage, PageRequest
@@ -30,8 +30,8 @@ from dueledger.service.schedule_times import times_of
 read = PageRoutes(Scope.READ, "console")
 
 KINDS_SHOWN: Final = 10
-KINDS_SENT: Final = EXPORT_ROWS // (DAYS + COMING)
-"""Kinds of a download; the header `Link` of one that goes on has the next."""
+KINDS_OF_PART: Final = PART_ROWS // (DAYS + COMING)
+"""Kinds that a download reads at a time."""
 
 
 @read.page("/schedules/past")
@@ -62,7 +62,6 @@ async def show_past(
         past=past,
         by_day=by_day,
         by_hour=by_hour,
-        kinds_sent=KINDS_SENT,
         past_days=None if by_day is None else by_day.listing,
         past_hours=None if by_hour is None else by_hour.listing,
     )
@@ -78,20 +77,20 @@ async def _by_day(
     names: dict[str, str | None],
 ) -> PastGrid:
     """Return a page of kinds by day: those that had items, and those that will have some."""
-    limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_SENT)
-    after = page.place(KindName, str, str)
-    found = await past.list_days(
-        call.connection, asked, tenants=call.tenants, after=after, limit=limit + 1, **names
-    )
+    limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_OF_PART)
     since = _rest_of_today(past, asked)
     ahead = coming_by_kind(view, asked, await _coming(call, view, since, names))
-    listed = {each for each in ahead if after is None or each > after}
-    listed.update(each.name for each in found)
-    chosen = sorted(listed)[:limit]
-    cursor = page.cursor_after(chosen[-1] if len(listed) > limit else None)
-    return make_kind_grid(
-        view, asked, past, found, ahead, names=chosen, since=since, next_cursor=cursor
+    kinds = await past.page_days(
+        call.connection,
+        asked,
+        tenants=call.tenants,
+        **names,
+        after=page.place(KindPlace, int, str, str),
+        limit=limit,
+        others=ahead,
     )
+    cursor = page.cursor_after(kinds.next_place)
+    return make_kind_grid(view, asked, past, kinds, ahead, since=since, next_cursor=cursor)
 
 
 def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:

@@ -1,12 +1,11 @@
 """The system: alerts, processes, topics, checks of the ledger, settings."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import Depends, Request, Response
-from pydantic import SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.console.cells import count_of
@@ -16,7 +15,6 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import NotPermitted
-from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
 from dueledger.ledger.store.findings import list_watermarks, read_last_pass
@@ -33,8 +31,7 @@ from dueledger.refusals import drain_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import system
 from dueledger.service.routes.fields import Key, Text
-from dueledger.service.routes.system import LEASES_MAX, DrainRequest
-from dueledger.service.settings import ServiceSettings
+from dueledger.service.routes.system import LEASES_MAX, DrainRequest, shown_settings
 from dueledger.time_spans import brief_span
 
 read = PageRoutes(Scope.READ, "console")
@@ -67,7 +64,6 @@ async def _call_of_all(call: CurrentCall) -> ApiCall:
 async def show_system(call: CurrentCall, view: CurrentView, request: Request) -> Response:
     """Show alerts, processes by their last sign of life, topics, health, and settings."""
     _require_all_tenants(call)
-    settings: ServiceSettings = request.app.state.settings
     # Processes, topics and alerts have the machine's time, which is not that of a simulated clock.
     now = await read_machine_now(call.connection)
     view = replace(view, clock=replace(view.clock, now=now))
@@ -112,7 +108,15 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
             ],
             "",
         ),
-        settings=_list("Settings of this process", _SETTING_COLUMNS, list(_settings(settings)), ""),
+        settings=_list(
+            "Settings of this process",
+            _SETTING_COLUMNS,
+            [
+                {**each, "is_set": "yes" if each["is_set"] else None}
+                for each in shown_settings(request.app.state.settings)
+            ],
+            "",
+        ),
         listing=Listing(
             caption="Processes",
             order="by role",
@@ -279,23 +283,6 @@ def _list(
     note: str | None = None,
 ) -> Listing:
     return Listing(caption=caption, columns=columns, rows=rows, empty=empty, note=note)
-
-
-def _settings(settings: ServiceSettings) -> Iterator[Mapping[str, object]]:
-    """Yield the settings of the process; of a secret, only whether it is set."""
-    for name, field in type(settings).model_fields.items():
-        value: Any = getattr(settings, name)
-        is_set = name in settings.model_fields_set
-        if isinstance(value, SecretStr):
-            shown = "secret"
-        else:
-            shown = str(value) if value not in (None, (), {}) else None
-        yield {
-            "variable": variable_of(name),
-            "value": shown,
-            "is_set": "yes" if is_set else None,
-            "description": field.description,
-        }
 
 
 def _topic_columns(view: View) -> Sequence[Column]:

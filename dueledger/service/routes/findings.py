@@ -1,11 +1,12 @@
 """Routes of findings and repairs: what a reconciliation found, and what people decide about it."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 from uuid import UUID
 
-from fastapi import Response
+from fastapi import Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from dueledger.items import read_item
@@ -16,6 +17,7 @@ from dueledger.ledger.store.audit import find_tenants_of_findings
 from dueledger.ledger.store.findings import (
     PageAfter,
     list_findings,
+    list_findings_of_item,
     resolve_findings,
     show_finding,
 )
@@ -30,12 +32,15 @@ from dueledger.refusals import finding_refusal, repair_refusal
 from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
-from dueledger.service.pages import CurrentPage, Page
+from dueledger.service.pages import CurrentPage, Page, PageRequest
 from dueledger.service.routes.fields import NewestFirst, Reason, Text, written
 from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
 approve = ScopedRoutes(Scope.APPROVE, "findings")
+
+ITEM_FINDINGS_MAX: Final = 1_000
+"""Findings of one item that are read, the newest ones."""
 
 
 class FindingSummary(BaseModel):
@@ -190,10 +195,17 @@ async def list_found(
     kind: Annotated[str | None, Text] = None,
     type: FindingType | None = None,  # noqa: A002 - the parameter's name
     effective_date: Annotated[date | None, BeforeValidator(written)] = None,
+    item: Annotated[UUID | None, Query(description="of this item alone")] = None,
     closed: bool = False,
     newest_first: NewestFirst = False,
 ) -> Response:
     """List open findings, oldest first; with `closed`, the closed ones, too."""
+    if item is not None:
+        wanted = {"tenant": tenant, "kind": kind, "type": type, "effective_date": effective_date}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        return await _answer_of_item(
+            call, page, item, given, closed=closed, newest_first=newest_first
+        )
     rows = await list_findings(
         call.connection,
         open_only=not closed,
@@ -207,6 +219,35 @@ async def list_found(
         newest_first=newest_first,
     )
     return page.answer_rows(FindingSummary, list(map(dict, rows)), "first_seen_at", "id")
+
+
+async def _answer_of_item(
+    call: ApiCall,
+    page: PageRequest,
+    item: UUID,
+    wanted: Mapping[str, object],
+    *,
+    closed: bool,
+    newest_first: bool,
+) -> Response:
+    """Answer with a page of the findings of an item: it has few, and all are read."""
+    found = await list_findings_of_item(
+        call.connection, item, ITEM_FINDINGS_MAX, tenants=call.tenants
+    )
+    after = page.place(PageAfter, datetime, UUID)
+    last = None if after is None else (after.at, after.id)
+    rows = [
+        row
+        for row in sorted(found, key=_place, reverse=newest_first)
+        if (closed or row["closed_at"] is None)
+        and all(row[name] == value for name, value in wanted.items())
+        and (last is None or (_place(row) < last if newest_first else _place(row) > last))
+    ]
+    return page.answer_rows(FindingSummary, rows, "first_seen_at", "id")
+
+
+def _place(row: Mapping[str, Any]) -> tuple[datetime, UUID]:
+    return row["first_seen_at"], row["id"]
 
 
 @audit.add("GET", "/v1/findings/{finding}", "getFinding", FindingDocument)

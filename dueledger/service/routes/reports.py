@@ -7,7 +7,6 @@ from io import StringIO
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict
 
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
@@ -24,6 +23,7 @@ from dueledger.reconciler.report.model import (
     StatementVerdict,
 )
 from dueledger.service.calls import ApiCall, CurrentCall, HeldCall, WaitingCall
+from dueledger.service.downloads import Download
 from dueledger.service.pages import CurrentPage, Page
 from dueledger.service.routes.fields import PRINTABLE, Text
 from dueledger.service.scoped_routes import ScopedRoutes
@@ -138,10 +138,13 @@ async def _download(
     async with call.open() as opened:
         await _read(opened, number, _tenant_of(opened, tenant))
     name = f"reconciliation-{number}-{list_}.csv"
-    return StreamingResponse(
+    return Download(
+        call.request,
         _csv(call, number, tenant, list_),
-        media_type="text/csv",
+        shares=call.host.downloads,
+        actor_no=call.caller.actor_no,
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        media_type="text/csv",
     )
 
 

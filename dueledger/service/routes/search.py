@@ -84,7 +84,11 @@ async def find(call: CurrentCall, q: Searched) -> Response:
 
 @read.add("GET", "/v1/search/keys", "suggestKeys", KeyList)
 async def suggest(call: CurrentCall, q: Searched) -> Response:
-    """List business keys that begin with a text; none for a key that is bound to tenants."""
+    """List business keys that begin with a text.
+
+    Of 500 items: those whose keys come next; for a key that is bound to tenants, those of its
+    tenants with the latest effective dates.
+    """
     keys = await suggest_keys(call.connection, q.strip(), call.tenants)
     return answer({"items": keys})
 

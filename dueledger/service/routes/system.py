@@ -3,15 +3,17 @@
 Nor may it ask a process to drain: that works for others, too.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Path, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
 from dueledger.ledger.errors import Conflict, NotFound, NotPermitted
+from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.processes import (
     DrainResult,
@@ -30,6 +32,7 @@ from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
 from dueledger.service.routes.fields import Key, Reason
 from dueledger.service.scoped_routes import ScopedRoutes
+from dueledger.service.settings import ServiceSettings
 
 read = ScopedRoutes(Scope.READ, "system")
 operate = ScopedRoutes(Scope.OPERATE, "system")
@@ -170,6 +173,21 @@ class CheckList(BaseModel):
     items: list[CheckDocument]
 
 
+class SettingDocument(BaseModel):
+    """A setting of the process that answers; of a secret only whether it is set."""
+
+    variable: str
+    value: Annotated[str | None, Field(description="`secret` of a secret; null: nothing")]
+    is_set: Annotated[bool, Field(description="false: it is the default")]
+    description: str | None
+
+
+class SettingList(BaseModel):
+    """Settings of the process that answers."""
+
+    items: list[SettingDocument]
+
+
 @read.add("GET", "/v1/processes", "listProcesses", ProcessList)
 async def list_living(call: CurrentCall, limit: Limit = LIMIT_MAX) -> Response:
     """List processes that live, are silent, or are gone since an hour."""
@@ -241,3 +259,26 @@ async def list_checks(call: CurrentCall) -> Response:
 async def check_all(call: ApiCall) -> list[DoctorCheck]:
     """Return the checks of the machine and of the ledger."""
     return [*check_machine(), *await check_ledger(call.connection)]
+
+
+@read.add("GET", "/v1/settings", "listSettings", SettingList)
+async def list_settings(call: CurrentCall, request: Request) -> Response:
+    """List the settings of the process that answers, without secrets."""
+    shown = shown_settings(request.app.state.settings) if call.tenants is None else ()
+    return answer({"items": list(shown)})
+
+
+def shown_settings(settings: ServiceSettings) -> Iterator[dict[str, Any]]:
+    """Yield the settings of a process as `SettingDocument` has them."""
+    for name, field in type(settings).model_fields.items():
+        value: Any = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            shown = "secret"
+        else:
+            shown = str(value) if value not in (None, (), {}) else None
+        yield {
+            "variable": variable_of(name),
+            "value": shown,
+            "is_set": name in settings.model_fields_set,
+            "description": field.description,
+        }
