@@ -12,12 +12,12 @@ from time import monotonic
 from typing import Final, final
 
 from dueledger.allocator.admission_group import AdmissionGroup
-from dueledger.allocator.choose.topic_shares import next_topic_shares
+from dueledger.allocator.choose.topic_shares import next_topic_shares, with_spare
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
 from dueledger.allocator.claim.item_claimer import ItemClaimer
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
 from dueledger.allocator.state import AllocatorState
-from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ScannedFlows
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, ScannedFlows, reached_shares
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
@@ -27,6 +27,10 @@ LIGHT_CLAIM_ITEMS: Final = 1000
 LIGHT_CLAIM_FLOWS: Final = 200
 HEAVY_SHARE_ITEMS: Final = 16
 """The least items of a heavy flow's share: each flow in a claim costs an index scan."""
+KNOWN_YIELD: Final = 0.8
+"""A claim expects of each flow this share of what those of the last full claim had."""
+LIGHT_FLOWS_MANY: Final = 1000
+"""If so many light flows wait, their claims are as large as those of heavy flows."""
 SMOOTHING_CLAIMS: Final = 16
 HEAVY_CLAIM_DIVISOR: Final = 2
 """While light flows wait, heavy claims are half as large: a claim blocks the loop for 2 to 5 ms."""
@@ -59,6 +63,7 @@ class ClaimLoop:
         self._log = get_logger("allocator")
         self.publishing: set[asyncio.Task[None]] = set()
         self.claim_seconds = 0.0  # how long a claim takes, smoothed
+        self._items_a_flow: float = HEAVY_SHARE_ITEMS
 
     def has_ready(self) -> bool:
         """Return whether a flow of this load has due items and capacity for them."""
@@ -87,6 +92,8 @@ class ClaimLoop:
             topics = {share.flow.topic for share in shares}
             partitions = await self._state.topics.partitions(self._publisher, topics)
             available = [share for share in shares if share.flow.topic in partitions]
+            if self._load is FlowLoad.HEAVY:
+                available = with_spare(available)
             with self._reserved(available) as taken:
                 await self._state.topics.register_settling_actors(
                     connection,
@@ -115,12 +122,13 @@ class ClaimLoop:
         flow_queue, settings = self._state.flow_queue, self._state.settings
         items, flows = settings.allocator_batch_items_max, settings.allocator_flows_max
         if self._load is FlowLoad.LIGHT:
-            items, flows = min(items, LIGHT_CLAIM_ITEMS), min(flows, LIGHT_CLAIM_FLOWS)
+            if flow_queue.queued(FlowLoad.LIGHT) < LIGHT_FLOWS_MANY:
+                items, flows = min(items, LIGHT_CLAIM_ITEMS), min(flows, LIGHT_CLAIM_FLOWS)
         else:
             if flow_queue.has_active(FlowLoad.LIGHT):
                 items = max(1, items // HEAVY_CLAIM_DIVISOR)
             items = self._state.flood_pacer.items_of(items)
-            flows = min(flows, max(1, items // HEAVY_SHARE_ITEMS))
+            flows = min(flows, max(1, int(items / self._items_a_flow)))
         flow_queue.move_due(monotonic())
         return next_topic_shares(flow_queue, self._load, items, flows, self._capacity)
 
@@ -164,7 +172,12 @@ class ClaimLoop:
         Runs after the commit, when the claims are being sent already.
         """
         flow_queue = self._state.flow_queue
-        queries = flow_queue.requeue_at_end(shares, taken, now=monotonic(), scanned=scanned)
+        reached = reached_shares(shares, taken)
+        items = sum(taken.values())
+        is_full = items >= sum(share.quota for share in shares)
+        yielded = KNOWN_YIELD * items / len(reached) if is_full and reached else 0
+        self._items_a_flow = max(HEAVY_SHARE_ITEMS, yielded)
+        queries = flow_queue.requeue_at_end(reached, taken, now=monotonic(), scanned=scanned)
         if not queries:
             return
         asked_at = monotonic()

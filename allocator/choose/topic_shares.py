@@ -1,6 +1,6 @@
 """Choose the shares of a claim: flows of several topics, within the capacity of each. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dueledger.allocator.admission_group import AdmissionGroup
@@ -10,6 +10,34 @@ from dueledger.ledger.flows.shares import FlowLoad, FlowShare, split_by_demand
 
 COUNTED_FLOWS_MAX: Final = 32
 """Most counted flows of one claim: each needs its own claims, and Kafka takes one a partition."""
+
+MOST_ITEMS: Final = 64
+"""A small share of a heavy flow may grow to this: a flow visited seldom costs few index scans."""
+
+
+def with_spare(shares: Sequence[FlowShare]) -> list[FlowShare]:
+    """Let small shares of heavy flows grow, all by one factor, while the claim is not full.
+
+    A limited flow has no more than its quota. Shares of several topics do not grow: the flows of
+    one could have what is the capacity of another.
+    """
+    quotas = sum(share.quota for share in shares)
+    most = MOST_ITEMS * len(shares)
+    if quotas >= most or not _have_one_capacity(shares):
+        return [*shares]
+    return [
+        share
+        if share.flow.is_limited
+        else share._replace(spare=share.quota * most // quotas - share.quota)
+        for share in shares
+    ]
+
+
+def _have_one_capacity(shares: Sequence[FlowShare]) -> bool:
+    """Return whether all shares are of one topic, whose capacity is counted, and of plain rows."""
+    return len({share.flow.topic for share in shares}) == 1 and not any(
+        share.flow.settled_by_topic or share.flow.has_serial for share in shares
+    )
 
 
 def next_topic_shares(

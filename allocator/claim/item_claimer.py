@@ -208,6 +208,7 @@ class ItemClaimer:
                     [left[share.flow.flow_no] for share in plain],
                     [share.floor for share in plain],
                     [share.flow.is_limited for share in plain],
+                    mosts=[left[share.flow.flow_no] + share.spare for share in plain],
                     with_fences=self._load is FlowLoad.LIGHT,
                     lag_flow_nos=lag_flow_nos(plain, self._limited),
                 )

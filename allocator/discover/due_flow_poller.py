@@ -21,6 +21,8 @@ HORIZON_SECONDS: Final = 5.0
 POLL_TIME_DIVISOR: Final = 30
 """Listing may use a thirtieth of the time, or a tenth if one takes long."""
 POLL_TIME_DIVISOR_MIN: Final = 10
+FLOW_SECONDS: Final = 0.000_004
+"""A list takes so long for each flow at least, whatever the lists of fewer flows before it took."""
 POLL_INTERVAL_SECONDS_MIN: Final = 0.003
 POLL_INTERVAL_SECONDS_MAX: Final = 1.0
 POLL_INTERVAL_BUSY_SECONDS: Final = 0.05
@@ -55,6 +57,7 @@ class DueFlowPoller:
         self._publisher = publisher
         self._topic_window_items = topic_window_items
         self._duration = PollDuration()
+        self._listed = 0
         self._limits_poll_at = float("-inf")
         self._heavy_active = self._is_notified = False
         self.polled_at = float("-inf")
@@ -64,7 +67,7 @@ class DueFlowPoller:
     @property
     def poll_seconds(self) -> float:
         """How long it takes to list due flows."""
-        return self._duration.seconds
+        return max(self._duration.seconds, FLOW_SECONDS * self._listed)
 
     @property
     def next_poll_at(self) -> float:
@@ -134,6 +137,7 @@ class DueFlowPoller:
             connection, FLOWS_LISTED_MAX, horizon_seconds=horizon, without=known
         )
         self._duration.add(monotonic() - began)
+        self._listed = len(known) + len(flows)
         for start in range(0, len(flows), FLOWS_PER_YIELD):
             self._flow_queue.update(flows[start : start + FLOWS_PER_YIELD], asked_at=began)
             await asyncio.sleep(0)  # 10,000 flows take 30 ms: claims go on meanwhile

@@ -89,6 +89,10 @@ class FlowQueue(Generic[GroupT]):
             for entry in self._flows.values()
         )
 
+    def queued(self, load: FlowLoad) -> int:
+        """Return about how many flows of this load are queued."""
+        return sum(map(len, self._queues[load].values()))
+
     def lag_targets(self, now: float) -> LagTargets | None:
         """Return the lag targets of flows that had items a moment ago and are no floods."""
         return self._lag_targets.of_light_flows(now, self._is_heavy)
@@ -294,15 +298,22 @@ class FlowQueue(Generic[GroupT]):
         counted = [(share, taken.get(share.flow.flow_no, 0)) for share in shares]
         filled = sum(items for share, items in counted if fills(items, share.quota))
         for share, items in counted:
-            entry = self._end_share(share, items, now, of_flood=filled >= LIGHT_ITEMS_MAX)
+            known_due_at = scanned.due_ats.get(share.flow.flow_no) if items else None
+            is_emptied = known_due_at is not None and share.spare > 0
+            entry = self._end_share(
+                share._replace(quota=share.most) if is_emptied else share,
+                items,
+                now,
+                of_flood=filled >= LIGHT_ITEMS_MAX,
+            )
             if entry is None:
                 continue
             # Few retries leave a part of the share unused, though other rows are due.
-            has_more = 2 * items >= share.quota and not entry.flow.has_serial
+            has_more = 2 * items >= share.quota and not entry.flow.has_serial and not is_emptied
             if has_more and items >= share.quota:
                 entry.raise_floor(scanned.last_rows.get(entry.flow.flow_no))
             raises_floor = entry.taken >= FLOOR_RAISE_ITEMS
-            due_at = scanned.due_ats.get(entry.flow.flow_no) if items and not raises_floor else None
+            due_at = None if raises_floor else known_due_at
             if has_more:
                 self._enqueue(entry)
             elif due_at is None or entry.flow.has_serial:

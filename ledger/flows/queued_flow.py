@@ -141,6 +141,10 @@ class FlowHeap(Generic[GroupT]):
     def __init__(self) -> None:
         self._entries: list[HeapEntry[GroupT]] = []
 
+    def __len__(self) -> int:
+        """Return the number of entries, void ones included."""
+        return len(self._entries)
+
     def push(self, at: float, entry: QueuedFlow[GroupT]) -> None:
         """Add a flow under its current ticket."""
         heappush(self._entries, (at, entry.ticket, entry))

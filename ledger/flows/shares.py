@@ -1,6 +1,6 @@
 """Shares: how many items a flow may have in one claim, and what came of it. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import IntEnum
@@ -24,7 +24,7 @@ class FlowShare(NamedTuple):
     """How many items a flow may have in one claim, and the floor at which the scan starts.
 
     With `serial` it is for the flow's serial rows alone. `ticket` distinguishes it from other
-    shares of the same flow.
+    shares of the same flow. `spare` items it may have beyond the quota, of those after it.
     """
 
     flow: DueFlow
@@ -33,6 +33,12 @@ class FlowShare(NamedTuple):
     ticket: int = -1
     serial: bool = False
     load: FlowLoad = FlowLoad.LIGHT
+    spare: int = 0
+
+    @property
+    def most(self) -> int:
+        """The most items that it may have while the claim is not full."""
+        return self.quota + self.spare
 
     @property
     def key(self) -> int:
@@ -69,6 +75,20 @@ class ScannedFlows:
     last_rows: dict[int, tuple[datetime, int]] = field(
         default_factory=dict[int, tuple[datetime, int]]
     )
+
+
+def reached_shares(shares: Sequence[FlowShare], taken: Mapping[int, int]) -> list[FlowShare]:
+    """Return the shares that a claim came to before it was full.
+
+    If some had spare items, those after the last one with items may not be reached; that one may
+    have more.
+    """
+    with_items = [index for index, share in enumerate(shares) if taken.get(share.flow.flow_no)]
+    if not with_items or not any(share.spare for share in shares):
+        return list(shares)
+    last = shares[with_items[-1]]
+    quota = min(last.quota, taken[last.flow.flow_no])
+    return [*shares[: with_items[-1]], last._replace(quota=quota, spare=0)]
 
 
 def served_share(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:

@@ -220,16 +220,21 @@ async def claim_items(
     floors: Sequence[PendingFloor] | None = None,
     measured: Sequence[bool] | None = None,
     *,
+    mosts: Sequence[int] | None = None,
     with_fences: bool = False,
     lag_flow_nos: Sequence[int] = (),
 ) -> ClaimedRows:
     """Claim due rows, up to each flow's quota; rows that others have locked are skipped.
 
+    A flow without due retries may have as many as `mosts` says, until the sum of the quotas is
+    reached: then flows after it have none.
+
     The scan starts at each flow's floor: while an old snapshot is held, a scan from the beginning
     reads all rows claimed since. Limited flows are skipped unless `measured`: this transaction
     locked and measured them. `with_fences` draws one fence per item; each claim uses one of them.
     The rows then have `due_seconds`, too, of each flow that is not paused or skipped and has no due
-    retries. They have `available_since` of each of `lag_flow_nos` that has items among them.
+    retries; without fences, of each that could have had more than its quota and had fewer items.
+    They have `available_since` of each of `lag_flow_nos` that has items among them.
     Call it only in a transaction that also records the claims: a rollback leaves all rows pending.
 
     Raises UnseenPartition if a partition is newer than the plan. The transaction must be rolled
@@ -246,6 +251,8 @@ async def claim_items(
         [False] * len(flow_nos) if measured is None else measured,
         with_fences,
         lag_flow_nos,
+        quotas if mosts is None else mosts,
+        sum(quotas),
     )
     return ClaimedRows.of_groups(rows)
 

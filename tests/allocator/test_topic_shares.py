@@ -1,7 +1,12 @@
 """The shares of a claim: within the capacity of each topic, and by weight."""
 
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
-from dueledger.allocator.choose.topic_shares import COUNTED_FLOWS_MAX, next_topic_shares
+from dueledger.allocator.choose.topic_shares import (
+    COUNTED_FLOWS_MAX,
+    MOST_ITEMS,
+    next_topic_shares,
+    with_spare,
+)
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.store.claims import DueFlow
@@ -88,3 +93,29 @@ def test_a_topic_without_capacity_does_not_block_the_others() -> None:
     assert [number for number, _ in quotas(shares)] == [9]
     assert {group.topic for group in queue.waiting_groups([FlowLoad.LIGHT])} == {"dry"}
     assert not queue.waiting_groups([FlowLoad.HEAVY])
+
+
+def test_small_shares_may_grow_by_weight_but_not_those_of_limited_flows() -> None:
+    limited = flow(3)._replace(is_limited=True)
+    shares = next_topic_shares(
+        queued(flow(1), flow(2, 3), limited), FlowLoad.LIGHT, 40, 10, lambda _: 1000
+    )
+
+    assert [(share.quota, share.most) for share in with_spare(shares)] == [
+        (8, 38),
+        (24, 115),
+        (8, 8),
+    ]
+
+
+def test_shares_do_not_grow_beyond_what_is_large_nor_into_the_capacity_of_another_topic() -> None:
+    for *flows, items in (
+        (flow(1), flow(2), 2 * MOST_ITEMS),
+        (flow(1), flow(2, topic="due.Other"), 20),
+        (flow(1), flow(2)._replace(has_serial=True), 20),
+        (flow(1), flow(2)._replace(is_limited=True, settled_by_topic=True), 20),
+    ):
+        shares = next_topic_shares(queued(*flows), FlowLoad.LIGHT, items, 10, lambda _: 1000)
+
+        assert len(shares) == 2
+        assert with_spare(shares) == shares

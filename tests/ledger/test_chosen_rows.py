@@ -1,5 +1,6 @@
 """A claim takes exactly the due rows of its flows; other rows differ from them in one thing."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ import pytest
 
 from dueledger.ledger.states import State
 from dueledger.ledger.store import connect
+from dueledger.ledger.store.claimed_rows import ClaimedRows
 from dueledger.ledger.store.claims import PendingFloor, claim_items, claim_serial_items
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.direct_claims import claim_and_start_items
@@ -323,6 +325,52 @@ async def test_a_claim_with_fences_says_when_the_next_plain_row_of_each_flow_is_
         assert names == ["below", "due", "far", "last", "retrying-now"]
         due = [rows.due_seconds.get(flow_no) for flow_no in flow_nos]
         assert [each and round(each) if each != inf else inf for each in due] == named
+
+
+async def test_a_flow_may_have_more_than_its_quota_of_what_the_flows_after_it_are_left_without(
+    chosen: Chosen, noon: datetime
+) -> None:
+    lanes = ("few", "many", "cut", "late")
+    rows = {f"{lane}-{n}": Row(lane=lane) for lane in lanes for n in range(6)}
+    del rows["few-4"], rows["few-5"]
+    await chosen.pend(noon, rows | {"few-next": Row(SOON, lane="few")})
+    flow_nos = [(await chosen.flow_nos(lane))[0] for lane in lanes]
+
+    await set_clock(chosen.connection, noon, 1)
+
+    claimed = await claim_items(chosen.connection, flow_nos, [3] * 4, mosts=[5] * 4)
+
+    assert _by_lane(claimed) == {"few": 4, "many": 5, "cut": 3}
+    due = [claimed.due_seconds.get(flow_no) for flow_no in flow_nos]
+    assert [round(seconds) if seconds else seconds for seconds in (due[0], due[1], due[3])] == [
+        SOON.total_seconds(), None, None,
+    ]  # fmt: skip
+
+
+async def test_a_flow_with_due_retries_has_its_quota_and_its_retries_their_share_of_it(
+    chosen: Chosen, noon: datetime
+) -> None:
+    await chosen.pend(
+        noon,
+        {f"plain-{n}": Row(lane="plain") for n in range(40)}
+        | {f"mixed-{n}": Row(lane="mixed") for n in range(20)}
+        | {f"retry-{n}": Row(state=RETRY, lane="mixed") for n in range(20)},
+    )
+    flow_nos = [(await chosen.flow_nos(lane))[0] for lane in ("plain", "mixed")]
+
+    for order in (flow_nos, flow_nos[::-1]):
+        transaction = chosen.connection.transaction()
+        await transaction.start()
+        rows = await claim_items(chosen.connection, order, [10, 10], mosts=[40, 40])
+        await transaction.rollback()
+        taken = _by_lane(rows)
+        assert sum(taken.values()) == 20
+        assert taken["retry"] >= 1
+        assert taken.get("mixed", 0) + taken["retry"] <= 10
+
+
+def _by_lane(rows: ClaimedRows) -> Counter[str]:
+    return Counter(row.business_key.decode().partition("-")[0] for row in rows.items())
 
 
 async def test_a_claim_locks_the_stripes_of_due_items_that_may_end_one_another(

@@ -22,6 +22,7 @@ from dueledger.ledger.flows.shares import (
     FlowShare,
     NextDueQuery,
     ScannedFlows,
+    reached_shares,
     split_by_demand,
 )
 from dueledger.ledger.store.claims import FLOOR_MIN, OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
@@ -480,3 +481,28 @@ def test_a_flood_is_scanned_from_the_last_row_taken_if_it_filled_its_share() -> 
     assert queries == []
     floors = [share.floor for share in take(queue, 2, FlowLoad.HEAVY)]
     assert floors == [PendingFloor(NOON, 7), FLOOR_MIN]
+
+
+def test_a_share_that_may_grow_is_over_once_the_claim_says_that_no_more_is_due() -> None:
+    queue = listed(flow(1), flow(2), flow(3), flow(4))
+    shares = [share._replace(spare=30) for share in take(queue, 40)]
+    taken = {1: 35, 2: 40, 3: 3}
+
+    reached = reached_shares(shares, taken)
+    queries = queue.requeue_at_end(reached, taken, now=1.0, scanned=ScannedFlows({1: 9.0, 3: 9.0}))
+    queue.return_unserved(shares)
+
+    assert queries == []
+    # The claim was full in the third, and did not reach the fourth, which keeps its place.
+    assert [number for number, _ in quotas(take(queue))] == [4, 2, 3]
+    assert [number for number, _ in quotas(take(queue, now=9.0))] == [1]
+
+
+def test_all_shares_are_reached_without_spare_items_and_by_a_claim_that_found_none() -> None:
+    shares = take(listed(flow(1), flow(2), flow(3)), 30)
+    growing = [share._replace(spare=30) for share in shares]
+
+    assert reached_shares(shares, {1: 10}) == shares
+    assert reached_shares(growing, {}) == growing
+    assert reached_shares(growing, {1: 40, 2: 2}) == [growing[0], shares[1]._replace(quota=2)]
+    assert reached_shares([], {}) == []

@@ -1,5 +1,5 @@
 -- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
--- returns: one or more: one a group of items with the same date, attempt, starts and batch_max; last, the number of rows deleted, the time of the claim, and of flows: since when the first of its items was available, of each flow asked for; with fences, without due retries, when the next item is due, if within a minute; without fences, when its last first attempt was available, and the block of that row
+-- returns: one or more: one a group of items with the same date, attempt, starts and batch_max; last, the number of rows deleted, the time of the claim, and of flows: since when the first of its items was available, of each flow asked for; with fences, without due retries, when the next item is due, if within a minute, and so of each that could have had more than its quota and had fewer than that; without fences, when its last first attempt was available, and the block of that row
 -- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -9,53 +9,73 @@
 -- $6 measured boolean[]
 -- $7 with_fences boolean
 -- $8 lag_flow_nos integer[]
+-- $9 mosts integer[]
+-- $10 items_max integer
 -- index: pending_available_idx, pending_retry_idx
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select q.*, f.retry_share,
-    exists (
+  select q.*, r.has_retries, case when r.has_retries then floor(q.quota * f.retry_share + random())::integer else 0 end as retry_quota
+  from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::boolean[], $9::integer[])
+    q (flow_no, quota, floor_at, floor_block, retry_floor_at, measured, most)
+  -- A flow that was limited after it was listed is skipped until it is locked and measured.
+  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+  cross join lateral (
+    select exists (
       select from ledger.pending p
       where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
         and p.available_at <= ledger.now() and p.available_at >= q.retry_floor_at) as has_retries
-  from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::boolean[])
-    q (flow_no, quota, floor_at, floor_block, retry_floor_at, measured)
-  -- A flow that was limited after it was listed is skipped until it is locked and measured.
-  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+  ) r
 ),
--- Retries have their share, and also what first attempts do not use; fractions of an item are decided at random.
+-- Retries have their share, and also what first attempts do not use; fractions of an item are decided at random. A flow without
+-- due retries may have more than its quota, of what the flows after it are then left: one scan instead of several.
 firsts as materialized (
-  select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, l.*
+  select a.flow_no, x.*
   from asked a
   cross join lateral (
-    select coalesce(array_agg(x.tid), '{}') as tids, max(x.available_at) as last_at, (array_agg(x.block))[count(*)] as last_block
-    from (
-      select p.ctid as tid, p.available_at, p.item_no >> 10 as block
-      from ledger.pending p
-      where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
-        and p.available_at <= ledger.now() and (p.available_at, p.item_no >> 10) >= (a.floor_at, a.floor_block)
-      order by p.available_at, p.item_no >> 10
-      limit a.quota - case when a.has_retries then floor(a.quota * a.retry_share + random())::integer else 0 end
-      for update skip locked
-    ) x
-  ) l
+    select p.ctid as tid, p.available_at, p.item_no >> 10 as block
+    from ledger.pending p
+    where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+      and p.available_at <= ledger.now() and (p.available_at, p.item_no >> 10) >= (a.floor_at, a.floor_block)
+    order by p.available_at, p.item_no >> 10
+    limit case when a.has_retries then a.quota - a.retry_quota else a.most end
+    for update skip locked
+  ) x
+  limit $10::integer - (select coalesce(sum(a.retry_quota), 0) from asked a)
+),
+totals as materialized (
+  select array_agg(t.flow_no) as flow_nos, array_agg(t.items) as items, array_agg(t.last_at) as last_ats,
+    array_agg(t.last_block) as last_blocks
+  from (
+    select f.flow_no, count(*)::integer as items, max(f.available_at) as last_at, (array_agg(f.block))[count(*)] as last_block
+    from firsts f
+    group by f.flow_no
+  ) t
+),
+counted as materialized (
+  select a.*, coalesce(t.items[array_position(t.flow_nos, a.flow_no)], 0) as items
+  from asked a
+  cross join totals t
 ),
 retries as materialized (
-  select array(
-    select p.ctid
+  select x.tid
+  from counted c
+  cross join lateral (
+    select p.ctid as tid
     from ledger.pending p
-    where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
-      and p.available_at <= ledger.now() and p.available_at >= f.retry_floor_at
+    where p.flow_no = c.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+      and p.available_at <= ledger.now() and p.available_at >= c.retry_floor_at
     order by p.available_at
-    limit f.quota - cardinality(f.tids)
-    for update skip locked) as tids
-  from firsts f
-  where f.has_retries
+    limit c.quota - c.items
+    for update skip locked
+  ) x
+  where c.has_retries
+  limit $10::integer - (select count(*) from firsts)
 ),
 removed as (
   delete from ledger.pending p
   where p.ctid = any (array(
-    select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
+    select f.tid from firsts f union all select r.tid from retries r))
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max, p.flow_no, p.available_at
 ),
 grouped as materialized (
@@ -93,8 +113,8 @@ cross join lateral (
        where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
          and p.available_at > ledger.now()
        order by p.available_at limit 1)) - ledger.now()) / ledger.clock_rate())::double precision as seconds
-    from firsts f
-    where $7::boolean and not f.has_retries
+    from counted f
+    where not f.has_retries and ($7::boolean or f.most > f.quota and f.items between 1 and f.most - 1)
   ) x
 ) n
 cross join lateral (
@@ -107,8 +127,6 @@ cross join lateral (
   ) x
 ) w
 -- From there on the next claim of a flood scans: otherwise it passes over all rows that this one and those before it deleted.
-cross join lateral (
-  select array_agg(f.flow_no) as flow_nos, array_agg(f.last_at) as last_ats, array_agg(f.last_block) as last_blocks
-  from firsts f
-  where not $7::boolean and f.last_at is not null
-) l
+left join lateral (
+  select t.flow_nos, t.last_ats, t.last_blocks from totals t where not $7::boolean
+) l on true

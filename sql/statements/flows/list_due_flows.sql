@@ -83,9 +83,15 @@ select f.flow_no, k.tenant, k.name as kind, f.lane, k.topic, f.weight, k.queue_s
   f.lag_target_seconds
 from clock c
 cross join waiting w
-join ledger.flow f on f.flow_no = w.flow_no
-join ledger.kind k on k.kind_no = f.kind_no
-where f.paused_at is null
-  and case when $2::text[] is null then k.dispatch <> 'direct' else k.name = any ($2::text[]) end
+-- Look-ups, not joins: a plan made for few flows would compare each flow with each of those that wait.
+cross join lateral (
+  select f.* from ledger.flow f where f.flow_no = w.flow_no and f.paused_at is null offset 0
+) f
+cross join lateral (
+  select k.* from ledger.kind k
+  where k.kind_no = f.kind_no
+    and case when $2::text[] is null then k.dispatch <> 'direct' else k.name = any ($2::text[]) end
+  offset 0
+) k
 order by f.flow_no
 limit $1::integer
