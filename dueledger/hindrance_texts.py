@@ -20,6 +20,7 @@ class Hindrance(StrEnum):
     CLOCK_BEHIND = "CLOCK_BEHIND"
     RETRY = "RETRY"
     SNOOZED = "SNOOZED"
+    PUT_OFF = "PUT_OFF"
     RELEASED = "RELEASED"
     EXPIRED = "EXPIRED"
     PARKED = "PARKED"
@@ -106,6 +107,10 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
     ),
     Hindrance.SNOOZED: HindranceText(
         "Its handler snoozed it until {until}, {wait} from now.",
+        "`dueledger trigger {id} --reason …` makes it available now.",
+    ),
+    Hindrance.PUT_OFF: HindranceText(
+        "{by} snoozed it until {until}, {wait} from now: {reason}.",
         "`dueledger trigger {id} --reason …` makes it available now.",
     ),
     Hindrance.RELEASED: HindranceText(

@@ -43,7 +43,7 @@ _WORK_COMMANDS: Final = {
 }
 _DELAYS: Final = frozenset(
     {
-        *(Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED),
+        *(Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED, Hindrance.PUT_OFF),
         *(Hindrance.RELEASED, Hindrance.EXPIRED, Hindrance.PARKED),
     }
 )
@@ -165,14 +165,21 @@ def _delayed(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
         return Hindrance.CLOCK_BEHIND, facts | {"now": at(now), "database": blockers["database"]}
     if state is State.RETRYABLE_FAILURE:
         return Hindrance.RETRY, facts | {"attempt": item["attempt"]}
-    if item["due_at"] > now:
-        return Hindrance.NOT_DUE, facts
-    match None if blockers["has_expired"] else blockers["last_event"]:
+    return _scheduled(item, blockers, facts)
+
+
+def _scheduled(item: Mapping[str, Any], blockers: Mapping[str, Any], facts: Facts) -> _Found:
+    last_event = None if blockers["has_expired"] else blockers["last_event"]
+    reason = (blockers["last_reason"] or "no reason was given").rstrip(".")
+    match last_event:
+        case TransitionEvent.SNOOZED if blockers["put_off_by"] is not None:
+            return Hindrance.PUT_OFF, facts | {"by": blockers["put_off_by"], "reason": reason}
+        case _ if item["due_at"] > item["now"]:
+            return Hindrance.NOT_DUE, facts
         case TransitionEvent.SNOOZED:
             return Hindrance.SNOOZED, facts
         case TransitionEvent.RELEASED:
-            reason = blockers["last_reason"] or "no reason was given"
-            return Hindrance.RELEASED, facts | {"reason": reason.rstrip(".")}
+            return Hindrance.RELEASED, facts | {"reason": reason}
         case _:
             return Hindrance.EXPIRED, facts
 

@@ -20,6 +20,7 @@ class OperationVerb(StrEnum):
     PARK = "park"
     REDRIVE = "redrive"
     WRITE_OFF = "write_off"
+    SNOOZE = "snooze"
     CANCEL = "cancel"
 
 
@@ -28,12 +29,15 @@ VERB_STATES: Final = {
     OperationVerb.PARK: frozenset({State.RETRYABLE_FAILURE}),
     OperationVerb.REDRIVE: frozenset({State.MANUAL_REVIEW}),
     OperationVerb.WRITE_OFF: frozenset({State.MANUAL_REVIEW}),
+    OperationVerb.SNOOZE: frozenset({State.SCHEDULED, State.RETRYABLE_FAILURE}),
     OperationVerb.CANCEL: frozenset(set(State) - TERMINAL_STATES),
 }
 """The states of items to which each verb is applied."""
 UNKNOWN: Final = "there is no such item"
 MOVED: Final = "it has just moved on to another state; try again"
 _WAITS_FOR_KEY: Final = "it waits for its key: another item of the key has to end first"
+_WAITS_AS_LONG: Final = "it is not handed out before that anyway"
+_WAITS: Final = frozenset({OperationVerb.TRIGGER, OperationVerb.SNOOZE})
 _IS: Final = {
     State.SCHEDULED: "it waits to be started",
     State.CLAIMED: "it is handed out",
@@ -51,15 +55,21 @@ _IS_FOR: Final = {
     OperationVerb.PARK: "only an item that waits for a retry can be parked",
     OperationVerb.REDRIVE: "only a parked item can be redriven",
     OperationVerb.WRITE_OFF: "only a parked item can be written off",
+    OperationVerb.SNOOZE: "only an item that waits can be snoozed",
     OperationVerb.CANCEL: "only an item that has not ended can be cancelled",
 }
 
 
-def refusal(verb: OperationVerb, state: State, *, waits_for_key: bool = False) -> str | None:
+def refusal(
+    verb: OperationVerb, state: State, *, waits_for_key: bool = False, waits_as_long: bool = False
+) -> str | None:
     """Return why a verb is not applied to an item of a state; None if it is.
 
-    `waits_for_key`: another item of its key is before it, so that it cannot be started now.
+    `waits_for_key`: another item of its key is before it, so that its time does not decide.
+    `waits_as_long`: it is not handed out before the time until which it is snoozed.
     """
     if state in VERB_STATES[verb]:
-        return _WAITS_FOR_KEY if waits_for_key and verb is OperationVerb.TRIGGER else None
+        if waits_for_key and verb in _WAITS:
+            return _WAITS_FOR_KEY
+        return _WAITS_AS_LONG if waits_as_long and verb is OperationVerb.SNOOZE else None
     return _IS[state] if state in TERMINAL_STATES else f"{_IS[state]}; {_IS_FOR[verb]}"

@@ -96,7 +96,10 @@ _MOVES: Final[dict[TransitionEvent, tuple[tuple[State | None, ...], State]]] = {
     ),
     TransitionEvent.FAILED: ((State.RUNNING,), State.RETRYABLE_FAILURE),
     TransitionEvent.TIMED_OUT: ((State.RUNNING,), State.RETRYABLE_FAILURE),
-    TransitionEvent.SNOOZED: ((State.RUNNING,), State.SCHEDULED),
+    TransitionEvent.SNOOZED: (
+        (State.RUNNING, State.SCHEDULED, State.RETRYABLE_FAILURE),
+        State.SCHEDULED,
+    ),
     TransitionEvent.PARKED: (
         (State.RUNNING, State.CLAIMED, State.RETRYABLE_FAILURE),
         State.MANUAL_REVIEW,

@@ -25,7 +25,8 @@ CREATE TYPE ledger.item_filter AS (
 	snapshot pg_snapshot,
 	state smallint,
 	due_from timestamp with time zone,
-	due_before timestamp with time zone
+	due_before timestamp with time zone,
+	until timestamp with time zone
 );
 
 COMMENT ON TYPE ledger.item_filter IS 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
@@ -309,6 +310,12 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION ledger.assign_cell(wanted integer) IS 'Make each sequence begin and end within the stripe of the cell. The first call decides the cell; returns it.';
+
+CREATE FUNCTION ledger.available_from(due_at timestamp with time zone, due_before timestamp with time zone, available_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN GREATEST(due_at, ledger.now(), CASE WHEN ((available_at > GREATEST(due_before, ledger.now())) AND (available_at < 'infinity'::timestamp with time zone)) THEN available_at ELSE NULL::timestamp with time zone END);
+
+COMMENT ON FUNCTION ledger.available_from(due_at timestamp with time zone, due_before timestamp with time zone, available_at timestamp with time zone) IS 'From when an item may be handed out that is due at another time than before. One that was put off beyond its due time stays so.';
 
 CREATE FUNCTION ledger.calling_role() RETURNS name
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -2169,6 +2176,7 @@ begin
         and (wanted.lane is null or f.lane = wanted.lane)
         and (wanted.parked_reason is null or x.parked_reason = wanted.parked_reason)
         and (wanted.verb <> 'trigger' or (x.available_at > ledger.now() and x.available_at < 'infinity'))
+        and (wanted.verb <> 'snooze' or (x.available_at < coalesce(wanted.until, 'infinity') and (wanted.until > ledger.now()) is not false))
       order by x.item_no
       offset 0
     ) e
@@ -2673,7 +2681,8 @@ begin
   moved as (
     update ledger.pending p
     set serial_due_at = case when p.serial is not null then t.moved_to end,
-      available_at = case when p.available_at = 'infinity' then p.available_at else greatest(t.moved_to, ledger.now()) end
+      available_at = case when p.available_at = 'infinity' then p.available_at
+        else ledger.available_from(t.moved_to, (t.item).due_at, p.available_at) end
     from taken t
     where p.item_no = (t.item).item_no and t.moved_to is not null
   ),
@@ -3352,7 +3361,7 @@ begin
       -- Items that wait for a held key keep waiting: the statement that frees the key wakes them.
       available_at = case
         when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
-        else greatest((t.given).due_at, ledger.now()) end
+        else ledger.available_from((t.given).due_at, (t.item).due_at, p.available_at) end
     from taken t
     where p.item_no = (t.item).item_no and (t.given).skip_reason is null
   ),
@@ -4462,6 +4471,7 @@ CREATE TABLE ledger.operation (
     state smallint,
     due_from timestamp with time zone,
     due_before timestamp with time zone,
+    until timestamp with time zone,
     in_flight boolean NOT NULL,
     as_of timestamp with time zone NOT NULL,
     snapshot pg_snapshot DEFAULT pg_current_snapshot() NOT NULL,
@@ -4486,7 +4496,8 @@ CREATE TABLE ledger.operation (
     CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL) AND (state IS NULL)))),
     CONSTRAINT operation_pause_named CHECK ((num_nulls(paused_at, paused_by, pause_reason) = ANY (ARRAY[0, 3]))),
     CONSTRAINT operation_state_known CHECK ((state = ANY (ARRAY[1, 4, 5]))),
-    CONSTRAINT operation_verb_known CHECK ((verb = ANY (ARRAY['trigger'::text, 'park'::text, 'redrive'::text, 'write_off'::text, 'cancel'::text])))
+    CONSTRAINT operation_until_snoozes CHECK ((((verb = 'snooze'::text) = (until IS NOT NULL)) AND (until < 'infinity'::timestamp with time zone))),
+    CONSTRAINT operation_verb_known CHECK ((verb = ANY (ARRAY['trigger'::text, 'park'::text, 'redrive'::text, 'write_off'::text, 'snooze'::text, 'cancel'::text])))
 );
 
 COMMENT ON TABLE ledger.operation IS 'Operations: what a person asked for all items of a filter. Upkeep carries them out, some items at a time. The filter and its bounds never change; only progress does.';
@@ -4504,6 +4515,8 @@ COMMENT ON COLUMN ledger.operation.state IS 'Only items in this state; none that
 COMMENT ON COLUMN ledger.operation.due_from IS 'Only items that are due at this time or later.';
 
 COMMENT ON COLUMN ledger.operation.due_before IS 'Only items that are due before this time.';
+
+COMMENT ON COLUMN ledger.operation.until IS 'Of snooze: when the items may be handed out. Those that wait as long anyway are left alone, and all once it is past.';
 
 COMMENT ON COLUMN ledger.operation.in_flight IS 'Whether items that are handed out are meant, too: each gets a request to end.';
 
@@ -4851,6 +4864,7 @@ CREATE TABLE ledger.pending (
     serial bigint,
     serial_due_at timestamp with time zone,
     overlap smallint,
+    snoozed boolean,
     CONSTRAINT pending_valid CHECK (ledger.pending_valid(state, serial, serial_due_at, overlap))
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
@@ -4870,6 +4884,8 @@ COMMENT ON COLUMN ledger.pending.serial IS 'As in due_item.';
 COMMENT ON COLUMN ledger.pending.serial_due_at IS 'Order within the key: due_at of a serial item.';
 
 COMMENT ON COLUMN ledger.pending.overlap IS 'As in due_item.';
+
+COMMENT ON COLUMN ledger.pending.snoozed IS 'Whether a person snoozed it, so that it may be due long before it is available; null: nobody did.';
 
 CREATE TABLE ledger.permitted_transition (
     event smallint NOT NULL,
@@ -6882,9 +6898,18 @@ GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_operator;
 GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_pull_worker;
 GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_upkeep;
 
+GRANT UPDATE(state) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(state) ON TABLE ledger.pending TO ledger_upkeep;
+
 GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_intake;
 GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_materialiser;
 GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
+
+GRANT UPDATE(overlap) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(overlap) ON TABLE ledger.pending TO ledger_upkeep;
+
+GRANT UPDATE(snoozed) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(snoozed) ON TABLE ledger.pending TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;

@@ -76,6 +76,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
                 "cancel": "End items that are no longer owed.",
                 "park": "Park items that wait for a retry.",
                 "redrive": "Send parked items back to pending.",
+                "snooze": "Let items that wait be handed out later.",
                 "write-off": "End parked items without doing them.",
             },
         ),

@@ -21,12 +21,15 @@ from dueledger.cli.options import (
     ReasonOption,
     TenantOption,
     read_instant,
+    read_later,
 )
 from dueledger.cli.output import print_document, print_fields, print_rows, say
 from dueledger.cli.session import ledger_connection, persons_change, run
 from dueledger.time_spans import about
 
 if TYPE_CHECKING:
+    from dueledger.ledger.item_verbs import OperationVerb
+    from dueledger.ledger.store import Connection
     from dueledger.ledger.store.operations import ItemFilter, OperationPreview
 
 app = typer.Typer(rich_markup_mode=None)
@@ -76,6 +79,14 @@ DueFromOption = Annotated[
 DueBeforeOption = Annotated[
     str | None,
     typer.Option("--due-before", help="Only items that are due before then.", metavar="TIME"),
+]
+UntilOption = Annotated[
+    str,
+    typer.Option(
+        "--until",
+        help="When they may be handed out: an instant, or a duration from now, as PT2H.",
+        metavar="TIME",
+    ),
 ]
 ExecuteOption = Annotated[
     bool,
@@ -171,6 +182,33 @@ def write_off(
 
 
 @app.command()
+def snooze(
+    until: UntilOption,
+    reason: ReasonOption,
+    items: ItemsArgument = None,
+    business_key: KeyOption = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    error: ErrorOption = None,
+    since: SinceOption = None,
+    due_from: DueFromOption = None,
+    due_before: DueBeforeOption = None,
+    execute: ExecuteOption = False,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Let items that wait be handed out later. Their due times stay: they may become late.
+
+    Those that wait as long anyway, or for their key, are left alone.
+    """
+    named = items, business_key, tenant, kind, lane
+    selection = ItemSelection(*named, None, error, since, due_from, due_before)
+    later = read_later(until, "--until")
+    decide("snooze", selection, reason, dsn, execute=execute, as_json=json_, later=later)
+
+
+@app.command()
 def cancel(
     reason: ReasonOption,
     items: ItemsArgument = None,
@@ -204,16 +242,20 @@ def decide(
     *,
     execute: bool,
     as_json: bool,
+    later: datetime | timedelta | None = None,
 ) -> None:
-    """Apply a verb to the items that are named; of a filter, count them or record an operation."""
+    """Apply a verb to the items that are named; of a filter, count them or record an operation.
+
+    `later` is of snooze: until when, or how long from now by the ledger's clock.
+    """
     named = bool(selection.ids or selection.business_keys)
     _check(selection, named=named, execute=execute)
     if named:
-        print_results(run(_apply(verb, selection, reason, dsn)), as_json=as_json)
+        print_results(run(_apply(verb, selection, reason, dsn, later=later)), as_json=as_json)
         return
     items = _filter_of(selection)
     if execute:
-        operation = run(_record(verb, items, reason, dsn))
+        operation = run(_record(verb, items, reason, dsn, later=later))
         if operation is None:
             say("No item matches; no operation was recorded.")
             return
@@ -227,7 +269,7 @@ def decide(
             f"`dueledger operation abort {number} --reason …` ends it, `pause` pauses it."
         )
     else:
-        _print_preview(*run(_preview(verb, items, dsn)), as_json=as_json)
+        _print_preview(*run(_preview(verb, items, dsn, later=later)), as_json=as_json)
 
 
 def _check(selection: ItemSelection, *, named: bool, execute: bool) -> None:
@@ -291,10 +333,27 @@ def _filter_of(selection: ItemSelection) -> "ItemFilter":
     )
 
 
+async def _resolve(
+    connection: "Connection", verb: "OperationVerb", later: datetime | timedelta | None
+) -> datetime | None:
+    """Return until when items are snoozed, by the ledger's clock. Raises InvalidInput."""
+    from dueledger.decisions import check_until
+    from dueledger.ledger.store.clock import read_now
+
+    until = await read_now(connection) + later if isinstance(later, timedelta) else later
+    await check_until(connection, verb, until, "--until")
+    return until
+
+
 async def _apply(
-    verb: str, selection: ItemSelection, reason: str, dsn: str | None
+    verb: str,
+    selection: ItemSelection,
+    reason: str,
+    dsn: str | None,
+    *,
+    later: datetime | timedelta | None,
 ) -> list[PrintedResult]:
-    from dueledger.decisions import KeyedItems, decide_items, find_named
+    from dueledger.decisions import KeyedItems, decide_items, detail_of, find_named
     from dueledger.ledger.item_verbs import OperationVerb
 
     known = OperationVerb(verb)
@@ -306,20 +365,22 @@ async def _apply(
         "--business-key",
     )
     async with persons_change(dsn) as change:
+        until = await _resolve(change.connection, known, later)
         ids = selection.ids or await find_named(change.connection, known, keyed)
         results = await decide_items(
-            change.connection, known, ids, reason=reason, actor_no=change.actor_no
+            change.connection, known, ids, reason=reason, actor_no=change.actor_no, until=until
         )
         if accepted := sum(each.is_accepted for each in results):
             tenant = selection.tenant
             target = "items" if tenant is None else f"tenants/{tenant}"
             tenants = None if tenant is None else [tenant]
-            await change.audit("decideItems", target, tenants, reason, verb=known, items=accepted)
+            detail = {"verb": known, "items": accepted, **detail_of(until)}
+            await change.audit("decideItems", target, tenants, reason, **detail)
     return [PrintedResult(each.id, each.result.value, each.reason) for each in results]
 
 
 async def _preview(
-    verb: str, items: "ItemFilter", dsn: str | None
+    verb: str, items: "ItemFilter", dsn: str | None, *, later: datetime | timedelta | None
 ) -> "tuple[OperationPreview, float | None]":
     """Count the items, and estimate how long they take if the tenant's last operations say so."""
     from dueledger.ledger.item_verbs import OperationVerb
@@ -327,29 +388,40 @@ async def _preview(
 
     known = OperationVerb(verb)
     async with ledger_connection(dsn) as connection:
-        found = await preview_operation(connection, known, items)
+        until = await _resolve(connection, known, later)
+        found = await preview_operation(connection, known, items, until=until)
         if items.tenant is None:
             return found, None
         return found, await estimate_seconds(connection, known, items.tenant, found.items)
 
 
 async def _record(
-    verb: str, items: "ItemFilter", reason: str, dsn: str | None
+    verb: str,
+    items: "ItemFilter",
+    reason: str,
+    dsn: str | None,
+    *,
+    later: datetime | timedelta | None,
 ) -> dict[str, object] | None:
+    from dueledger.decisions import detail_of
     from dueledger.ledger.item_verbs import OperationVerb
     from dueledger.ledger.store.operations import record_operation, show_operation
 
+    known = OperationVerb(verb)
     async with persons_change(dsn) as change:
+        until = await _resolve(change.connection, known, later)
         operation_no = await record_operation(
             change.connection,
-            OperationVerb(verb),
+            known,
             items,
             reason=reason,
             actor_no=change.actor_no,
+            until=until,
         )
         if operation_no is None:
             return None
         target = f"operations/{operation_no}"
         tenants = None if items.tenant is None else [items.tenant]
-        await change.audit("createOperation", target, tenants, reason, verb=verb)
+        detail = {"verb": verb, **detail_of(until)}
+        await change.audit("createOperation", target, tenants, reason, **detail)
         return await show_operation(change.connection, operation_no)

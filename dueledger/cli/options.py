@@ -1,7 +1,7 @@
 """Options that several commands share."""
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Final
 
 import typer
@@ -150,6 +150,14 @@ def read_due_instant(text: str, option: str, zone: str = "UTC") -> datetime:
         message = f"{text!r} is outside {DUE_MIN.year} to {DUE_END.year - 1}"
         raise typer.BadParameter(message, param_hint=option)
     return instant.astimezone(UTC)
+
+
+def read_later(text: str, option: str) -> datetime | timedelta:
+    """Read an instant as `read_due_instant` does, or a duration as PT2H."""
+    seconds = read_duration_seconds(text)
+    if seconds >= 0:
+        return timedelta(seconds=seconds)
+    return read_due_instant(text, option)
 
 
 def read_date(text: str, option: str) -> date:

@@ -376,7 +376,7 @@ def list_review_comments(
 def decide_items(
     tenant: str, decision: models.ItemDecision, *, idempotency_key: str | None = None
 ) -> ServiceCall[models.DecisionResults]:
-    """Redrive, write off, park, cancel or trigger items that are named."""
+    """Redrive, write off, park, snooze, cancel or trigger items that are named."""
     path, headers = f"{_tenant(tenant)}/decisions", _once(idempotency_key)
     return ServiceCall("POST", path, models.DecisionResults, body=_body(decision), headers=headers)
 

@@ -975,7 +975,7 @@ Lane5 = TypeAliasType(
 OperationVerb = TypeAliasType(
     "OperationVerb",
     Annotated[
-        Literal["trigger", "park", "redrive", "write_off", "cancel"],
+        Literal["trigger", "park", "redrive", "write_off", "snooze", "cancel"],
         Field(
             description="What is done to each item, the most helpful verb of a state first.\n\n`cancel` means items in flight, too, unless a filter asks how items came into their state."
         ),
@@ -1997,6 +1997,12 @@ class ItemDecision(BaseModel):
     ] = None
     kind: Annotated[Kind3 | None, Field(description="of business keys")] = None
     lane: Annotated[Lane4 | None, Field(description="of business keys")] = None
+    until: Annotated[
+        AwareDatetime | None,
+        Field(
+            description="of snooze, which needs it: when the items may be handed out; in the future"
+        ),
+    ] = None
 
 
 class ItemPage(BaseModel):
@@ -2142,6 +2148,7 @@ class OperationDocument(BaseModel):
     )
     due_from: AwareDatetime | None
     due_before: AwareDatetime | None
+    until: AwareDatetime | None
     as_of: AwareDatetime
     matched: int
     matched_capped: bool
@@ -2189,6 +2196,12 @@ class OperationFilter(BaseModel):
     ] = None
     due_from: Annotated[AwareDatetime | None, Field(description="due then or later")] = None
     due_before: AwareDatetime | None = None
+    until: Annotated[
+        AwareDatetime | None,
+        Field(
+            description="of snooze, which needs it: when the items may be handed out; in the future"
+        ),
+    ] = None
 
 
 class OperationPage(BaseModel):
@@ -2226,6 +2239,12 @@ class OperationRequest(BaseModel):
     ] = None
     due_from: Annotated[AwareDatetime | None, Field(description="due then or later")] = None
     due_before: AwareDatetime | None = None
+    until: Annotated[
+        AwareDatetime | None,
+        Field(
+            description="of snooze, which needs it: when the items may be handed out; in the future"
+        ),
+    ] = None
     reason: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 

@@ -303,6 +303,22 @@ async def expedite_items(
     return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]
 
 
+async def snooze_items(
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    reason: str,
+    actor_no: int,
+    until: datetime | None,
+) -> list[ItemRequestResult]:
+    """Let pending items wait until a later time, in a person's name. Their due times stay.
+
+    ILLEGAL if an item waits as long anyway, or for its key, or where there is no time to come.
+    """
+    rows = await connection.fetch(statement("snooze_items"), ids, reason, actor_no, until)
+    return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]
+
+
 async def find_blockers(
     connection: Connection, item_no: int, *, topic_window_items: int = TOPIC_WINDOW_ITEMS
 ) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from dueledger.ledger.item_verbs import OperationVerb
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.flows import expedite_items, snooze_items
 from dueledger.ledger.store.items import ItemRequestResult, RequestResult, withdraw_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
 from dueledger.ledger.store.statements import statement
@@ -106,10 +106,14 @@ class OperationProgress:
 
 @dataclass(frozen=True, slots=True)
 class ItemState:
-    """The state of an item, None if it does not exist, and whether it waits for its key."""
+    """The state of an item, None if it does not exist, and whether it waits for its key.
+
+    `available_at`: from when it may be handed out; None if it waits for nothing, or for its key.
+    """
 
     id: UUID
     state: State | None
+    available_at: datetime | None
     waits_for_key: bool
 
 
@@ -126,12 +130,17 @@ async def preview_operation(
     verb: OperationVerb,
     items: ItemFilter,
     *,
+    until: datetime | None = None,
     examined_max: int = COUNT_EXAMINED_MAX,
     counted_max: int = COUNTED_MAX,
 ) -> OperationPreview:
-    """Count the items that an operation would move now, up to a limit. It changes nothing."""
+    """Count the items that an operation would move now, up to a limit. It changes nothing.
+
+    `until` is of snooze: those that wait as long anyway are not counted; None counts all.
+    """
+    values = _filter_values(verb, items, until)
     rows = await connection.fetch(
-        statement("preview_operation"), *_filter_values(verb, items), examined_max, counted_max
+        statement("preview_operation"), *values, examined_max, counted_max
     )
     columns = MatchedGroup.__dataclass_fields__
     groups = [MatchedGroup(**{name: row[name] for name in columns}) for row in rows if row["items"]]
@@ -139,16 +148,23 @@ async def preview_operation(
 
 
 async def record_operation(
-    connection: Connection, verb: OperationVerb, items: ItemFilter, *, reason: str, actor_no: int
+    connection: Connection,
+    verb: OperationVerb,
+    items: ItemFilter,
+    *,
+    reason: str,
+    actor_no: int,
+    until: datetime | None = None,
 ) -> int | None:
     """Record an operation for upkeep to carry out; return its number, None if no item matches.
 
     Its bounds are those of this moment: the highest number of an open item, the time, and what is
     committed. Items that are emitted later, or come into their state later, are left alone.
+    `until` is of snooze alone, which needs it.
     """
     return await connection.fetchval(
         statement("record_operation"),
-        *_filter_values(verb, items),
+        *_filter_values(verb, items, until),
         COUNT_EXAMINED_MAX,
         COUNTED_MAX,
         reason,
@@ -272,16 +288,30 @@ async def read_item_states(connection: Connection, ids: Sequence[UUID]) -> list[
     """Read the states of items, in input order."""
     return [
         ItemState(
-            row["id"], None if row["state"] is None else State(row["state"]), row["waits_for_key"]
+            row["id"],
+            None if row["state"] is None else State(row["state"]),
+            row["available_at"],
+            row["waits_for_key"],
         )
         for row in await connection.fetch(statement("read_item_states"), ids)
     ]
 
 
 async def apply_verb(
-    connection: Connection, verb: OperationVerb, ids: Sequence[UUID], *, reason: str, actor_no: int
+    connection: Connection,
+    verb: OperationVerb,
+    ids: Sequence[UUID],
+    *,
+    reason: str,
+    actor_no: int,
+    until: datetime | None = None,
 ) -> list[ItemRequestResult]:
-    """Apply a verb to items in the name of an actor; return results in input order."""
+    """Apply a verb to items in the name of an actor; return results in input order.
+
+    `until` is of snooze, which refuses every item without it.
+    """
+    if verb is OperationVerb.SNOOZE:
+        return await snooze_items(connection, ids, reason=reason, actor_no=actor_no, until=until)
     return await _APPLIED[verb](connection, ids, reason=reason, actor_no=actor_no)
 
 
@@ -304,7 +334,12 @@ async def advance_operation(connection: Connection, operation_no: int) -> Operat
         verb = OperationVerb(taken["verb"])
         ids, reached_item_no = await _choose_items(connection, operation_no)
         results = await apply_verb(
-            connection, verb, ids, reason=taken["reason"], actor_no=taken["actor_no"]
+            connection,
+            verb,
+            ids,
+            reason=taken["reason"],
+            actor_no=taken["actor_no"],
+            until=taken["until"],
         )
         crash_point("operation.applied")
         progress = await connection.fetchrow(
@@ -328,7 +363,7 @@ async def _choose_items(connection: Connection, operation_no: int) -> tuple[list
     return row["ids"], row["reached_item_no"]
 
 
-def _filter_values(verb: OperationVerb, items: ItemFilter) -> list[object]:
+def _filter_values(verb: OperationVerb, items: ItemFilter, until: datetime | None) -> list[object]:
     in_flight = verb is OperationVerb.CANCEL and not items.names_state
     return [
         verb,
@@ -342,6 +377,7 @@ def _filter_values(verb: OperationVerb, items: ItemFilter) -> list[object]:
         items.state,
         items.due_from,
         items.due_before,
+        until,
     ]
 
 

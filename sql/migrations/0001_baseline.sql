@@ -82,6 +82,7 @@
 \ir ../schema/functions/revise_items.sql
 \ir ../schema/functions/move_items.sql
 \ir ../schema/functions/not_before.sql
+\ir ../schema/functions/available_from.sql
 \ir ../schema/functions/partition_backoff_span.sql
 \ir ../schema/functions/outcome_event.sql
 \ir ../schema/functions/record_outcomes.sql

@@ -171,6 +171,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("revoke",): ("emitter", "FROM", HOSTILE),
     ("show",): (ONE,),
     ("size",): ("--items-per-day=1", "--payload=1"),
+    ("snooze",): (NONE, "--until=PT1H", f"--reason={HOSTILE}"),
     ("status",): (),
     ("trigger",): (HOSTILE, "--tenant=acme", f"--reason={HOSTILE}"),
     ("version",): (),

@@ -173,6 +173,47 @@ def test_an_item_is_started_before_its_time_in_a_persons_name(dueledger_on: Comm
     assert timeline[1]["actor"].startswith("person:")
 
 
+def test_an_item_is_snoozed_until_an_instant_or_for_a_time_in_a_persons_name(
+    dueledger_on: Command,
+) -> None:
+    emit = ("emit", *OWED, "--due-at", "2020-01-01", "--json")
+    first, second = (dueledger_on(*emit, "--key", key).document["id"] for key in ("INV-1", "INV-2"))
+    because = ("--reason", "the register is down", "--json")
+    until = ("--until", "2199-01-01T09:00+01:00")
+    answer = dueledger_on("snooze", first, *until, *because).document
+    assert answer == {"id": first, "result": "done", "reason": None}
+    timeline = dueledger_on("show", first, "--json").document["timeline"]
+    assert timeline[-1]["event"] == "snoozed"
+    assert timeline[-1]["actor"].startswith("person:")
+    assert timeline[-1]["detail"]["until"] == "2199-01-01T08:00:00+00:00"
+    why = dueledger_on("why", first, "--json").document
+    assert why["code"] == "PUT_OFF"
+    assert "snoozed it until 2199-01-01 08:00:00 UTC" in why["sentence"]
+    assert why["remedy"].startswith(f"`dueledger trigger {first}")
+    again = dueledger_on("snooze", first, *until, *because)
+    assert (again.code, again.document["result"]) == (1, "illegal")
+    answer = dueledger_on("snooze", second, "--until", "PT48H", *because).document
+    assert answer["result"] == "done"
+    assert " 47 hours from now" in dueledger_on("why", second, "--json").document["sentence"]
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        *("", "now", "infinity", "PT", "PT0S", "-PT1H", "P1D", "PT1e9H", "nan", "1e9"),
+        *("2020-01-01", "9999-12-31T23:59:59Z", "2200-01-01", "2026-02-30", "0001-01-01"),
+    ],
+)
+def test_a_time_until_which_nothing_can_be_snoozed_is_refused(
+    dueledger_on: Command, until: str
+) -> None:
+    named = ("--business-key", "INV-1", "--tenant", "acme")
+    for selected in (named, ("--tenant", "acme"), ("--tenant", "acme", "--execute")):
+        ran = dueledger_on("snooze", *selected, f"--until={until}", "--reason", "x", "--json")
+        assert ran.code == 2, selected
+        assert ran.document["error"]["code"] in {"USAGE", "INVALID_INPUT"}
+
+
 def test_a_schedule_is_triggered_once_a_cycle_beside_its_occurrences(
     dueledger_on: Command, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
     ("pause", "acme", "K", "--lane", "l", "--reason", "because"),
     ("resume", "acme", "K", "--lane", "l"),
     ("trigger", "nightly-close", "--tenant", "acme", "--cycle", "1", "--reason", "because"),
+    ("snooze", PENDING, "--until", "2199-01-01", "--reason", "because"),
     ("failing", "--tenant", "acme", "--kind", "K", "--failures", "1"),
     ("flow", "list", "--tenant", "acme", "--kind", "K", "--lane", "l"),
     ("flow", "show", "acme", "K", "--lane", "l"),

@@ -7,6 +7,8 @@ from typing import Any, Final
 import pytest
 
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.flows import snooze_items
 from dueledger.ledger.store.item_lists import ItemListFilter, list_open_items
 from dueledger.workers.http.dispatcher import UNUSABLE_SECONDS
 from tests.logins import with_login
@@ -154,6 +156,25 @@ async def test_only_a_page_is_looked_up_of_items_that_are_due_later_and_all_that
     for wanted in filters:
         found = await list_open_items(connection, wanted, limit=5)
         assert [item["business_key"] for item in found.items] == ["LATER-30"]
+
+
+async def test_what_a_person_snoozed_is_late_as_before(connection: Connection) -> None:
+    await emit(connection, 2)
+    await connection.execute(
+        "select ledger.emit('acme', 'ReminderDue', 'LATER', '2027-01-01', '2199-01-01')"
+    )
+    ids = [row["id"] for row in await connection.fetch("select id from ledger.due_item")]
+    person_no = await register_actor(connection, "person:jane", ActorKind.PERSON)
+    until = datetime(2199, 6, 1, tzinfo=UTC)
+    await snooze_items(connection, ids, reason="x", actor_no=person_no, until=until)
+    due_before = ItemListFilter(due_before=datetime(2198, 1, 1, tzinfo=UTC))
+    for wanted, past_sla, more in (
+        (ItemListFilter(), True, []),
+        (due_before, False, []),
+        (ItemListFilter(), False, ["LATER"]),
+    ):
+        found = await list_open_items(connection, wanted, past_sla=past_sla)
+        assert [item["business_key"] for item in found.items] == ["INV-1", "INV-2", *more]
 
 
 async def test_parked_and_claimed_items_are_late_too(

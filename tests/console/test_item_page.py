@@ -33,6 +33,7 @@ _VERB_OF = {
     "Park": OperationVerb.PARK,
     "Redrive": OperationVerb.REDRIVE,
     "Write off": OperationVerb.WRITE_OFF,
+    "Snooze": OperationVerb.SNOOZE,
     "Cancel": OperationVerb.CANCEL,
 }
 
@@ -145,6 +146,8 @@ async def test_a_verb_is_offered_where_it_is_applied_and_else_shown_with_what_re
 ) -> None:
     async def decide(verb: OperationVerb, item: UUID) -> tuple[str, str | None]:
         body = {"verb": verb, "ids": [str(item)], "reason": "INC-1"}
+        if verb is OperationVerb.SNOOZE:
+            body["until"] = "2199-01-01T00:00:00Z"
         answer = await api.ask("POST", "/v1/tenants/acme/decisions", key=key, body=body)
         [decided] = answer.document["items"]
         return decided["result"], decided["reason"]
@@ -178,3 +181,25 @@ async def test_a_verb_is_offered_where_it_is_applied_and_else_shown_with_what_re
             theirs = (await other_browser.open(f"/console/items/{item}")).text
         assert ("Not possible now" in page, "Not possible now" in theirs) == (True, False), state
     assert seen == set(OperationVerb)
+
+
+async def test_an_item_is_snoozed_until_a_time_of_the_readers_zone_and_says_by_whom(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    [item] = await api.emit(key, api.item("Z-9", kind="Dozing"))
+    page = (await browser.open(f"/console/items/{item}")).text
+    assert 'type="datetime-local" name="until" required' in page
+    form = {"verb": "snooze", "reason": "INC-7"}
+    for until in ("", "2020-01-01T09:00", "9999-01-01T09:00"):
+        refused = await browser.send(f"/console/items/{item}/decide", {**form, "until": until})
+        assert refused.status == 422, until
+    form["until"] = "2199-01-01T09:00"
+    done = await browser.send(f"/console/items/{item}/decide", form)
+    assert done.status == 303, done.text
+    page = (await browser.open(f"/console/items/{item}")).text
+    assert "snoozed it until 2199-01-01" in page
+    assert "<strong>Snoozed</strong>" in page
+    assert _PRIMARY.findall(page) == [("", "Start now")]
+    again = await browser.send(f"/console/items/{item}/decide", form)
+    assert again.status == 409
+    assert "not handed out before that anyway" in again.text

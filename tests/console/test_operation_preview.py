@@ -35,7 +35,9 @@ async def test_all_that_match_a_list_of_items_are_decided_about_as_one_operation
     preview = await browser.open(address)
     assert "<h1>2 items match</h1>" in preview.text
     tabs = TAB.findall(tabs_of(preview.text))
-    assert [verb for verb, _ in tabs] == ["trigger", "park", "redrive", "write_off", "cancel"]
+    assert [verb for verb, _ in tabs] == [
+        *("trigger", "park", "redrive", "write_off", "snooze", "cancel")
+    ]
     assert [verb for verb, is_shown in tabs if is_shown] == ["trigger"]
     assert [each in preview.text for each in ("D-1", "D-2", "D-3", "D-4")] == [True, True] + [
         False
@@ -72,7 +74,7 @@ async def test_a_list_of_one_state_leads_to_the_verbs_of_that_state(
     await api.emit(key, api.item("S-2", kind="OfState", due_at="2027-02-01T00:00:00Z"))
     for state, verbs in (
         ("ManualReview", ["redrive", "write_off", "cancel"]),
-        ("Scheduled", ["trigger", "cancel"]),
+        ("Scheduled", ["trigger", "snooze", "cancel"]),
     ):
         listed = await browser.open(f"/console/items?tenant=acme&kind=OfState&state={state}")
         [address] = [unescape(each) for each in ACT.findall(listed.text)]
@@ -141,3 +143,34 @@ async def test_who_may_not_decide_is_not_led_to_a_decision(api: Api, key: NewApi
             assert "all that match" not in page.text
         refused = await reader.open("/console/reviews/acme/decide?kind=Viewed")
         assert refused.status == 403
+
+
+async def test_all_that_match_are_snoozed_until_a_time_of_the_readers_zone(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    due, later = await api.emit(
+        key,
+        api.item("Z-1", kind="Dozing"),
+        api.item("Z-2", kind="Dozing", due_at="2199-06-01T00:00:00Z"),
+    )
+    address = "/console/reviews/acme/decide?kind=Dozing&verb=snooze"
+    preview = await browser.open(address)
+    assert 'type="datetime-local" name="until" required' in preview.text
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text))
+    for until in ("", "2027-02-30T00:00", "2020-01-01T00:00", "9999-01-01T00:00"):
+        body = {**fields, "reason": "INC-1", "until": until}
+        refused = await browser.send("/console/reviews/acme/decide", body)
+        assert refused.status == 422, until
+    body = {**fields, "reason": "INC-1", "until": "2199-01-01T09:00"}
+    done = await browser.send("/console/reviews/acme/decide", body)
+    assert done.status == 303, done.text
+    await advance_operation(api.owner, int(done.location.rpartition("/")[2]))
+    shown = (await browser.open(done.location)).text
+    assert "<dt>Snoozed until</dt>" in shown
+    assert "1 of 1 items are done" in shown
+    waits = "select to_char(available_at, 'YYYY-MM') from ledger.pending join ledger.due_item i"
+    rows = await api.owner.fetch(
+        f"{waits} using (item_no) where i.id = any ($1::uuid[]) order by i.business_key",
+        [due, later],
+    )
+    assert [row[0] for row in rows] == ["2199-01", "2199-06"]

@@ -54,6 +54,15 @@ async def snoozed(site: Installation) -> Hindered:
     return Hindered(item)
 
 
+async def put_off(site: Installation) -> Hindered:
+    [item] = await site.emit_direct()
+    until = ("--until", "2190-01-01T09:00")
+    await site.run("snooze", str(item), *until, "--reason", "the register is down.")
+    await site.start_direct()
+    says = ("snoozed it until 2190-01-01 09:00:00 UTC, ", " from now: the register is down.")
+    return Hindered(item, says=says)
+
+
 async def released(site: Installation) -> Hindered:
     [item] = await site.emit_direct("lack")
     await site.start_direct()
@@ -194,6 +203,7 @@ CASES: Final[Cases] = (
     (Hindrance.CLOCK_BEHIND, clock_behind),
     (Hindrance.RETRY, retry),
     (Hindrance.SNOOZED, snoozed),
+    (Hindrance.PUT_OFF, put_off),
     (Hindrance.RELEASED, released),
     (Hindrance.EXPIRED, expired),
     (Hindrance.PARKED, parked),

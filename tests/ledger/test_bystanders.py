@@ -10,7 +10,7 @@ import pytest
 
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.claims import reap_claims, reap_runs, release_claims
-from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.flows import expedite_items, snooze_items
 from dueledger.ledger.store.items import RequestResult, withdraw_items
 from dueledger.ledger.store.prior_work import complete_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
@@ -33,6 +33,7 @@ TABLES: Final = (
     "rejected_write",
     "due_item",
 )
+UNTIL: Final = datetime(2150, 1, 1, tzinfo=UTC)
 SET_LATER: Final = "update ledger.pending set available_at = '2100-01-01'"
 PLACES: Final = (
     State.CLAIMED,
@@ -136,6 +137,16 @@ async def _expedite(ledger: Ledger, placed: list[Placed]) -> object:
     )
 
 
+async def _snooze(ledger: Ledger, placed: list[Placed]) -> object:
+    return await snooze_items(
+        ledger.connection,
+        _ids(placed),
+        reason="why",
+        actor_no=ledger.other_worker_no,
+        until=UNTIL,
+    )
+
+
 async def _release(ledger: Ledger, placed: list[Placed]) -> object:
     claims = await claim_ids(ledger.connection, [one.fence for one in placed])
     return await release_claims(ledger.connection, claims, ledger.worker_no)
@@ -183,6 +194,8 @@ RETRY: Final = (State.RETRYABLE_FAILURE, 1, 1, None)
 PARKED: Final = (1, 1, "test", FIRST_ACTOR)
 NOT_STARTED: Final = "no worker started it before its queue deadline"
 CANCELLED: Final = TransitionEvent.CANCELLED
+UNTIL_THEN: Final = {**WHY, "until": UNTIL.isoformat()}
+SNOOZED: Final = {"transition": [(TransitionEvent.SNOOZED, 0, OTHER, UNTIL_THEN)]}
 REQUESTED: Final = {"withdrawal": [(CANCELLED, "why", OTHER)]}
 CASES: Final[dict[tuple[str, State], tuple[Write, dict[str, list[tuple[Any, ...]]]]]] = {
     ("park", State.RETRYABLE_FAILURE): (
@@ -222,6 +235,18 @@ CASES: Final[dict[tuple[str, State], tuple[Write, dict[str, list[tuple[Any, ...]
         _expedite,
         {"gone pending": [RETRY], "pending": [RETRY], "expedited": [("why", OTHER)]},
     ),
+    ("snooze", State.SCHEDULED): (
+        _snooze,
+        {"gone pending": [FIRST], "pending": [FIRST], **SNOOZED},
+    ),
+    ("snooze", State.RETRYABLE_FAILURE): (
+        _snooze,
+        {
+            "gone pending": [RETRY],
+            "pending": [(State.SCHEDULED, 1, 1, None)],
+            "transition": [(TransitionEvent.SNOOZED, 1, OTHER, UNTIL_THEN)],
+        },
+    ),
     ("release", State.CLAIMED): (
         _release,
         {"gone claim": [(0,)], "claim": [(0,)], "pending": [FIRST]},
@@ -251,6 +276,7 @@ VERBS: Final = {
     "park": _park,
     "redrive": _redrive,
     "trigger": _expedite,
+    "snooze": _snooze,
     "write_off": _write_off,
 }
 
@@ -282,6 +308,7 @@ async def test_g8_a_refused_verb_changes_nothing_and_is_recorded(undone_ledger: 
         "redrive": (State.MANUAL_REVIEW,),
         "write_off": (State.MANUAL_REVIEW,),
         "trigger": (State.SCHEDULED, State.RETRYABLE_FAILURE),
+        "snooze": (State.SCHEDULED, State.RETRYABLE_FAILURE),
     }
     placed = await _crowd(ledger)
     for verb, write in VERBS.items():
@@ -302,6 +329,7 @@ async def test_each_item_of_a_batch_is_answered_for_itself(undone_ledger: Ledger
         _redrive: State.MANUAL_REVIEW,
         _write_off: State.MANUAL_REVIEW,
         _expedite: State.SCHEDULED,
+        _snooze: State.SCHEDULED,
     }
     for place, (write, state) in enumerate(states.items()):
         refused = len(await ledger.rejected())

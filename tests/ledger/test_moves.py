@@ -38,6 +38,9 @@ class Case:
     available_at: datetime | None = NOON + 3 * HOUR
 
 
+PUT_OFF: Final = (
+    "update ledger.pending set available_at = ledger.now() + interval '9 hours' where item_no = $1"
+)
 CASES: Final[dict[str, Case]] = {
     "moved": Case(),
     "of-no-tzdata": Case(terms={"tzdata": None}),
@@ -54,6 +57,8 @@ CASES: Final[dict[str, Case]] = {
     "started": Case(moves=False, done="update ledger.pending set starts = 1 where item_no = $1"),
     "to-the-past": Case(to=NOON - HOUR, available_at=NOON),
     "serial": Case(terms=SERIAL),
+    "put-off": Case(terms=SERIAL, done=PUT_OFF, available_at=NOON + 9 * HOUR),
+    "put-off-less": Case(done=PUT_OFF, to=NOON + 10 * HOUR, available_at=NOON + 10 * HOUR),
     "waiting": Case(
         terms=SERIAL,
         done="update ledger.pending set available_at = 'infinity' where item_no = $1",

@@ -44,6 +44,7 @@ from tests.logins import with_login
 from .conftest import Ledger
 
 REDRIVE = OperationVerb.REDRIVE
+UNTIL: Final = datetime(2199, 1, 1, tzinfo=UTC)
 MOVED: Final = {RequestResult.DONE, RequestResult.REQUESTED}
 
 
@@ -119,7 +120,12 @@ async def test_a_verb_moves_items_in_the_states_of_its_rows_and_no_others(
     ledger = undone_ledger
     placed = await ledger.place(state)
     (result,) = await apply_verb(
-        ledger.connection, verb, [placed.id], reason="test", actor_no=ledger.worker_no
+        ledger.connection,
+        verb,
+        [placed.id],
+        reason="test",
+        actor_no=ledger.worker_no,
+        until=UNTIL if verb is OperationVerb.SNOOZE else None,
     )
     listed = await ledger.connection.fetchval(
         "select exists (select from ledger.operation_state where verb = $1 and state = $2)",
@@ -569,7 +575,10 @@ async def test_an_operator_asks_and_the_login_of_an_allocator_carries_it_out(
     allocator = await connect(with_login(database, "allocator"), application_name="allocator")
     person_no = await register_actor(operator, "person:jane", ActorKind.PERSON)
     items = ItemFilter(kind=ledger.kind)
-    number = await record_operation(operator, verb, items, reason="test", actor_no=person_no)
+    until = UNTIL if verb is OperationVerb.SNOOZE else None
+    number = await record_operation(
+        operator, verb, items, reason="test", actor_no=person_no, until=until
+    )
     assert number is not None
     (end,) = await finish(allocator, number)
     assert end.done == end.matched > 0
@@ -602,6 +611,7 @@ async def test_a_key_names_its_items_in_a_state_to_which_the_verb_is_applied(
         OperationVerb.PARK: waiting,
         OperationVerb.REDRIVE: parked,
         OperationVerb.WRITE_OFF: parked,
+        OperationVerb.SNOOZE: waiting,
         OperationVerb.CANCEL: [*parked, *waiting],
     }
 

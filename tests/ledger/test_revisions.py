@@ -233,6 +233,10 @@ CASES: Final[dict[str, Case]] = {
     ),
     "another-lane": Case(REVISED, after={"lane": "south"}),
     "skipped-now": Case(REVISED, skip_reason="merged 2027-03-01T14:00"),
+    # It waits as long as before: its row does not change.
+    "put-off": Case(
+        REVISED, done="update ledger.pending set available_at = '2150-01-01' where item_no = $1"
+    ),
     "revised-before": Case(
         REVISED,
         done="insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at)"

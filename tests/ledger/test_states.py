@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
 
 import pytest
 
 from dueledger.ledger.states import TRANSITIONS, State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs, release_claims
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.flows import snooze_items
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.prior_work import complete_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
@@ -87,6 +90,13 @@ async def _write_off(ledger: Ledger, placed: Placed) -> object:
     )
 
 
+async def _put_off(ledger: Ledger, placed: Placed) -> object:
+    until = await read_now(ledger.connection) + timedelta(days=1)
+    return await snooze_items(
+        ledger.connection, [placed.id], reason="later", actor_no=ledger.worker_no, until=until
+    )
+
+
 def _withdraw(event: TransitionEvent) -> Verb:
     async def withdraw(ledger: Ledger, placed: Placed) -> object:
         await withdraw_items(
@@ -119,6 +129,7 @@ VERBS: dict[str, tuple[TransitionEvent, Verb]] = {
     "complete by a repair": (TransitionEvent.COMPLETED, _record),
     "fail": (TransitionEvent.FAILED, _settle(TransitionEvent.FAILED)),
     "snooze": (TransitionEvent.SNOOZED, _settle(TransitionEvent.SNOOZED)),
+    "snooze by a person": (TransitionEvent.SNOOZED, _put_off),
     "give back": (TransitionEvent.RELEASED, _settle(TransitionEvent.RELEASED)),
     "park by its worker": (TransitionEvent.PARKED, _settle(TransitionEvent.PARKED)),
     "reap": (TransitionEvent.TIMED_OUT, _reap),
@@ -132,6 +143,9 @@ VERBS: dict[str, tuple[TransitionEvent, Verb]] = {
 # Permitted by the table, but not by this verb: each is another actor's way to the same event.
 NOT_THIS_VERB = {
     ("release", State.RUNNING),
+    ("snooze", State.SCHEDULED),
+    ("snooze", State.RETRYABLE_FAILURE),
+    ("snooze by a person", State.RUNNING),
     ("give back", State.CLAIMED),
     ("complete", State.CLAIMED),
     ("complete", State.SCHEDULED),

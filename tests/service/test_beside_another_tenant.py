@@ -67,7 +67,7 @@ READS = {
     "preview_operation": "'cancel', 'acme'"
     + ", null" * 5
     + ", true"
-    + ", null" * 3
+    + ", null" * 4
     + ", 20000, 10000",
 }
 """Statements, and their arguments for a key of the one tenant."""

@@ -14,6 +14,14 @@ DECISIONS = "/v1/tenants/acme/decisions"
 OPERATIONS = "/v1/tenants/acme/operations"
 NEWEST = "/v1/reviews?kind=Reviewed&newest_first=true"
 FLOW = "/v1/flows/acme/PolicyRenewalDue"
+UNTIL = "2199-01-01T09:00:00Z"
+SNOOZE = {"verb": "snooze"}
+NAMED = {"ids": [str(UUID(int=1))]}
+NO_TIMES = (
+    *(None, "", "infinity", "2199-01-01T09:00", "2199-01-01", "1e9", 4_102_444_800),
+    *("2020-01-01T09:00:00Z", "9999-12-31T23:59:59Z", "1969-12-31T23:59:59Z"),
+)
+"""Not to come, without a zone, or beyond the years of items."""
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +144,10 @@ async def test_an_operation_is_counted_recorded_carried_out_paused_and_aborted(
         (OPERATIONS, {"since": 1_800_000_000}, "/since"),
         (OPERATIONS, {"error": "\u001b[2J"}, "/error"),
         (f"{OPERATIONS}/preview", {"reason": "none is taken"}, "/reason"),
+        (DECISIONS, {"until": UNTIL, **NAMED}, "/until"),
+        *((OPERATIONS, {"until": until} | SNOOZE, "/until") for until in NO_TIMES),
+        *((DECISIONS, {"until": until, **NAMED} | SNOOZE, "/until") for until in NO_TIMES),
+        *((f"{OPERATIONS}/preview", {"until": until} | SNOOZE, "/until") for until in NO_TIMES),
     ],
 )
 async def test_a_wrong_decision_is_pointed_at(
@@ -285,3 +297,38 @@ async def test_g11_findings_are_resolved_and_repairs_approved_by_others_than_the
     assert (shown["resolution"], shown["resolved_by"]) == ("explained", "key:maker")
     found = (await api.ask("GET", f"/v1/findings/{first}", key=auditor)).document
     assert found["repairs"][0]["approved_by"] == "key:checker"
+
+
+async def test_items_are_snoozed_by_id_and_by_filter_in_the_name_of_the_key(
+    api: Api, key: NewApiKey, operator: NewApiKey
+) -> None:
+    first, second = await api.emit(key, *(api.item(f"S-{no}", kind="Dozing") for no in (1, 2)))
+    named = {"verb": "snooze", "ids": [str(first)], "reason": "INC-1", "until": UNTIL}
+    assert await results(api, operator, named) == ["done"]
+    answer = await api.ask("POST", DECISIONS, key=operator, body=named)
+    [again] = answer.document["items"]
+    assert again["result"] == "illegal"
+    assert again["reason"] == "it is not handed out before that anyway"
+    why = (await api.ask("GET", f"/v1/items/{first}/why", key=operator)).document
+    assert why["code"] == "PUT_OFF"
+    assert why["sentence"].startswith("key:ops snoozed it until 2199-01-01 09:00:00 UTC, ")
+    assert why["sentence"].endswith(" from now: INC-1.")
+    timeline = await api.ask("GET", f"/v1/items/{first}/timeline", key=operator)
+    last = timeline.document["items"][-1]
+    assert (last["event"], last["actor"]) == ("snoozed", "key:ops")
+    assert last["detail"]["until"] == "2199-01-01T09:00:00+00:00"
+
+    filtered = {"verb": "snooze", "kind": "Dozing", "until": UNTIL}
+    counted = await api.ask("POST", f"{OPERATIONS}/preview", key=operator, body=filtered)
+    assert counted.document["items"] == 1
+    asked = await api.ask("POST", OPERATIONS, key=operator, body={**filtered, "reason": "INC-2"})
+    assert asked.status == 202, asked.text
+    assert asked.document["until"] == UNTIL
+    await advance_operation(api.owner, asked.document["operation_no"])
+    why = (await api.ask("GET", f"/v1/items/{second}/why", key=operator)).document
+    assert why["code"] == "PUT_OFF"
+    details = await api.owner.fetch(
+        "select detail from ledger.audit where detail ->> 'verb' = 'snooze' order by audit_no"
+    )
+    assert {row["detail"]["until"] for row in details} == {"2199-01-01T09:00:00+00:00"}
+    assert len(details) == 2

@@ -86,6 +86,7 @@ UNBOUND = {
     "clear_silent_topics": "of runs that find_outcome_targets found for the tenants",
     "park_items": "of items that find_items_of_tenant found",
     "redrive_items": "of items that find_items_of_tenant found",
+    "snooze_items": "of items that find_items_of_tenant found",
     "write_off_items": "of items that find_items_of_tenant found",
     "return_reviews": "of items that find_items_of_tenant found",
     "take_reviews": "of items that find_items_of_tenant found",

@@ -39,9 +39,9 @@ CALLER_FUNCTIONS: Final = {
     "count_outcomes": "select ledger.count_outcomes(array[1], array[1], array[1], array[1])",
     "completed_since": "select ledger.completed_since(1, 'key', now())",
     "examine_items": "select * from ledger.examine_items(row('cancel', null, null, null, "
-    "null, null, null, true, now(), 1, null, null, null, null)::ledger.item_filter, 0, 1)",
+    "null, null, null, true, now(), 1, null, null, null, null, null)::ledger.item_filter, 0, 1)",
     "examine_flow_items": "select * from ledger.examine_flow_items(row('cancel', null, null, null, "
-    "null, null, null, true, now(), 1, null, null, null, null)::ledger.item_filter, 1)",
+    "null, null, null, true, now(), 1, null, null, null, null, null)::ledger.item_filter, 1)",
     "find_claim": "select * from ledger.find_claim(1, now(), 'token')",
     "find_run": "select * from ledger.find_run(1, now())",
     "find_due_at": "select ledger.find_due_at('2027-03-01', 1)",
@@ -59,7 +59,7 @@ CALLER_FUNCTIONS: Final = {
     "list_runs": "select * from ledger.list_runs(array[1], now(), now())",
     "fit_bytes": "select ledger.fit_bytes('{\"(0,1)\"}', 1)",
     "match_items": "select * from ledger.match_items(row('cancel', null, null, null, "
-    "null, null, null, true, now(), 1, null, null, null, null)::ledger.item_filter, 0, 1, 1)",
+    "null, null, null, true, now(), 1, null, null, null, null, null)::ledger.item_filter, 0, 1, 1)",
     "not_before": "select ledger.not_before(1, now())",
     "record_outcomes": "select * from ledger.record_outcomes(array[row("
     "1, '2027-03-01', 1, 6, 1, 1, true, false, 1, null, 'x', null)::ledger.item_outcome], 1)",

@@ -17,7 +17,7 @@ from dueledger.console.pages.operation_preview import bulk_action
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_item_names
 from dueledger.console.view import CurrentView, View, redirect
-from dueledger.decisions import decide_for_tenant
+from dueledger.decisions import decide_for_tenant, detail_of
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import explain_item, lists_open_items, of_definition, read_item
 from dueledger.lateness import LATENESS_READ, WORST, lateness_bars
@@ -53,11 +53,15 @@ _VERB_TEXTS: Final = {
         "It starts again: it is available now, and its attempts start at zero.",
     ),
     OperationVerb.WRITE_OFF: ("Write off", "It ends without being done."),
+    OperationVerb.SNOOZE: (
+        "Snooze",
+        "It is not handed out before then; its due time stays, so that it may become late.",
+    ),
     OperationVerb.CANCEL: ("Cancel", "It ends; one that is handed out ends at its next start."),
 }
 _ENDED_BY_VERB: Final = frozenset(
     {
-        *(Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED),
+        *(Hindrance.NOT_DUE, Hindrance.RETRY, Hindrance.SNOOZED, Hindrance.PUT_OFF),
         *(Hindrance.RELEASED, Hindrance.EXPIRED, Hindrance.PARKED),
     }
 )
@@ -82,9 +86,10 @@ _NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns i
 
 
 class ItemDecisionForm(BaseModel):
-    """What a person decides about one item, and why."""
+    """What a person decides about one item, and why. `until` is of snooze."""
 
     verb: OperationVerb
+    until: Moment = None
     reason: Reason
 
 
@@ -227,8 +232,9 @@ async def decide(
     item: UUID,
     form: Annotated[ItemDecisionForm, Depends(form_of(ItemDecisionForm))],
 ) -> Response:
-    """Redrive, write off, park, cancel or trigger the item."""
+    """Redrive, write off, park, snooze, cancel or trigger the item."""
     found = await read_item(call.connection, item, call.tenants)
+    until = in_zone(form.until, view.clock.zone)
     [decided] = await decide_for_tenant(
         call.connection,
         form.verb,
@@ -236,8 +242,9 @@ async def decide(
         tenant=found["tenant"],
         reason=form.reason,
         actor_no=call.caller.actor_no,
+        until=until,
     )
-    call.note_change(tenants=[found["tenant"]], verb=form.verb, items=1)
+    call.note_change(tenants=[found["tenant"]], verb=form.verb, items=1, **detail_of(until))
     words = _VERB_TEXTS[form.verb][0]
     if decided.reason is not None:
         message = f"{words}: {decided.reason}. Nothing was changed."

@@ -16,7 +16,7 @@ from dueledger.console.pages.reviews import EXAMINED_MAX
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
-from dueledger.ledger.item_verbs import VERB_STATES, OperationVerb, refusal
+from dueledger.ledger.item_verbs import MOVED, VERB_STATES, OperationVerb, refusal
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.item_lists import ItemListFilter
@@ -60,6 +60,10 @@ VERB_TEXTS: Final = {
         "They start again: they are available now, and their attempts start at zero.",
     ),
     OperationVerb.WRITE_OFF: ("Write off", "They end without being done."),
+    OperationVerb.SNOOZE: (
+        "Snooze",
+        "They wait until then, or longer as before. Their due times stay: some may get late.",
+    ),
     OperationVerb.CANCEL: ("Cancel", "They end."),
 }
 """What may be decided about all items of a filter."""
@@ -79,7 +83,10 @@ _BEYOND: Final = {
 }
 """What a list of items may be filtered by and an operation is not."""
 _NEEDED: Final = {"tenant": "a tenant", "kind": "a kind"}
-_WAITS: Final = "it is available already, or waits for its key"
+_WAITS: Final = {
+    OperationVerb.TRIGGER: "it is available already, or waits for its key",
+    OperationVerb.SNOOZE: "it waits for its key",
+}
 _STATE_OF: Final = {state.label: state for state in State}
 ParkedReason = Annotated[
     str | None, Query(max_length=_REASON_CHARS_MAX, pattern=PRINTABLE), BeforeValidator(blank)
@@ -92,6 +99,7 @@ class OperationForm(OperationRequest):
     """An operation, the number of items that the page showed, and the number that was typed."""
 
     default_lane: bool = False
+    until: Moment = None
     shown: Annotated[int, Field(ge=0)]
     typed: str | None = None
 
@@ -254,7 +262,8 @@ async def decide_about_all(
     if _must_type(form.verb, form.shown) and form.typed != str(form.shown):
         problem = Problem("/typed", "", "it is not the number of items", f"{form.shown}")
         raise InvalidInput(_CONFIRMED[form.verb], [problem])
-    asked = form.model_copy(update={"lane": ""}) if form.default_lane else form
+    changes: dict[str, Any] = {"lane": ""} if form.default_lane else {}
+    asked = form.model_copy(update={**changes, "until": in_zone(form.until, view.clock.zone)})
     recorded = await operations.create(call, tenant, asked)
     operation_no = recorded.headers["Location"].rpartition("/")[2]
     return view.done("Recorded.", f"/reviews/operations/{operation_no}")
@@ -310,7 +319,7 @@ async def _count_unmoved(
         if why is not None:
             counts[why] += items
         elif not is_capped and items > matched[label]:
-            why = "its last error is another one" if wanted.error else _WAITS
+            why = "its last error is another one" if wanted.error else _WAITS.get(verb, MOVED)
             counts[why] += items - matched[label]
     return Unmoved(counts, is_capped)
 

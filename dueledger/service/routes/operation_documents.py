@@ -17,6 +17,10 @@ ITEMS_MAX: Final = 1_000
 KEYS_MAX: Final = 100
 STATE_PATTERN: Final = f"^({'|'.join(state.label for state in STATES)})$"
 
+Until = Annotated[
+    Instant | None,
+    Field(description="of snooze, which needs it: when the items may be handed out; in the future"),
+]
 _EXAMPLE: Final[dict[str, Any]] = {
     "verb": "redrive",
     "kind": "PolicyRenewalDue",
@@ -53,6 +57,7 @@ class ItemDecision(RequestBody):
     ] = None
     kind: Annotated[Name | None, Field(description="of business keys")] = None
     lane: Annotated[Lane | None, Field(description="of business keys")] = None
+    until: Until = None
 
     @model_validator(mode="after")
     def _name_items_one_way(self) -> Self:
@@ -114,6 +119,7 @@ class OperationFilter(RequestBody):
     ] = None
     due_from: Annotated[Instant | None, Field(description="due then or later")] = None
     due_before: Instant | None = None
+    until: Until = None
 
     def items_of(self, tenant: str) -> ItemFilter:
         """Return the filter for items of a tenant."""
@@ -173,6 +179,7 @@ class OperationDocument(BaseModel):
     state: StateName | None
     due_from: datetime | None
     due_before: datetime | None
+    until: datetime | None
     as_of: datetime
     matched: int
     matched_capped: bool

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
-from dueledger.decisions import KeyedItems, decide_for_tenant, find_named
+from dueledger.decisions import KeyedItems, check_until, decide_for_tenant, detail_of, find_named
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import (
@@ -50,7 +50,7 @@ OperationPath = Annotated[int, Path(ge=1, le=_NUMBER_MAX)]
     takes_idempotency_key=True,
 )
 async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) -> Response:
-    """Redrive, write off, park, cancel or trigger items that are named, at once."""
+    """Redrive, write off, park, snooze, cancel or trigger items that are named, at once."""
     keyed = KeyedItems(
         decision.business_keys or (), tenant, decision.kind, decision.lane, "/business_keys"
     )
@@ -61,9 +61,15 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
         tenant=tenant,
         reason=decision.reason,
         actor_no=call.caller.actor_no,
+        until=decision.until,
     )
     accepted = sum(each.is_accepted for each in results)
-    call.note_change(is_changed=accepted > 0, verb=decision.verb, items=accepted)
+    call.note_change(
+        is_changed=accepted > 0,
+        verb=decision.verb,
+        items=accepted,
+        **detail_of(decision.until),
+    )
     return answer({"items": [asdict(each) for each in results]})
 
 
@@ -76,7 +82,10 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
 )
 async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter) -> Response:
     """Count the items of a tenant that an operation would move now. It changes nothing."""
-    found = await preview_operation(call.connection, asked.verb, asked.items_of(tenant))
+    await check_until(call.connection, asked.verb, asked.until)
+    found = await preview_operation(
+        call.connection, asked.verb, asked.items_of(tenant), until=asked.until
+    )
     seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
     groups = [asdict(group) for group in found.groups]
     counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
@@ -93,16 +102,18 @@ async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter)
 )
 async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest) -> Response:
     """Record an operation on all items of a filter. Upkeep carries it out."""
+    await check_until(call.connection, asked.verb, asked.until)
     operation_no = await record_operation(
         call.connection,
         asked.verb,
         asked.items_of(tenant),
         reason=asked.reason,
         actor_no=call.caller.actor_no,
+        until=asked.until,
     )
     if operation_no is None:
         raise NotFound("No item matches; no operation was recorded.", tenant=tenant)
-    call.note_change(target=f"operations/{operation_no}", verb=asked.verb)
+    call.note_change(target=f"operations/{operation_no}", verb=asked.verb, **detail_of(asked.until))
     location = {"Location": f"/v1/operations/{operation_no}"}
     return answer(await find_operation(call, operation_no), 202, location)
 

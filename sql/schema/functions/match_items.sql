@@ -12,7 +12,8 @@ create type ledger.item_filter as (
   snapshot pg_snapshot,
   state smallint,
   due_from timestamptz,
-  due_before timestamptz
+  due_before timestamptz,
+  until timestamptz
 );
 
 comment on type ledger.item_filter is 'Which items a verb is applied to, with the bounds of ledger.operation. Null: all.';
@@ -197,6 +198,7 @@ begin
         and (wanted.lane is null or f.lane = wanted.lane)
         and (wanted.parked_reason is null or x.parked_reason = wanted.parked_reason)
         and (wanted.verb <> 'trigger' or (x.available_at > ledger.now() and x.available_at < 'infinity'))
+        and (wanted.verb <> 'snooze' or (x.available_at < coalesce(wanted.until, 'infinity') and (wanted.until > ledger.now()) is not false))
       order by x.item_no
       offset 0
     ) e

@@ -37,7 +37,8 @@ begin
   moved as (
     update ledger.pending p
     set serial_due_at = case when p.serial is not null then t.moved_to end,
-      available_at = case when p.available_at = 'infinity' then p.available_at else greatest(t.moved_to, ledger.now()) end
+      available_at = case when p.available_at = 'infinity' then p.available_at
+        else ledger.available_from(t.moved_to, (t.item).due_at, p.available_at) end
     from taken t
     where p.item_no = (t.item).item_no and t.moved_to is not null
   ),

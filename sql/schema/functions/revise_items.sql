@@ -89,7 +89,7 @@ begin
       -- Items that wait for a held key keep waiting: the statement that frees the key wakes them.
       available_at = case
         when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
-        else greatest((t.given).due_at, ledger.now()) end
+        else ledger.available_from((t.given).due_at, (t.item).due_at, p.available_at) end
     from taken t
     where p.item_no = (t.item).item_no and (t.given).skip_reason is null
   ),

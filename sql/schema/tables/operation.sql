@@ -12,6 +12,7 @@ insert into ledger.operation_state (verb, state) values
   ('park', 4),
   ('redrive', 5),
   ('write_off', 5),
+  ('snooze', 1), ('snooze', 4),
   ('cancel', 1), ('cancel', 2), ('cancel', 3), ('cancel', 4), ('cancel', 5);
 
 create table ledger.operation (
@@ -26,6 +27,7 @@ create table ledger.operation (
   state smallint references ledger.state,
   due_from timestamptz,
   due_before timestamptz,
+  until timestamptz,
   in_flight boolean not null,
   as_of timestamptz not null,
   snapshot pg_snapshot not null default pg_current_snapshot(),
@@ -46,7 +48,8 @@ create table ledger.operation (
   pause_reason text,
   stepped_at timestamptz,
   worked_seconds double precision not null default 0,
-  constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'cancel')),
+  constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'snooze', 'cancel')),
+  constraint operation_until_snoozes check ((verb = 'snooze') = (until is not null) and until < 'infinity'),
   constraint operation_in_flight_cancels check (
     not in_flight or (verb = 'cancel' and parked_reason is null and error is null and since is null and state is null)),
   constraint operation_state_known check (state in (1 /* Scheduled */, 4 /* RetryableFailure */, 5 /* ManualReview */)),
@@ -65,6 +68,7 @@ comment on column ledger.operation.since is 'Only items that came into their sta
 comment on column ledger.operation.state is 'Only items in this state; none that are handed out.';
 comment on column ledger.operation.due_from is 'Only items that are due at this time or later.';
 comment on column ledger.operation.due_before is 'Only items that are due before this time.';
+comment on column ledger.operation.until is 'Of snooze: when the items may be handed out. Those that wait as long anyway are left alone, and all once it is past.';
 comment on column ledger.operation.in_flight is
   'Whether items that are handed out are meant, too: each gets a request to end.';
 comment on column ledger.operation.as_of is

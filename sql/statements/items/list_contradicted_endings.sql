@@ -9,7 +9,8 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 ended as materialized (
-  select t.item_no, t.effective_date, t.event, t.attempt, t.run_no, t.actor_no, t.at, t.detail ->> 'repair' as repair
+  select t.item_no, t.effective_date, t.event, t.attempt, t.run_no, t.actor_no, t.at, t.detail ->> 'repair' as repair,
+    t.event = 8 /* snoozed */ and t.run_no is null and t.detail ? 'until' as is_put_off
   from ledger.transition t
   where t.effective_date >= $1::date and t.effective_date < $2::date and t.item_no = any($3::bigint[])
 ),
@@ -51,12 +52,15 @@ uncounted as materialized (
     and not (e.event = 9 /* parked */ and e.attempt = 1)
 )
 select uuid_send(i.id) as id, i.flow_no, i.business_key, i.effective_date, i.due_at, e.event, e.run_no, e.at,
-  case when e.fault <> 'no_run' or e.event < 9 /* parked */ or e.event > 16 /* recovered */ then e.fault
+  case when e.fault <> 'no_run' or e.event < 9 /* parked */ and not e.is_put_off or e.event > 16 /* recovered */ then e.fault
     when e.at < i.emitted_at then 'emission' else 'attempt' end as fault, a.name as actor
 from judged e
 left join ledger.actor a on a.actor_no = e.actor_no
 join ledger.due_item i on i.effective_date = e.effective_date and i.item_no = e.item_no
 where case
+  -- A person put it off, or a service, outside of a run.
+  when e.is_put_off and a.kind in ('person', 'service', 'api', 'key', 'oidc') then e.at < i.emitted_at or (e.effective_date, e.item_no, e.event) in (
+    select u.effective_date, u.item_no, u.event from uncounted u)
   when e.run_no is not null or e.event between 6 /* failed */ and 8 /* snoozed */ then true
   when e.event < 5 /* completed */ or e.event > 16 /* recovered */ then true
   when e.event <> 5 /* completed */ then e.at < i.emitted_at or (e.effective_date, e.item_no, e.event) in (

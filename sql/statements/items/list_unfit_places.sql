@@ -48,10 +48,14 @@ compared as (
         select not bool_or(p.attempt between t.attempt - case when t.run_no is null then 1 else 0 end and t.attempt)
         from ledger.transition t
         where t.effective_date = p.effective_date and t.item_no = p.item_no and t.event = 9 /* parked */), false) as is_other,
-    -- An item that was never started waits until it is due, or for its key, or for the backoff of its topic's partition.
+    -- An item that was never started waits until it is due, or for its key, or for the backoff of its topic's partition, or as long as it was put off.
     p.starts = 0 and (p.serial is null or p.available_at < 'infinity')
       -- One that waited for its key has the time at which another writer, by its clock, woke it.
       and p.available_at > greatest(i.due_at, (select ledger.now())) + case when p.serial is null then interval '1 minute' else interval '1 day' end
+      and not exists (
+        select from ledger.transition t
+        where t.effective_date = p.effective_date and t.item_no = p.item_no and t.event = 8 /* snoozed */
+          and t.run_no is null and t.detail -> 'until' = to_jsonb(p.available_at) offset 0)
         or p.available_at < i.due_at and not exists (select from ledger.expedited x where x.item_no = p.item_no) as is_mistimed
   from place p
   -- One look-up for each: a join of some numbers may read all items.

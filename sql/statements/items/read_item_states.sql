@@ -1,4 +1,4 @@
--- Read the states of items, and whether each waits for its key; a null state for one that does not exist.
+-- Read the states of items, from when those that wait may be handed out, and whether each waits for its key; a null state for one that does not exist.
 -- returns: exactly one per input
 -- roles: operator
 -- $1 ids uuid[]
@@ -6,7 +6,7 @@
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select a.id, a.ord, i.item_no, p.available_at = 'infinity' as waits_for_key,
+  select a.id, a.ord, i.item_no, p.available_at,
     coalesce(t.after_state, p.state, case when r.item_no is not null then 5 /* ManualReview */ end) as state
   from unnest($1::uuid[]) with ordinality a (id, ord)
   left join ledger.due_item i on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)
@@ -25,7 +25,8 @@ handed_out as materialized (
   where exists (select from asked a where a.item_no is not null and a.state is null)
     and o.item_no = any (array(select a.item_no from asked a where a.state is null))
 )
-select a.id, coalesce(a.state, o.state)::smallint as state, coalesce(a.waits_for_key, false) as waits_for_key
+select a.id, coalesce(a.state, o.state)::smallint as state, nullif(a.available_at, 'infinity') as available_at,
+  coalesce(a.available_at = 'infinity', false) as waits_for_key
 from asked a
 left join handed_out o on o.item_no = a.item_no
 order by a.ord

@@ -15,7 +15,7 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
   outstanding.last_at as outstanding_at, handler.name as handler_name, handler.host as handler_host, handler.seen_at as handler_seen_at,
   p.available_at = 'infinity' as blocked, (k.ordering <> 'key' or p.overlap > 1) as is_overlap, p.batch_max is not null as is_suspect,
   holder.id as behind, holder.review_reason as behind_reason, holder.retry_at as behind_until,
-  last.event as last_event, last.reason as last_reason,
+  last.event as last_event, last.reason as last_reason, last.put_off_by,
   -- Its row is not of the transaction that this event is of: a claim of it expired since, and it waits for the backoff.
   last.written_by <> p.xmin and p.available_at <= ledger.now() + ledger.partition_backoff_span(100) as has_expired,
   f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since,
@@ -28,10 +28,13 @@ from ledger.pending p
 join ledger.flow f on f.flow_no = p.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
 left join lateral (
-  select t.event, t.detail ->> 'reason' as reason, t.xmin as written_by
+  select t.event, t.detail ->> 'reason' as reason, t.xmin as written_by,
+    case when t.event = 8 /* snoozed */ and t.run_no is null then a.name end as put_off_by
   from ledger.transition t
+  left join ledger.actor a on a.actor_no = t.actor_no
   where t.item_no = p.item_no and t.effective_date = p.effective_date
     and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    and t.event <> 15 /* revised */
   order by t.at desc limit 1
 ) last on true
 cross join lateral (

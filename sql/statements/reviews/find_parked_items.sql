@@ -14,5 +14,5 @@ with locked_default as (select from ledger.due_item_default)
 select array(select u.id from unnest(m.items) u order by u.item_no) as ids, m.reached_item_no is not null as is_capped
 from ledger.match_items(
   row('redrive', $1::text, $2::text, $3::text, $4::text, $5::text, null, false, ledger.now(), 9223372036854775807,
-    null, null, null, null)::ledger.item_filter,
+    null, null, null, null, null)::ledger.item_filter,
   null, $6::integer, $7::integer) m

@@ -12,7 +12,7 @@ matched as materialized (
   from ledger.operation o
   cross join lateral ledger.match_items(
     row(o.verb, o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of, o.item_no_max,
-      o.snapshot, o.state, o.due_from, o.due_before)::ledger.item_filter,
+      o.snapshot, o.state, o.due_from, o.due_before, o.until)::ledger.item_filter,
     o.reached_item_no, $2::integer, $3::integer) m
   where o.operation_no = $1::bigint and o.ended_at is null and o.paused_at is null
 ),

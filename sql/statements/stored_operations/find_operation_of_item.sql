@@ -14,7 +14,7 @@ select o.operation_no, o.verb, o.done, o.matched, o.matched_capped, o.requested,
 from open o
 cross join lateral ledger.match_items(
   row(o.verb, o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of,
-    least(o.item_no_max, $1::bigint), o.snapshot, o.state, o.due_from, o.due_before)::ledger.item_filter,
+    least(o.item_no_max, $1::bigint), o.snapshot, o.state, o.due_from, o.due_before, o.until)::ledger.item_filter,
   greatest(o.reached_item_no, $1::bigint - 1), 1, 1) m
 where cardinality(m.items) > 0
 order by o.operation_no

@@ -35,7 +35,7 @@ chosen as materialized (
 select o.operation_no, o.verb,
   case when o.aborted_by is not null then 'aborted' when o.ended_at is not null then 'done'
     when o.paused_at is not null then 'paused' when o.advanced_at is not null then 'running' else 'waiting' end as status,
-  o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, s.name as state, o.due_from, o.due_before, o.in_flight, o.as_of, o.item_no_max, o.matched, o.matched_capped,
+  o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, s.name as state, o.due_from, o.due_before, o.until, o.in_flight, o.as_of, o.item_no_max, o.matched, o.matched_capped,
   o.done, o.requested, o.reached_item_no, a.name as requested_by, o.reason, o.advanced_at, o.ended_at, b.name as aborted_by,
   o.abort_reason, o.paused_at, p.name as paused_by, o.pause_reason, o.worked_seconds,
   case when o.ended_at is null and not o.matched_capped and o.done + o.requested > 0 and o.worked_seconds > 0

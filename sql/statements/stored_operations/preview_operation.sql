@@ -12,8 +12,9 @@
 -- $9 state smallint
 -- $10 due_from timestamptz
 -- $11 due_before timestamptz
--- $12 examined_max integer
--- $13 counted_max integer
+-- $12 until timestamptz
+-- $13 examined_max integer
+-- $14 counted_max integer
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -21,8 +22,8 @@ matched as materialized (
   select m.items, m.reached_item_no is not null as is_capped
   from ledger.match_items(
     row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, ledger.now(),
-      9223372036854775807, null, $9::smallint, $10::timestamptz, $11::timestamptz)::ledger.item_filter,
-    null, $12::integer, $13::integer) m
+      9223372036854775807, null, $9::smallint, $10::timestamptz, $11::timestamptz, $12::timestamptz)::ledger.item_filter,
+    null, $13::integer, $14::integer) m
 )
 select u.tenant, u.kind, u.lane, s.name as state, count(u.item_no) as items, min(u.entered_at) as oldest_at,
   max(u.entered_at) as newest_at,

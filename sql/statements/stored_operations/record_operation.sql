@@ -12,10 +12,11 @@
 -- $9 state smallint
 -- $10 due_from timestamptz
 -- $11 due_before timestamptz
--- $12 examined_max integer
--- $13 counted_max integer
--- $14 reason text
--- $15 actor_no bigint
+-- $12 until timestamptz
+-- $13 examined_max integer
+-- $14 counted_max integer
+-- $15 reason text
+-- $16 actor_no bigint
 -- index: pending_pkey, review_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -30,14 +31,14 @@ matched as materialized (
   from bound b
   cross join lateral ledger.match_items(
     row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, b.as_of,
-      b.item_no_max, null, $9::smallint, $10::timestamptz, $11::timestamptz)::ledger.item_filter,
-    null, $12::integer, $13::integer) m
+      b.item_no_max, null, $9::smallint, $10::timestamptz, $11::timestamptz, $12::timestamptz)::ledger.item_filter,
+    null, $13::integer, $14::integer) m
 )
 insert into ledger.operation (
-  verb, tenant, kind, lane, parked_reason, error, since, in_flight, state, due_from, due_before, as_of, item_no_max, matched,
+  verb, tenant, kind, lane, parked_reason, error, since, in_flight, state, due_from, due_before, until, as_of, item_no_max, matched,
   matched_capped, reason, actor_no)
 select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, $9::smallint, $10::timestamptz,
-  $11::timestamptz, m.as_of, m.item_no_max, m.items, m.is_capped, $14::text, $15::bigint
+  $11::timestamptz, $12::timestamptz, m.as_of, m.item_no_max, m.items, m.is_capped, $15::text, $16::bigint
 from matched m
 where m.items > 0 or m.is_capped
 returning operation_no

@@ -10,8 +10,8 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind
 from dueledger.ledger.store.calendars import put_calendar
-from dueledger.ledger.store.flows import FlowScope, expedite_items, pause_flows
-from dueledger.ledger.store.items import withdraw_items
+from dueledger.ledger.store.flows import FlowScope, expedite_items, pause_flows, snooze_items
+from dueledger.ledger.store.items import RequestResult, withdraw_items
 from dueledger.ledger.store.runs import Settlement, settle_runs
 from tests.seals import put_grace
 
@@ -128,6 +128,12 @@ async def build_small_ledger(connection: Connection, dsn: str) -> None:
     await connection.execute(BOOK_ENDED, KIND)
     waiting = [draft.id for draft in premiums if draft.due_at > NOW]
     await expedite_items(connection, waiting[:1], reason="asked for", actor_no=person_no)
+    until = NOW + timedelta(days=9)
+    later = [draft.id for draft in notices if draft.due_at > NOW]
+    snoozed = await snooze_items(
+        connection, later, reason="asked for", actor_no=person_no, until=until
+    )
+    assert [each.result for each in snoozed] == [RequestResult.DONE]
     scope = FlowScope(ACME, "Rate", None)
     await pause_flows(connection, scope, reason="asked for", actor_no=person_no)
     for table in ("flow", "pause"):
