@@ -103,6 +103,7 @@ def page_paths(ledger: Ledger, ids: Sequence[str], keys: Sequence[str]) -> dict[
         "a flow": f"/flows/{TENANT}/{ledger.kind}",
         "reviews": "/reviews",
         "parked items": "/reviews/parked",
+        "findings to decide": "/reviews/findings",
         "operations": "/reviews/operations",
         "reconciliation": "/reconciliation",
         "missing items": "/reconciliation/missing",

@@ -34,6 +34,7 @@ from dueledger.service.routes import (
     reviews,
     search,
     system,
+    taken_findings,
     throughput,
 )
 from dueledger.service.scoped_routes import SECURITY_SCHEMES
@@ -68,6 +69,8 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *load.read.routes,
     *search.read.routes,
     *completeness.audit.routes,
+    *taken_findings.audit.routes,
+    *taken_findings.approve.routes,
     *findings.audit.routes,
     *findings.approve.routes,
     *audit.audit.routes,
