@@ -373,6 +373,7 @@ def _columns(view: View) -> list[Column]:
 _CHANGE_COLUMNS: Final[Sequence[Column]] = (
     Column("at", "When", "time"),
     Column("actor", "Who"),
+    Column("role", "Role"),
     Column("operation", "What"),
     Column("detail", "To", "prose"),
     Column("reason", "Why", "prose"),
