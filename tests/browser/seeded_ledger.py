@@ -95,11 +95,13 @@ async def seed_ledger(api: Api) -> None:
     ]
     await emit_items(api.owner, hostile, actor_no=api.person_no)
     changed = AuditTarget("flows/acme/PaymentDue", ["acme", "umbra"], {"rate_per_second": 12})
+    lane = FlowScope("umbra", "PaymentDue", "north")
+    slowed = AuditTarget(lane.path, ["umbra"], {"rate_per_second": 12})
     await record_audit(
         api.owner,
         api.person_no,
         "setFlowLimits",
-        [changed],
+        [changed, slowed],
         reason=HOSTILE,
         request_id="0198c0de-0000-7000-8000-000000000001",
     )

@@ -377,5 +377,5 @@ _CHANGE_COLUMNS: Final[Sequence[Column]] = (
     Column("operation", "What"),
     Column("detail", "To", "prose"),
     Column("reason", "Why", "prose"),
-    Column("target", "Target", "code"),
+    Column("target", "Target", "prose"),
 )
