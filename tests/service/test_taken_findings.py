@@ -8,6 +8,7 @@ import pytest
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.findings import close_findings
+from dueledger.ledger.store.statements import statement
 from tests.service.conftest import Api
 from tests.service.test_requests import problem
 
@@ -109,6 +110,17 @@ async def test_taking_hinders_nobody_who_decides_and_ends_with_the_finding(
         late = await api.ask("POST", f"/v1/findings/{finding}/take", key=jane, body={})
         assert "not open" in problem(late, 409, "CONFLICT").detail
     assert await listed(api, jane, "/v1/findings/undecided?kind=Ended") == []
+
+
+async def test_accepting_a_disagreement_by_defining_ends_the_taking(
+    api: Api, jane: NewApiKey
+) -> None:
+    [finding] = await of_kind(api, "Defined", 1, "DISAGREES")
+    assert await asked(api, jane, "take", finding) == (200, "key:jane")
+    texts = [["acme"], ["Defined"], ["s"], ["It differs."], ["{}"], ["{}"]]
+    await api.owner.execute(statement("accept_disagreements"), [finding], *texts, "INC-1", 1)
+    document = (await api.ask("GET", f"/v1/findings/{finding}", key=jane)).document
+    assert (document["resolution"], document["taken_by"]) == ("accepted", None)
 
 
 async def test_a_repair_shows_who_has_its_finding_and_its_maker_never_approves_it(
