@@ -112,6 +112,7 @@ def page_paths(ledger: Ledger, ids: Sequence[str], keys: Sequence[str]) -> dict[
         "a decision about many items": f"/reviews/{FLOOD_TENANT}/decide?kind={ledger.kind}",
         "a decision about a due time": f"/reviews/{FLOOD_TENANT}/decide?kind={ledger.kind}"
         "&due_from=2027-03-10T00:00:00Z&due_before=2027-03-10T00:15:00Z",
+        "findings to decide": "/reviews/findings",
         "operations": "/reviews/operations",
         "reconciliation": "/reconciliation",
         "missing items": "/reconciliation/missing",

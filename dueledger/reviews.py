@@ -1,12 +1,13 @@
-"""Parked items that people take and return, and what they write about them."""
+"""Parked items and findings that people take and return, and what they write about them."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, assert_never
 from uuid import UUID
 
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.findings import find_finding
 from dueledger.ledger.store.flows import FlowScope
 from dueledger.ledger.store.items import show_item
 from dueledger.ledger.store.operations import find_items_of_tenant
@@ -69,6 +70,48 @@ async def find_commented(connection: Connection, wanted: ParkedFilter, item: UUI
         message = f"The item is not parked, but {found['state']}; nobody reads a comment on it."
         raise Conflict(message, item=str(item))
     return of_item(item)
+
+
+async def find_commented_finding(
+    connection: Connection, finding: UUID, tenants: Sequence[str] | None = None
+) -> tuple[str, str]:
+    """Return what a comment on a finding is about, as the audit names it, and its tenant.
+
+    Raises NotFound if there is none, Conflict for one that is closed.
+    """
+    found = await find_finding(connection, finding, tenants)
+    if found is None:
+        raise unknown_finding(finding)
+    if not found["is_open"]:
+        message = "The finding is not open; nobody reads a comment on it."
+        raise Conflict(message, finding=str(finding))
+    return of_finding(finding), found["tenant"]
+
+
+def taken_refusal(taken: TakenReview) -> str | None:
+    """Return why a finding is not taken or returned, by its result; None if it is."""
+    match taken.result:
+        case TakeResult.DONE:
+            return None
+        case TakeResult.TAKEN:
+            return f"{taken.taken_by} has taken it"
+        case TakeResult.ILLEGAL:
+            return "it is not open any more"
+        case TakeResult.UNKNOWN:
+            return "there is no such finding"
+        case _:
+            assert_never(taken.result)
+
+
+def unknown_finding(finding: UUID) -> NotFound:
+    """Return the error for a finding that there is not, or that is of others."""
+    message = f"There is no finding {finding}. `dueledger findings --all` lists them."
+    return NotFound(message, finding=str(finding))
+
+
+def of_finding(finding: UUID) -> str:
+    """Return what comments on a finding are about, as the audit names it."""
+    return f"findings/{finding}/review"
 
 
 def of_item(item: UUID) -> str:

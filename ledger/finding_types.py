@@ -111,6 +111,12 @@ class FindingRule:
     meaning: str
 
     @property
+    def needs_person(self) -> bool:
+        """Return whether a person decides about such a finding: no repair is applied to it."""
+        repairs = self.default_repair not in {None, RepairAction.ESCALATE}
+        return not repairs and not self.is_information
+
+    @property
     def is_information(self) -> bool:
         """Return whether such a finding is counted and never open."""
         return self.severity is Severity.INFORMATION

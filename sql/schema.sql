@@ -86,7 +86,7 @@ CREATE FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds te
   on conflict (id) do update set
     last_seen_at = excluded.last_seen_at, sentence = excluded.sentence, expected = excluded.expected,
     actual = excluded.actual, resolution = excluded.resolution, reason = excluded.reason,
-    resolved_by = excluded.resolved_by, closed_at = excluded.closed_at
+    resolved_by = excluded.resolved_by, closed_at = excluded.closed_at, taken_by = null, taken_at = null
   returning f.id;
 $$;
 
@@ -2723,6 +2723,19 @@ end $$;
 
 COMMENT ON FUNCTION ledger.name_repair_tenant() IS 'Names the tenant of a repair, which is that of its finding.';
 
+CREATE FUNCTION ledger.needs_person(type text) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+begin
+  -- Not inlined: a query of some of these types would seem to be one of the index of all of them.
+  return type in (
+    'UNEXPECTED', 'DUPLICATE', 'WRONG_DATE', 'WRONG_TERMS', 'UNEXCUSED', 'PREMATURE', 'OUTCOME_CONFLICT', 'EFFECT_MISSING',
+    'EFFECT_REPEATED', 'EVENT_UNMATCHED', 'UNBALANCED', 'ORPHAN_RECORD', 'RECORD_MISSING', 'TAMPERED', 'SOURCE_FAILED',
+    'DEFINITION_FAILED', 'DISAGREES');
+end $$;
+
+COMMENT ON FUNCTION ledger.needs_person(type text) IS 'Whether a person decides about findings of a type: no repair is applied to them.';
+
 CREATE FUNCTION ledger.none_lost(taken bigint, seen bigint) RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -4118,9 +4131,13 @@ CREATE TABLE ledger.finding (
     resolution text NOT NULL,
     reason text,
     resolved_by bigint,
+    taken_by bigint,
+    taken_at timestamp with time zone,
     CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
     CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried_forward'::text, 'false_positive'::text]))),
     CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
+    CONSTRAINT finding_taken_is_open CHECK (((taken_by IS NULL) OR (closed_at IS NULL))),
+    CONSTRAINT finding_taken_named CHECK (((taken_by IS NULL) = (taken_at IS NULL))),
     CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'UNEXCUSED'::text, 'PREMATURE'::text, 'OVERDUE'::text, 'STUCK'::text, 'HELD_KEY'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'EFFECT_REPEATED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'RECORD_MISSING'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text, 'DISAGREES'::text])))
 );
 
@@ -4143,6 +4160,8 @@ COMMENT ON COLUMN ledger.finding.opened_count IS 'How often it was opened; a rep
 COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it, of which upkeep may have deleted the row; null if only `define` did.';
 
 COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
+
+COMMENT ON COLUMN ledger.finding.taken_by IS 'Who decides about it, or about its repair, as others see; it hinders nobody. Null: nobody has taken it.';
 
 CREATE TABLE ledger.flood_pace (
     one_row boolean DEFAULT true NOT NULL,
@@ -5728,7 +5747,13 @@ CREATE INDEX finding_open_idx ON ledger.finding USING btree (type, tenant, kind,
 
 CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
 
+CREATE INDEX finding_taken_idx ON ledger.finding USING btree (taken_by, first_seen_at, id) WHERE (taken_by IS NOT NULL);
+
 CREATE INDEX finding_tenant_idx ON ledger.finding USING btree (tenant, first_seen_at, id);
+
+CREATE INDEX finding_undecided_idx ON ledger.finding USING btree (first_seen_at, id) WHERE ((closed_at IS NULL) AND (ledger.needs_person(type) OR (taken_by IS NOT NULL)));
+
+CREATE INDEX finding_undecided_tenant_idx ON ledger.finding USING btree (tenant, (first_seen_at AT TIME ZONE 'UTC'::text), id) WHERE ((closed_at IS NULL) AND (ledger.needs_person(type) OR (taken_by IS NOT NULL)));
 
 CREATE INDEX flow_change_idx ON ledger.flow_change USING btree (flow_no, changed_at);
 
@@ -5799,6 +5824,8 @@ CREATE INDEX report_as_of_idx ON ledger.report USING btree (as_of, reconciliatio
 CREATE INDEX review_flow_idx ON ledger.review USING btree (flow_no, parked_at, item_no);
 
 CREATE INDEX review_parked_idx ON ledger.review USING btree (parked_at, item_no);
+
+CREATE INDEX review_taken_idx ON ledger.review USING btree (taken_by, parked_at, item_no) WHERE (taken_by IS NOT NULL);
 
 CREATE INDEX run_fence_idx ON ONLY ledger.run USING btree (fence);
 
@@ -5892,6 +5919,9 @@ ALTER TABLE ONLY ledger.definition
 
 ALTER TABLE ONLY ledger.finding
     ADD CONSTRAINT finding_resolved_by_fkey FOREIGN KEY (resolved_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.finding
+    ADD CONSTRAINT finding_taken_by_fkey FOREIGN KEY (taken_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.flow_change
     ADD CONSTRAINT flow_change_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -6261,6 +6291,7 @@ GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats tim
 GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_upkeep;
 GRANT ALL ON FUNCTION ledger.wake_sleepers(flow_nos integer[], available_ats timestamp with time zone[]) TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.actor TO ledger_approver;
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.actor TO ledger_key_manager;
 GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
@@ -6627,6 +6658,12 @@ GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_approver;
 GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_reconciler;
 
 GRANT UPDATE(resolved_by) ON TABLE ledger.finding TO ledger_approver;
+
+GRANT UPDATE(taken_by) ON TABLE ledger.finding TO ledger_approver;
+GRANT UPDATE(taken_by) ON TABLE ledger.finding TO ledger_reconciler;
+
+GRANT UPDATE(taken_at) ON TABLE ledger.finding TO ledger_approver;
+GRANT UPDATE(taken_at) ON TABLE ledger.finding TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.flood_pace TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.flood_pace TO ledger_auditor;

@@ -1,13 +1,20 @@
 """Commands for findings: the list, one of them, and what a person decides about it."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from uuid import UUID
 
 import typer
 
 from dueledger.cli.decisions import PrintedResult, print_results
-from dueledger.cli.options import DsnOption, JsonOption, LimitOption, ReasonOption, TenantOption
+from dueledger.cli.options import (
+    CommentOption,
+    DsnOption,
+    JsonOption,
+    LimitOption,
+    ReasonOption,
+    TenantOption,
+)
 from dueledger.cli.output import (
     mark_capped,
     print_document,
@@ -16,21 +23,31 @@ from dueledger.cli.output import (
     print_list,
     print_rows,
     print_text,
+    say,
 )
+from dueledger.cli.reviews import InsteadOfOption, print_taken
 from dueledger.cli.session import PersonsChange, ledger_connection, persons_change, run
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.refusals import finding_refusal
 
+if TYPE_CHECKING:
+    from dueledger.ledger.store.reviews import TakenReview
+
 app = typer.Typer(rich_markup_mode=None)
-finding = typer.Typer(help="Show one finding, explain it, or accept it.", rich_markup_mode=None)
+finding = typer.Typer(help="Show, take, explain or accept findings.", rich_markup_mode=None)
 app.add_typer(finding, name="finding")
 
 FindingsArgument = Annotated[
     list[UUID], typer.Argument(help="Ids of findings.", metavar="FINDING…")
 ]
+FindingArgument = Annotated[UUID, typer.Argument(help="Id of a finding.", metavar="FINDING")]
 FindingTypeOption = Annotated[
     str | None, typer.Option("--type", help="Only this type, as MISSING.")
 ]
+_COLUMNS: Final = (
+    *("id", "type", "severity", "kind", "business_key", "due_at", "resolution", "taken_by"),
+    "sentence",
+)
 _REPAIR_COLUMNS: Final = (
     *("id", "action", "status", "before", "after", "proposed_by", "held_because", "approved_by"),
 )
@@ -73,13 +90,12 @@ def findings(
         return
     if counts and not json_:
         print_text("\n")
-    columns = ("id", "type", "severity", "kind", "business_key", "due_at", "resolution", "sentence")
-    print_list(rows, columns, limit=limit, as_json=json_, empty="There is no finding.")
+    print_list(rows, _COLUMNS, limit=limit, as_json=json_, empty="There is no finding.")
 
 
 @finding.command()
 def show(
-    finding_id: Annotated[UUID, typer.Argument(help="Id of a finding.", metavar="FINDING")],
+    finding_id: FindingArgument,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
@@ -91,6 +107,32 @@ def show(
     repairs = found.pop("repairs")
     print_fields(found)
     print_rows(repairs, _REPAIR_COLUMNS, empty="It has no repair.")
+
+
+@finding.command()
+def take(
+    finding_ids: FindingsArgument,
+    instead_of: InsteadOfOption = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Take open findings, so that others see who decides about them and their repairs."""
+    print_taken(run(_take(finding_ids, instead_of, dsn)), is_capped=False, as_json=json_)
+
+
+@finding.command("return")
+def return_(
+    finding_ids: FindingsArgument, json_: JsonOption = False, dsn: DsnOption = None
+) -> None:
+    """Return findings that you have taken: nobody has them then."""
+    print_taken(run(_return(finding_ids, dsn)), is_capped=False, as_json=json_)
+
+
+@finding.command()
+def comment(finding_id: FindingArgument, text: CommentOption, dsn: DsnOption = None) -> None:
+    """Write a comment on an open finding. `dueledger audit` lists it."""
+    target = run(_comment(finding_id, text, dsn))
+    say(f"`dueledger audit --target {target}` lists the comments.")
 
 
 @finding.command()
@@ -130,14 +172,13 @@ async def _read(
 
 
 async def _show(dsn: str | None, finding_id: UUID) -> dict[str, Any]:
-    from dueledger.ledger.errors import NotFound
     from dueledger.ledger.store.findings import show_finding
+    from dueledger.reviews import unknown_finding
 
     async with ledger_connection(dsn) as connection:
         found = await show_finding(connection, finding_id)
     if found is None:
-        message = f"There is no finding {finding_id}. `dueledger findings --all` lists them."
-        raise NotFound(message, finding=str(finding_id))
+        raise unknown_finding(finding_id)
     return found
 
 
@@ -163,6 +204,48 @@ async def _record(
         operation = "explainFinding" if resolution is Resolution.EXPLAINED else "acceptFinding"
         await audit_decided(change, operation, "findings", results, reason)
     return results
+
+
+async def _take(
+    ids: Sequence[UUID], instead_of: str | None, dsn: str | None
+) -> "Sequence[TakenReview]":
+    from dueledger.ledger.store.reviews import take_findings
+
+    async with persons_change(dsn) as change:
+        taken = await take_findings(
+            change.connection, ids, actor_no=change.actor_no, instead_of=instead_of
+        )
+        named = {} if instead_of is None else {"instead_of": instead_of}
+        await _audit_taken(change, "takeFinding", taken, **named)
+    return taken
+
+
+async def _return(ids: Sequence[UUID], dsn: str | None) -> "Sequence[TakenReview]":
+    from dueledger.ledger.store.reviews import return_findings
+
+    async with persons_change(dsn) as change:
+        returned = await return_findings(change.connection, ids, actor_no=change.actor_no)
+        await _audit_taken(change, "returnFinding", returned)
+    return returned
+
+
+async def _audit_taken(
+    change: PersonsChange, operation: str, taken: "Sequence[TakenReview]", **detail: str
+) -> None:
+    from dueledger.ledger.store.audit import find_tenants_of_findings
+
+    changed = [each.id for each in taken if each.is_changed]
+    for each, tenant in (await find_tenants_of_findings(change.connection, changed)).items():
+        await change.audit(operation, f"findings/{each}", [tenant], **detail)
+
+
+async def _comment(finding_id: UUID, text: str, dsn: str | None) -> str:
+    from dueledger.reviews import find_commented_finding
+
+    async with persons_change(dsn) as change:
+        target, tenant = await find_commented_finding(change.connection, finding_id)
+        await change.audit("commentOnFinding", target, [tenant], comment=text)
+    return target
 
 
 async def audit_decided(

@@ -36,7 +36,7 @@ app.add_typer(repair, name="repair")
 
 _COLUMNS: Final = (
     *("id", "type", "kind", "business_key", "action", "before", "after"),
-    *("proposed_by", "held_because", "approved_by"),
+    *("proposed_by", "held_because", "approved_by", "taken_by"),
 )
 
 

@@ -50,7 +50,7 @@ def take(
     Name them by id, or by --tenant and --kind: then the first 1,000 of the group are taken.
     """
     wanted = _filter_of(items, tenant, kind, lane, parked_reason, error)
-    _print(*run(_take(items, wanted, instead_of, dsn)), as_json=json_)
+    print_taken(*run(_take(items, wanted, instead_of, dsn)), as_json=json_)
 
 
 @review.command("return")
@@ -66,7 +66,7 @@ def return_(
 ) -> None:
     """Return parked items that you have taken: nobody has them then."""
     wanted = _filter_of(items, tenant, kind, lane, parked_reason, error)
-    _print(*run(_return(items, wanted, dsn)), as_json=json_)
+    print_taken(*run(_return(items, wanted, dsn)), as_json=json_)
 
 
 @review.command()
@@ -107,7 +107,8 @@ def _filter_of(
     return ParkedFilter(tenant or "", *group)
 
 
-def _print(found: "Sequence[TakenReview]", is_capped: bool, *, as_json: bool) -> None:
+def print_taken(found: "Sequence[TakenReview]", is_capped: bool, *, as_json: bool) -> None:
+    """Print who has what was asked for, and end with exit code 1 if any stays as it was."""
     rows = [
         {
             "id": each.id,

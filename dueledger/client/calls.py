@@ -322,6 +322,7 @@ def list_reviews(
     tenant: str | None = None,
     kind: str | None = None,
     newest_first: bool | None = None,
+    taken: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.ReviewPage]:
@@ -331,7 +332,7 @@ def list_reviews(
 
 
 def list_review_groups(
-    *, tenant: str | None = None, kind: str | None = None
+    *, tenant: str | None = None, kind: str | None = None, taken: str | None = None
 ) -> ServiceCall[models.ReviewGroups]:
     """Group the items that were parked first by flow, reason and last error."""
     query = dict(locals())
@@ -571,6 +572,50 @@ def get_finding(finding: UUID) -> ServiceCall[models.FindingDocument]:
     return ServiceCall("GET", f"/v1/findings/{finding}", models.FindingDocument)
 
 
+def list_undecided_findings(
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    taken: str | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
+) -> ServiceCall[models.FindingPage]:
+    """List open findings that a person decides, oldest first."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/findings/undecided", models.FindingPage, query)
+
+
+def take_finding(
+    finding: UUID, *, instead_of: str | None = None
+) -> ServiceCall[models.TakenFinding]:
+    """Take an open finding, so that others see who decides about it and its repair."""
+    path, body = f"/v1/findings/{finding}/take", _body({"instead_of": instead_of})
+    return ServiceCall("POST", path, models.TakenFinding, body=body)
+
+
+def return_finding(finding: UUID) -> ServiceCall[models.TakenFinding]:
+    """Return a finding that the caller has taken."""
+    return ServiceCall("POST", f"/v1/findings/{finding}/return", models.TakenFinding)
+
+
+def comment_on_finding(
+    finding: UUID, comment: str, *, idempotency_key: str | None = None
+) -> ServiceCall[models.WrittenComment]:
+    """Write a comment on an open finding and its repair."""
+    path, headers = f"/v1/findings/{finding}/comments", _once(idempotency_key)
+    body = _body({"comment": comment})
+    return ServiceCall("POST", path, models.WrittenComment, body=body, headers=headers)
+
+
+def list_finding_comments(
+    finding: UUID, *, limit: int | None = None, cursor: str | None = None
+) -> ServiceCall[models.FindingCommentPage]:
+    """List comments on a finding, the newest first."""
+    query = dict(locals())
+    path = f"/v1/findings/{query.pop('finding')}/comments"
+    return ServiceCall("GET", path, models.FindingCommentPage, query)
+
+
 def explain_finding(finding: UUID, reason: str) -> ServiceCall[models.FindingResolution]:
     """Record why an open finding is not wrong."""
     path, body = f"/v1/findings/{finding}/explain", _body({"reason": reason})
@@ -587,6 +632,7 @@ def list_repairs(
     *,
     tenant: str | None = None,
     kind: str | None = None,
+    taken: str | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.RepairPage]:

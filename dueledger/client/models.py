@@ -158,7 +158,18 @@ class CommentRequest(BaseModel):
     lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
     parked_reason: ParkedReason | None = None
     error: Annotated[Error | None, Field(description="class of the last error")] = None
+    comment: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
     item: UUID | None = None
+
+
+class Commented(BaseModel):
+    """
+    A comment.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
     comment: Annotated[str, Field(max_length=1000, min_length=1, pattern="^[^\\x00-\\x1f\\x7f]*$")]
 
 
@@ -323,6 +334,27 @@ class ExecutionPage(BaseModel):
     """
 
     items: list[ExecutionDocument]
+    next_cursor: Annotated[
+        str | None, Field(description="`cursor` of the next page; null: this is the last")
+    ]
+
+
+class FindingComment(BaseModel):
+    """
+    A comment: by whom, when.
+    """
+
+    at: AwareDatetime
+    actor: str
+    comment: str
+
+
+class FindingCommentPage(BaseModel):
+    """
+    A page of comments on a finding, the newest first.
+    """
+
+    items: list[FindingComment]
     next_cursor: Annotated[
         str | None, Field(description="`cursor` of the next page; null: this is the last")
     ]
@@ -1550,26 +1582,40 @@ class SuccessorRequest(BaseModel):
     expires_at: AwareDatetime | None = None
 
 
+InsteadOf = TypeAliasType(
+    "InsteadOf",
+    Annotated[
+        str,
+        Field(
+            description="who has it now, as key:bob; without it nothing is taken from others",
+            max_length=512,
+            min_length=1,
+            pattern="^[^\\x00-\\x1f\\x7f]*$",
+        ),
+    ],
+)
+
+
+class TakeOver(BaseModel):
+    """
+    From whom something is taken, if from anybody.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    instead_of: Annotated[
+        InsteadOf | None,
+        Field(description="who has it now, as key:bob; without it nothing is taken from others"),
+    ] = None
+
+
 Lane9 = TypeAliasType(
     "Lane9",
     Annotated[
         str,
         Field(
             description="empty: the default lane", max_length=100, pattern="^[^\\x00-\\x1f\\x7f]*$"
-        ),
-    ],
-)
-
-
-InsteadOf = TypeAliasType(
-    "InsteadOf",
-    Annotated[
-        str,
-        Field(
-            description="who has them now, as key:bob; without it nothing is taken from others",
-            max_length=512,
-            min_length=1,
-            pattern="^[^\\x00-\\x1f\\x7f]*$",
         ),
     ],
 )
@@ -1590,8 +1636,18 @@ class TakeRequest(BaseModel):
     ids: Ids | None = None
     instead_of: Annotated[
         InsteadOf | None,
-        Field(description="who has them now, as key:bob; without it nothing is taken from others"),
+        Field(description="who has it now, as key:bob; without it nothing is taken from others"),
     ] = None
+
+
+class TakenFinding(BaseModel):
+    """
+    Who has a finding now, and since when; null: nobody.
+    """
+
+    id: UUID
+    taken_by: str | None
+    taken_at: AwareDatetime | None
 
 
 class TakenItem(BaseModel):
@@ -1728,6 +1784,8 @@ class UncountedDocument(BaseModel):
 class WaitingRepair(BaseModel):
     """
     A proposed repair that was not executed yet: what it would change, and what it waits for.
+
+    `taken_by` has taken its finding.
     """
 
     id: UUID
@@ -1746,6 +1804,8 @@ class WaitingRepair(BaseModel):
     approved_at: AwareDatetime | None
     approved_by: str | None
     approval_reason: str | None
+    taken_by: str | None
+    taken_at: AwareDatetime | None
 
 
 class WatermarkDocument(BaseModel):
@@ -1930,6 +1990,8 @@ class FindingDocument(BaseModel):
     closed_at: AwareDatetime | None
     resolution: Resolution
     reason: str | None
+    taken_by: str | None
+    taken_at: AwareDatetime | None
     differing: list[str]
     resolved_by: str | None
     repairs: list[FindingRepair]
@@ -1968,6 +2030,8 @@ class FindingSummary(BaseModel):
     closed_at: AwareDatetime | None
     resolution: Resolution
     reason: str | None
+    taken_by: str | None
+    taken_at: AwareDatetime | None
 
 
 class FoundDocument(BaseModel):

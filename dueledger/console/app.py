@@ -42,6 +42,7 @@ from dueledger.console.pages import (
     search,
     sign_in,
     system,
+    taken_findings,
     taken_reviews,
 )
 from dueledger.console.sessions import SessionCallers
@@ -76,6 +77,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *reconciliation.download.routes,
     *findings.audit.routes,
     *findings.approve.routes,
+    *taken_findings.approve.routes,
     *audit.audit.routes,
     *system.read.routes,
     *system.operate.routes,

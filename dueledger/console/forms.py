@@ -14,7 +14,7 @@ from dueledger.console.sessions import cookie_session_id, csrf_token_of, require
 from dueledger.ledger.errors import InvalidBody, NotPermitted
 from dueledger.service.bodies import ReadBody
 from dueledger.service.calls import CallHost
-from dueledger.service.routes.fields import Text, within_years, written
+from dueledger.service.routes.fields import Taken, Text, within_years, written
 
 FIELDS_MAX: Final = 2_000
 TOKEN_FIELD: Final = "csrf"  # noqa: S105 - the name of the field
@@ -34,6 +34,9 @@ def blank(value: object) -> object:
 
 Filter = Annotated[str | None, Text, BeforeValidator(blank)]
 """A parameter that filters a list."""
+TAKEN_CHOICES: Final = ("mine", "nobody")
+TakenFilter = Annotated[Taken, BeforeValidator(blank)]
+"""A parameter that filters a list by who has taken what it lists."""
 _Written = Annotated[datetime, BeforeValidator(written), AfterValidator(within_years)]
 Moment = Annotated[_Written | None, BeforeValidator(blank)]
 """A time of a field: without a zone, as browsers send it, it is in the reader's (`in_zone`)."""

@@ -35,6 +35,7 @@ from dueledger.service.routes import (
     reviews,
     search,
     system,
+    taken_findings,
     throughput,
 )
 from dueledger.service.scoped_routes import SECURITY_SCHEMES
@@ -70,6 +71,8 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *load.read.routes,
     *search.read.routes,
     *completeness.audit.routes,
+    *taken_findings.audit.routes,
+    *taken_findings.approve.routes,
     *findings.audit.routes,
     *findings.approve.routes,
     *audit.audit.routes,

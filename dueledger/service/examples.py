@@ -190,6 +190,7 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
     "ReportStatement": {"sentence": _STATEMENT, "verdict": "not_complete"},
     "ReportSummary": {"sentence": _STATEMENT, "verdict": "not_complete", "findings_open": 1},
     "ReviewDocument": {"attempt": 5, "starts": 5, "reason": "attempts exhausted"},
+    "FindingComment": _COMMENT,
     "ReviewComment": _COMMENT,
     "ReviewGroup": {
         "items": 12,

@@ -268,6 +268,57 @@ async def list_findings(
     return [redact_row(row) for row in await connection.fetch(text, *values)]
 
 
+async def list_undecided_findings(
+    connection: Connection,
+    limit: int,
+    *,
+    tenants: Sequence[str] | None = None,
+    tenant: str | None = None,
+    kind: str | None = None,
+    taken_by: int | None = None,
+    after: PageAfter | None = None,
+) -> list[dict[str, Any]]:
+    """List open findings that a person decides, and those that somebody has taken, oldest first.
+
+    With `tenants`, theirs alone; with `taken_by`, those of this actor, or of `NOBODY`.
+    """
+    ids = await find_undecided_findings(
+        connection,
+        limit,
+        tenants=tenants,
+        tenant=tenant,
+        kind=kind,
+        taken_by=taken_by,
+        after=after,
+    )
+    return await read_findings(connection, ids, tenants)
+
+
+async def read_findings(
+    connection: Connection, ids: Sequence[UUID], tenants: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """Read findings with who has taken each, oldest first; with `tenants`, theirs alone."""
+    rows = await connection.fetch(statement("read_findings"), ids, tenants)
+    return [redact_row(row) for row in rows]
+
+
+async def find_undecided_findings(
+    connection: Connection,
+    limit: int,
+    *,
+    tenants: Sequence[str] | None = None,
+    tenant: str | None = None,
+    kind: str | None = None,
+    taken_by: int | None = None,
+    after: PageAfter | None = None,
+) -> list[UUID]:
+    """Find the findings that `list_undecided_findings` lists, to count them."""
+    place = (after.at, after.id) if after else (None, None)
+    values = tenant, kind, taken_by, limit, tenants, *place
+    rows = await connection.fetch(statement("find_undecided_findings"), *values)
+    return [row["id"] for row in rows]
+
+
 async def list_open_findings(
     connection: Connection, *, after: PageAfter | None = None, page_size: int = 1_000
 ) -> list[Record]:
@@ -353,6 +404,13 @@ async def show_finding(
     """Read one finding, who resolved it, and its repairs; None if no tenant of these has it."""
     row = await connection.fetchrow(statement("show_finding"), finding, tenants)
     return redact_row(row) if row else None
+
+
+async def find_finding(
+    connection: Connection, finding: UUID, tenants: Sequence[str] | None = None
+) -> Record | None:
+    """Find the tenant of a finding, and whether it is open; None if no tenant of these has it."""
+    return await connection.fetchrow(statement("find_finding"), finding, tenants)
 
 
 async def list_findings_of_item(

@@ -1,9 +1,9 @@
-"""Manual review: who takes parked items and what becomes of them, and the list of rejected writes.
+"""Manual review: who takes parked items and findings, what becomes of items, and rejected writes.
 
-Taking an item moves it nowhere and hinders nobody who decides: others see who has it.
+Taking moves nothing and hinders nobody who decides: others see who has it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,8 @@ from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.items import ItemRequestResult, request_results_of
 from dueledger.ledger.store.statements import statement
 
+NOBODY: Final = 0
+"""In place of the number of an actor who took something."""
 EXAMINED_MAX: Final = 20_000
 """Parked items of the flows of a filter that are examined to find those that match."""
 
@@ -42,7 +44,10 @@ class ParkedFilter:
 
 
 class TakeResult(StrEnum):
-    """The result of taking or returning an item: `taken` if somebody else has it."""
+    """The result of taking or returning an item or a finding: `taken` if somebody else has it.
+
+    `illegal`: the item is not parked, or the finding not open.
+    """
 
     DONE = "done"
     TAKEN = "taken"
@@ -52,7 +57,7 @@ class TakeResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TakenReview:
-    """The result for one item, and who has it now, since when; None: nobody."""
+    """The result for one item or finding, and who has it now, since when; None: nobody."""
 
     id: UUID
     result: TakeResult
@@ -70,12 +75,14 @@ async def list_reviews(
     kind: str | None = None,
     after: ReviewPlace | None = None,
     newest_first: bool = False,
+    taken_by: int | None = None,
 ) -> list[dict[str, Any]]:
     """List parked items with their payloads, oldest first or newest; of these tenants alone.
 
-    `redacted_fields` are those that a payload has.
+    With `taken_by`, those that this actor has taken, or `NOBODY`. `redacted_fields` are those that
+    a payload has.
     """
-    values = limit, tenants, tenant, kind, *(after or (None, None)), newest_first
+    values = limit, tenants, tenant, kind, *(after or (None, None)), newest_first, taken_by
     rows = await connection.fetch(statement("list_reviews"), *values)
     return [
         QuotedValues.of(row["payload"], row["redacted_fields"]).hide_in(redact_row(row))
@@ -91,15 +98,17 @@ async def group_reviews(
     kind: str | None = None,
     examined_max: int = 1_000,
     limit: int = 100,
+    taken_by: int | None = None,
 ) -> list[dict[str, Any]]:
     """Group parked items by flow, reason and class of the last error, the largest groups first.
 
     The `examined_max` items parked first are grouped; if there are more, `items_capped` is true of
     each group. `taken` counts those that somebody has taken, `taken_by` names three of these. Of a
-    kind that redacts fields `message`, which may quote any of its items, is None.
+    kind that redacts fields `message`, which may quote any of its items, is None. `taken_by` is as
+    in `list_reviews`.
     """
     rows = await connection.fetch(
-        statement("group_reviews"), tenants, tenant, kind, examined_max, limit
+        statement("group_reviews"), tenants, tenant, kind, examined_max, limit, taken_by
     )
     return [dict(row) for row in rows]
 
@@ -124,14 +133,44 @@ async def take_reviews(
     What the actor has already stays as it is.
     """
     rows = await connection.fetch(statement("take_reviews"), ids, instead_of, actor_no)
-    return [TakenReview(**{**row, "result": TakeResult(row["result"])}) for row in rows]
+    return _taken(rows)
 
 
 async def return_reviews(
     connection: Connection, ids: Sequence[UUID], *, actor_no: int
 ) -> list[TakenReview]:
     """Return parked items that the actor has taken; keep the order."""
-    rows = await connection.fetch(statement("return_reviews"), ids, actor_no)
+    return _taken(await connection.fetch(statement("return_reviews"), ids, actor_no))
+
+
+async def take_findings(
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    actor_no: int,
+    instead_of: str | None = None,
+    tenants: Sequence[str] | None = None,
+) -> list[TakenReview]:
+    """Take open findings as `take_reviews` takes items; those of others than `tenants` are unknown.
+
+    Who decides about a finding decides about its repair, so that neither is taken by itself.
+    """
+    values = ids, instead_of, actor_no, tenants
+    return _taken(await connection.fetch(statement("take_findings"), *values))
+
+
+async def return_findings(
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    actor_no: int,
+    tenants: Sequence[str] | None = None,
+) -> list[TakenReview]:
+    """Return open findings that the actor has taken; keep the order."""
+    return _taken(await connection.fetch(statement("return_findings"), ids, actor_no, tenants))
+
+
+def _taken(rows: Iterable[Mapping[str, Any]]) -> list[TakenReview]:
     return [TakenReview(**{**row, "result": TakeResult(row["result"])}) for row in rows]
 
 

@@ -46,6 +46,7 @@
 \ir ../schema/tables/rejected_write.sql
 \ir ../schema/tables/partition_span.sql
 \ir ../schema/tables/reconciliation.sql
+\ir ../schema/functions/needs_person.sql
 \ir ../schema/tables/finding.sql
 \ir ../schema/tables/report.sql
 \ir ../schema/tables/past_load.sql

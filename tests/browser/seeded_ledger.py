@@ -23,6 +23,8 @@ from dueledger.ledger.store.past_load import (
     note_past_load,
     record_past_load,
 )
+from dueledger.ledger.store.reviews import take_findings
+from dueledger.reviews import of_finding
 from tests.hostile_text import HOSTILE
 from tests.ledger.conftest import Ledger
 from tests.service.conftest import SCHEDULE, Api
@@ -93,11 +95,13 @@ async def seed_ledger(api: Api) -> None:
     ]
     await emit_items(api.owner, hostile, actor_no=api.person_no)
     changed = AuditTarget("flows/acme/PaymentDue", ["acme", "umbra"], {"rate_per_second": 12})
+    lane = FlowScope("umbra", "PaymentDue", "north")
+    slowed = AuditTarget(lane.path, ["umbra"], {"rate_per_second": 12})
     await record_audit(
         api.owner,
         api.person_no,
         "setFlowLimits",
-        [changed],
+        [changed, slowed],
         reason=HOSTILE,
         request_id="0198c0de-0000-7000-8000-000000000001",
     )
@@ -257,6 +261,9 @@ async def _reconcile(api: Api) -> None:
         {"state": "Completed", "premium": 102, "business_key": HOSTILE},
     )
     await api.propose(findings[0], api.person_no)
+    await take_findings(api.owner, findings[:1], actor_no=api.person_no)
+    said = AuditTarget(of_finding(findings[0]), ["acme"], {"comment": f"INC-78: asked {HOSTILE}"})
+    await record_audit(api.owner, api.person_no, "commentOnFinding", [said])
     await api.report("*")
     lost = await register_actor(api.owner, "worker:1", ActorKind.WORKER)
     await api.owner.execute(

@@ -35,6 +35,7 @@ PAGES = {
     "flow-circuit": "/console/flows/acme/LetterDue",
     "reviews": "/console/reviews",
     "parked": "/console/reviews/parked",
+    "undecided": "/console/reviews/findings",
     "reconciliation": "/console/reconciliation",
     "missing": "/console/reconciliation/missing",
     "findings": "/console/reconciliation/findings",

@@ -166,3 +166,38 @@ def test_a_dry_run_prints_what_each_repair_changes_and_only_those_that_are_meant
     assert by_process["proposed_by"].startswith("reconciler:")
     assert by_person["proposed_by"] == "person:ann"
     assert "a person approves it" in by_person["held_because"]
+
+
+@pytest.mark.usefixtures("proposed")
+async def test_findings_are_taken_by_who_may_decide_and_comments_are_audited(
+    decide: Command, dueledger_on: Command, connection: Connection, database: str
+) -> None:
+    first, second, *_ = map(str, OPEN)
+    taken = decide("ann", "finding", "take", first, second)
+    assert [(each["result"], each["taken_by"]) for each in taken.lines] == [
+        ("done", "person:ann")
+    ] * 2
+    refused = decide("bob", "finding", "take", first, UNKNOWN)
+    assert refused.code == 1
+    assert [(each["result"], each["taken_by"]) for each in refused.lines] == [
+        ("taken", "person:ann"),
+        ("unknown", None),
+    ]
+    assert decide("bob", "finding", "take", first, "--instead-of", "person:ann").code == 0
+    [repair] = dueledger_on("repair", "list", "--json").lines
+    assert repair["taken_by"] == "person:bob"
+    assert dueledger_on("finding", "show", second, "--json").document["taken_by"] == "person:ann"
+    assert decide("bob", "finding", "return", first).code == 0
+    said = ("finding", "comment", first, "--comment", "INC-1: asked")
+    own = {"DUELEDGER_ACTOR": "bob", "DUELEDGER_DSN": with_login(database, "approver")}
+    assert dueledger_on(*said, **own).code == 0
+    [entry] = dueledger_on("audit", "--target", f"findings/{first}/review", "--json").lines
+    assert (entry["actor"], entry["detail"]) == ("person:bob", {"comment": "INC-1: asked"})
+    operations = [
+        each["operation"]
+        for each in dueledger_on("audit", "--target", f"findings/{first}", "--json").lines
+    ]
+    assert operations == ["returnFinding", "takeFinding", "takeFinding"]
+    resolved = decide("bob", "finding", "accept", second, "--reason", "fine")
+    assert resolved.code == 0
+    assert await connection.fetchval("select count(taken_by) from ledger.finding") == 0

@@ -54,7 +54,7 @@ async def test_a_flow_is_paused_and_resumed_with_reasons_that_its_page_keeps(
     assert (await browser.send("/console/flows/acme/resume", resume)).status == 303
     assert {row["paused_at"] for row in await list_flows(api.owner, kind="Flowing")} == {None}
     history = (await browser.open(PAGE)).text.partition("Who changed what")[2]
-    for words in ("Paused", "INC-1", "Resumed", "INC-1 ended", "key:person"):
+    for words in ("Paused", "INC-1", "Resumed", "INC-1 ended", "key:person", "ledger_operator"):
         assert words in history
 
 

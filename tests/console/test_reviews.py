@@ -191,13 +191,17 @@ async def test_conflicting_outcomes_are_listed_where_a_person_decides_to_those_w
     page = (await browser.open("/console/reviews?kind=Twice")).text
     assert f"/console/reconciliation/findings/{conflict}" in page
     assert f"/console/reconciliation/findings/{missing}" not in page
-    [more] = re.findall('href="([^"]+)">All conflicting outcomes', page)
+    assert "1 finding waits for a person." in page
+    [more] = re.findall('href="([^"]+)">All findings that wait for a decision', page)
     listed = await browser.open(f"{unescape(more)}&format=csv")
     assert [row["kind"] for row in csv.DictReader(io.StringIO(listed.text))] == ["Twice"]
     async with open_browser(api) as reader:
         await reader.sign_in(await api.make_key("reads conflicts", Scope.READ))
-        assert "Conflicting outcomes" not in (await reader.open("/console/reviews")).text
-    assert "Conflicting outcomes" not in (await browser.open("/console/reviews?kind=Numbered")).text
+        page = (await reader.open("/console/reviews?kind=Twice")).text
+        assert "Nothing waits for a person." in page
+        assert "that wait for a decision" not in page
+    page = (await browser.open("/console/reviews?kind=Numbered")).text
+    assert f"/console/reconciliation/findings/{conflict}" not in page
 
 
 async def test_a_repair_is_approved_by_a_second_person(

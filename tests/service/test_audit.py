@@ -24,7 +24,11 @@ COMPUTED = {"previewDefinition", "previewOperation"}
 """Operations that change nothing, although their requests have a body."""
 ROLES = {
     **dict.fromkeys(
-        ("acceptFinding", "approveRepair", "explainFinding", "rejectRepair"), "approver"
+        (
+            *("acceptFinding", "approveRepair", "commentOnFinding", "explainFinding"),
+            *("rejectRepair", "returnFinding", "takeFinding"),
+        ),
+        "approver",
     ),
     **dict.fromkeys(("createKey", "rotateKey", "revokeKey"), "key_manager"),
 }
@@ -165,6 +169,14 @@ async def _change_keys_and_findings(recorder: Recorder) -> None:
     await change("revokeKey", f"POST /v1/{path}/revoke", target=path)
     explained, accepted, repaired = await api.find("acme", 3)
     repair = await api.propose(repaired, api.person_no)
+    path = f"findings/{accepted}"
+    for operation, verb in {"takeFinding": "take", "returnFinding": "return"}.items():
+        body: dict[str, object] | None = {} if verb == "take" else None
+        await change(operation, f"POST /v1/{path}/{verb}", body, target=path)
+        await recorder.ask(operation, f"POST /v1/{path}/{verb}", body)
+    about = {"target": f"{path}/review", "comment": "the domain is asked"}
+    said = {"comment": about["comment"]}
+    await change("commentOnFinding", f"POST /v1/{path}/comments", said, **about)
     for operation, path in {
         "explainFinding": f"findings/{explained}",
         "acceptFinding": f"findings/{accepted}",

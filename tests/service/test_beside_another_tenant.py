@@ -17,6 +17,7 @@ from dueledger.ledger.store.audit import AuditTarget, record_audit
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.operations import ItemFilter, record_operation
+from dueledger.ledger.store.reviews import take_findings, take_reviews
 from dueledger.ledger.store.statements import statement
 from dueledger.service.app import ROUTES
 from tests.databases import MakeDatabase
@@ -49,7 +50,8 @@ READS = {
     "list_key_items": "'{acme}', null, null, null, 'crowded'"
     + ", null" * 8
     + ", 2000, 51, null, null",
-    "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true",
+    "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true, null",
+    "group_reviews": "'{acme}', null, null, 1000, 100, null",
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "list_newest_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
     "count_missing": "'{acme}'" + ", null" * 5 + ", 1000, 51, 100",
@@ -61,7 +63,8 @@ READS = {
     "list_operations": "null, 51, '{acme}', null, null",
     "list_keys": "'{acme}', null, null, 51",
     "list_audit": "'{acme}'" + ", null" * 8 + ", 51",
-    "list_waiting_repairs": "null, null, 51, '{acme}', null, null",
+    "list_waiting_repairs": "null, null, 51, '{acme}', null, null, null",
+    "find_undecided_findings": "null, null, null, 51, '{acme}', null, null",
     "find_parked_items": "'acme'" + ", null" * 4 + ", 20000, 1000",
     "measure_operations": "'acme', 'cancel', 100",
     "preview_operation": "'cancel', 'acme'"
@@ -93,6 +96,10 @@ QUERIES = {
         *("tenant=acme&definition=statements", "tenant=umbra&definition=statements"),
     ],
     "getFlow": ["lane=a"],
+    "listReviews": ["taken=mine", "taken=nobody"],
+    "listReviewGroups": ["taken=mine", "taken=nobody"],
+    "listUndecidedFindings": ["taken=mine", "taken=nobody"],
+    "listRepairs": ["taken=mine", "taken=nobody"],
     "listFindings": ["newest_first=true", "effective_date=2026-03-01"],
     "search": ["q=P-3", "q=crowded", "q=nothing"],
     "suggestKeys": ["q=P"],
@@ -149,8 +156,18 @@ async def fill(api: Api, tenant: str, *counts: int) -> tuple[NewApiKey, list[UUI
     await api.park(*emitted[flying + ended : flying + ended + parked])
     await api.define(tenant, "statements", SCHEDULE)
     await api.put_calendar(tenant, "statements")
-    found = await api.find(tenant, parked)
+    found = sorted(await api.find(tenant, parked))
     await api.propose(found[0], api.person_no)
+    conflicts = sorted(await api.find(tenant, parked))
+    await api.owner.execute(
+        "update ledger.finding set type = 'OUTCOME_CONFLICT',"
+        " first_seen_at = first_seen_at + interval '1 hour' where id = any ($1)",
+        conflicts,
+    )
+    own = "select actor_no from ledger.api_key where prefix = $1"
+    own_no = await api.owner.fetchval(own, key.prefix)
+    await take_findings(api.owner, [found[0], conflicts[0]], actor_no=own_no)
+    await take_reviews(api.owner, emitted[flying + ended :][:2], actor_no=own_no)
     operation_no = await record_operation(
         api.owner,
         OperationVerb.CANCEL,

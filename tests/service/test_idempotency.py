@@ -153,5 +153,5 @@ async def test_each_route_whose_repetition_has_another_effect_needs_a_key(api: A
         *("revokeKey", "abortOperation", "explainFinding", "acceptFinding", "approveRepair"),
         *("pauseOperation", "resumeOperation"),  # by its state
         *("proposeRepair", "drainProcess"),  # by its finding, its process
-        *("takeReviews", "returnReviews"),  # by who has them
+        *("takeReviews", "returnReviews", "takeFinding", "returnFinding"),  # by who has them
     }

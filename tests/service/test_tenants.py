@@ -324,6 +324,11 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "pauseFlows": _sends({"kind": "StatementDue", "reason": "INC-1"}),
     "resumeFlows": _sends({"kind": "StatementDue"}),
     "listFindings": _of_tenant,
+    "listUndecidedFindings": _of_tenant,
+    "takeFinding": lambda _, _place: ("", {}),
+    "returnFinding": _plain,
+    "commentOnFinding": lambda _, _place: ("", {"comment": "P-secret"}),
+    "listFindingComments": _plain,
     "getFinding": _plain,
     "explainFinding": _reason,
     "acceptFinding": _reason,
@@ -350,7 +355,7 @@ LISTS = {
     *("listAudit", "listReports", "listReviewGroups", "countFindings", "listWatermarks"),
     *("listProcesses", "listTopics", "listAlerts", "getThroughput"),
     *("getOverview", "listSettings"),
-    *("listPastDays", "listPastHours"),
+    *("listPastDays", "listPastHours", "listUndecidedFindings"),
     "listTopicPartitions",
     *("listMissing", "listChecks", "getLateness", "getLoad", "search", "suggestKeys"),
 }
@@ -370,7 +375,7 @@ def named_in(operation: str, place: Place) -> dict[str, Any]:
             named["prefix"] = place.revocable
         case "acceptFinding":  # an explained one is closed
             named["finding"] = place.accepted
-        case "planRepair" | "proposeRepair":
+        case "planRepair" | "proposeRepair" | "takeFinding" | "returnFinding" | "commentOnFinding":
             named["finding"] = place.repairable
         case _:
             pass

@@ -67,7 +67,12 @@ PROCESS_COMMANDS: Final = frozenset(
 )
 """Commands that run a process, make a ledger or grant roles; all others are people's."""
 
-APPROVER_COMMANDS: Final = frozenset({"findings.accept", "findings.explain", "repairs.approve"})
+APPROVER_COMMANDS: Final = frozenset(
+    {
+        *("findings.accept", "findings.comment", "findings.explain", "findings.return_"),
+        *("findings.take", "repairs.approve"),
+    }
+)
 """Commands of approvers; all other commands of people are an operator's."""
 
 OWNER_COMMANDS: Final = ("dueledger.cli.api_keys", "dueledger.cli.roles")

@@ -9,9 +9,10 @@ import orjson
 from fastapi import Depends, Response
 from pydantic import BeforeValidator
 
-from dueledger.console.forms import Filter, blank, form_of
+from dueledger.console.forms import TAKEN_CHOICES, Filter, TakenFilter, blank, form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.pages.taken_reviews import people_of_finding
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import Conflict
@@ -23,13 +24,13 @@ from dueledger.ledger.finding_types import (
 )
 from dueledger.ledger.rules.redaction import members_of_side
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import PageAfter, list_findings
+from dueledger.ledger.store.findings import PageAfter, list_findings, list_undecided_findings
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.refusals import finding_refusal, repair_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import findings
-from dueledger.service.routes.fields import NewestFirst
+from dueledger.service.routes.fields import NewestFirst, taken_by
 from dueledger.service.routes.findings import PersonsReason
 
 audit = PageRoutes(Scope.AUDIT, "console")
@@ -112,6 +113,7 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
     is_open = found["resolution"] == Resolution.OPEN
     plan, no_plan = await _plan(call, finding) if is_open else (None, None)
     evidence = _evidence(found)
+    people = await people_of_finding(call, found)
     return view.page(
         "finding.html",
         title=f"{found['type']} {found['business_key'] or found['subject']}",
@@ -136,6 +138,8 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
             for each in found["repairs"]
         ],
         may_decide=view.may(Scope.APPROVE),
+        people=people,
+        comments=people.comments,
         refusal=finding_refusal(_resolution_result(found, call.caller.name)),
     )
 
@@ -179,6 +183,7 @@ async def list_repairs(
     *,
     tenant: Filter = None,
     kind: Filter = None,
+    taken: TakenFilter = None,
 ) -> Response:
     """List proposed repairs that were not executed yet, oldest first."""
     rows = await list_waiting_repairs(
@@ -188,15 +193,20 @@ async def list_repairs(
         page.rows_max,
         tenants=call.tenants,
         after=page.place(PageAfter, datetime, UUID),
+        taken_by=taken_by(taken, call.caller.actor_no),
     )
     cursor = page.cursor_of(rows, "proposed_at", "id")
     return view.page(
         "list.html",
         title="Pending repairs",
         parent=_PARENT,
-        filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "kind": ("Kind", kind, None),
+            "taken": ("Taken by", taken, TAKEN_CHOICES),
+        },
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind),
+        is_filtered=bool(tenant or kind or taken),
         changed=("repair", "Repairs have changed"),
         listing=list_repairs_of(view, rows[: page.limit], cursor, downloads=True),
     )
@@ -214,14 +224,59 @@ async def approve_repair(
     return view.done("Approved. The next reconciliation that repairs executes it.", "/reviews")
 
 
-def list_conflicts_of(view: View, rows: Sequence[Row]) -> Listing:
-    """Return findings of items with two different outcomes as a list."""
+@audit.page("/reviews/findings")
+async def list_undecided(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+    taken: TakenFilter = None,
+) -> Response:
+    """List findings that wait for a person's decision, oldest first."""
+    rows = await list_undecided_findings(
+        call.connection,
+        page.rows_max,
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        taken_by=taken_by(taken, call.caller.actor_no),
+        after=page.place(PageAfter, datetime, UUID),
+    )
+    cursor = page.cursor_of(rows, "first_seen_at", "id")
+    return view.page(
+        "list.html",
+        title="Findings that wait for a decision",
+        parent=("Reviews", "/reviews"),
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "kind": ("Kind", kind, None),
+            "taken": ("Taken by", taken, TAKEN_CHOICES),
+        },
+        names=await suggest_names(call),
+        is_filtered=bool(tenant or kind or taken),
+        changed=("finding", "Findings have changed"),
+        listing=list_undecided_of(view, rows[: page.limit], cursor, downloads=True),
+    )
+
+
+def list_undecided_of(
+    view: View,
+    rows: Sequence[Row],
+    next_cursor: str | None = None,
+    *,
+    downloads: bool = False,
+) -> Listing:
+    """Return findings that a person decides as a list, with who has taken each."""
     return Listing(
-        caption="Conflicting outcomes",
+        caption="Findings that wait for a decision",
         order="oldest first",
-        columns=_columns(view),
+        columns=(*_columns(view)[:-1], Column("taken_by", "Taken by")),
         rows=rows,
-        downloads=False,
+        empty="No finding waits for a decision. Those that a repair resolves wait for that.",
+        next_cursor=next_cursor,
+        downloads=downloads,
     )
 
 
@@ -251,6 +306,7 @@ def list_repairs_of(
             Column("held_because", "Waits for", "prose"),
             Column("proposed_by", "Proposed by"),
             Column("proposed_at", "Proposed", "time"),
+            Column("taken_by", "Taken by"),
         ),
         rows=[
             {**row, "lane": "", "status": "approved" if row["approved_by"] else "waiting"}

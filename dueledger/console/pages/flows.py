@@ -373,8 +373,9 @@ def _columns(view: View) -> list[Column]:
 _CHANGE_COLUMNS: Final[Sequence[Column]] = (
     Column("at", "When", "time"),
     Column("actor", "Who"),
+    Column("role", "Role"),
     Column("operation", "What"),
     Column("detail", "To", "prose"),
     Column("reason", "Why", "prose"),
-    Column("target", "Target", "code"),
+    Column("target", "Target", "prose"),
 )

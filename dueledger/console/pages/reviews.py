@@ -1,88 +1,97 @@
 """Reviews: what waits for a person, by reason and error."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from fastapi import Response
 
-from dueledger.console.forms import Filter
+from dueledger.console.cells import count_of
+from dueledger.console.forms import TAKEN_CHOICES, Filter, TakenFilter
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.findings import list_conflicts_of, list_repairs_of
+from dueledger.console.pages.findings import list_repairs_of, list_undecided_of
 from dueledger.console.pages.flow_pauses import covering_pauses
 from dueledger.console.pages.operations import list_operations_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
-from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import list_findings
+from dueledger.ledger.store.findings import find_undecided_findings, read_findings
 from dueledger.ledger.store.operations import (
     list_operations,
 )
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import NewestFirst
+from dueledger.service.routes.fields import NewestFirst, taken_by
 
 read = PageRoutes(Scope.READ, "console")
 
 EXAMINED_MAX: Final = 1_000
 """Parked items that are grouped; more are shown as this number and +."""
+COUNTED_MAX: Final = 100
+"""Repairs and findings that are counted; more are shown as this number and +."""
 SHOWN_MAX: Final = 5
 """Rows of a list that has a page of its own."""
+NOTHING: Final[dict[TakenFilter, str]] = {
+    None: "Nothing waits for a person.",
+    "mine": "You have taken nothing that waits.",
+    "nobody": "Nothing waits that nobody has taken.",
+}
+NONE: Final = {"mine": "You have taken none.", "nobody": "There is none that nobody has taken."}
+"""What an empty section says of a filter, in place of what to do first."""
+
+
+class Waiting(NamedTuple):
+    """A section of the page: what of it waits, how many, and whether there are more."""
+
+    listing: Listing
+    number: int
+    is_capped: bool
 
 
 @read.page("/reviews")
 async def show_reviews(
-    call: CurrentCall, view: CurrentView, *, tenant: Filter = None, kind: Filter = None
+    call: CurrentCall,
+    view: CurrentView,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+    taken: TakenFilter = None,
 ) -> Response:
-    """Show what waits for a person: items by reason and error, repairs, and what was decided."""
+    """Show what waits for a person: items by reason and error, repairs, findings, operations."""
     rows = await group_reviews(
         call.connection,
         tenants=call.tenants,
         tenant=tenant,
         kind=kind,
         examined_max=EXAMINED_MAX,
+        taken_by=taken_by(taken, call.caller.actor_no),
     )
     recorded = await list_operations(call.connection, SHOWN_MAX, tenants=call.tenants)
-    repairs: list[dict[str, Any]] | None = None
-    conflicts: list[dict[str, Any]] = []
+    parked = _said(_parked(view, rows, taken), taken)
+    repairs: Waiting | None = None
+    undecided: Waiting | None = None
     if view.may(Scope.AUDIT):
-        found = await list_findings(
-            call.connection,
-            tenant=tenant,
-            type_=FindingType.OUTCOME_CONFLICT,
-            kind=kind,
-            page_size=SHOWN_MAX,
-            tenants=call.tenants,
-        )
-        conflicts = [dict(each) for each in found]
-        repairs = await list_waiting_repairs(
-            call.connection, tenant, kind, SHOWN_MAX, tenants=call.tenants
-        )
+        wanted = Wanted(tenant, kind, taken_by(taken, call.caller.actor_no))
+        repairs = _said(await _waiting_repairs(call, view, wanted), taken)
+        undecided = _said(await _undecided(call, view, wanted), taken)
     return view.page(
         "reviews.html",
         title="Reviews",
-        filters={"tenant": tenant or "", "kind": kind or ""},
+        verdict=_verdict(taken, parked, repairs, undecided),
+        filters={"tenant": tenant or "", "kind": kind or "", "taken": taken or ""},
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind),
+        is_filtered=bool(tenant or kind or taken),
         pauses=await covering_pauses(call, tenant, rows),
         pauses_max=SHOWN_MAX,
-        parked=sum(row["items"] for row in rows),
-        is_capped=any(row["items_capped"] for row in rows),
-        repairs=None if repairs is None else list_repairs_of(view, repairs),
-        conflicts=list_conflicts_of(view, conflicts),
-        conflict_type=FindingType.OUTCOME_CONFLICT,
+        parked=parked,
+        repairs=repairs,
+        undecided=undecided,
         operations=list_operations_of(view, recorded),
-        listing=Listing(
-            caption="Parked items by reason and error",
-            order="largest group first",
-            columns=_group_columns(view),
-            rows=[{**row, "takers": ", ".join(row["taken_by"]) or None} for row in rows],
-            empty="No item waits for a person. One is parked when its attempts are exhausted, or by"
-            " `dueledger park`.",
-        ),
+        listing=parked.listing,
     )
 
 
@@ -95,6 +104,7 @@ async def list_parked(
     tenant: Filter = None,
     kind: Filter = None,
     newest_first: NewestFirst = False,
+    taken: TakenFilter = None,
 ) -> Response:
     """List parked items, those parked first or last at the top."""
     rows = await list_reviews(
@@ -105,6 +115,7 @@ async def list_parked(
         kind=kind,
         after=page.place(ReviewPlace, datetime, int),
         newest_first=newest_first,
+        taken_by=taken_by(taken, call.caller.actor_no),
     )
     return view.page(
         "list.html",
@@ -113,10 +124,11 @@ async def list_parked(
         filters={
             "tenant": ("Tenant", tenant, None),
             "kind": ("Kind", kind, None),
+            "taken": ("Taken by", taken, TAKEN_CHOICES),
             "newest_first": ("Newest first", newest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind),
+        is_filtered=bool(tenant or kind or taken),
         changed=("review", "Parked items have changed"),
         listing=Listing(
             caption="Parked items",
@@ -129,9 +141,79 @@ async def list_parked(
     )
 
 
-def _group_columns(view: View) -> list[Column]:
+class Wanted(NamedTuple):
+    """What the page is filtered by."""
+
+    tenant: str | None
+    kind: str | None
+    taken_by: int | None
+
+
+def _said(section: Waiting, taken: TakenFilter) -> Waiting:
+    """Return a section that says of the filter, if there is one, why it is empty."""
+    if taken is None:
+        return section
+    return section._replace(listing=replace(section.listing, empty=NONE[taken]))
+
+
+def _parked(view: View, rows: Sequence[Row], taken: TakenFilter) -> Waiting:
+    listing = Listing(
+        caption="Parked items by reason and error",
+        order="largest group first",
+        columns=_group_columns(view, taken),
+        rows=[{**row, "takers": ", ".join(row["taken_by"]) or None} for row in rows],
+        empty="No item waits for a person. One is parked when its attempts are exhausted, or by"
+        " `dueledger park`.",
+    )
+    is_capped = any(row["items_capped"] for row in rows)
+    return Waiting(listing, sum(row["items"] for row in rows), is_capped)
+
+
+async def _waiting_repairs(call: ApiCall, view: View, wanted: Wanted) -> Waiting:
+    rows = await list_waiting_repairs(
+        call.connection,
+        wanted.tenant,
+        wanted.kind,
+        COUNTED_MAX + 1,
+        tenants=call.tenants,
+        taken_by=wanted.taken_by,
+    )
+    count = min(len(rows), COUNTED_MAX)
+    return Waiting(list_repairs_of(view, rows[:SHOWN_MAX]), count, len(rows) > COUNTED_MAX)
+
+
+async def _undecided(call: ApiCall, view: View, wanted: Wanted) -> Waiting:
+    ids = await find_undecided_findings(
+        call.connection, COUNTED_MAX + 1, tenants=call.tenants, **wanted._asdict()
+    )
+    rows = await read_findings(call.connection, ids[:SHOWN_MAX], call.tenants)
+    count = min(len(ids), COUNTED_MAX)
+    return Waiting(list_undecided_of(view, rows), count, len(ids) > COUNTED_MAX)
+
+
+def _verdict(taken: TakenFilter, *sections: Waiting | None) -> str:
+    """Return in one sentence what waits: parked items, repairs and findings, in this order."""
+    words = (("item", "items"), ("repair", "repairs"), ("finding", "findings"))
+    found = [
+        (each, one if each.number == 1 else many)
+        for each, (one, many) in zip(sections, words, strict=True)
+        if each is not None and each.number
+    ]
+    if not found:
+        return NOTHING[taken]
+    named = [f"{count_of(each.number, capped=each.is_capped)} {noun}" for each, noun in found]
+    *first, last = named
+    waits = "waits" if [each.number for each, _ in found] == [1] else "wait"
+    return (
+        f"{', '.join(first)} and {last} {waits} for a person."
+        if first
+        else (f"{last} {waits} for a person.")
+    )
+
+
+def _group_columns(view: View, taken: TakenFilter) -> list[Column]:
     def parked(row: Row) -> str:
-        return view.url("/reviews/parked", tenant=row["tenant"], kind=row["kind"])
+        return view.url("/reviews/parked", tenant=row["tenant"], kind=row["kind"], taken=taken)
 
     def decide(row: Row) -> str | None:
         if not row["reason"].isprintable():

@@ -1,7 +1,7 @@
-"""Who has taken parked items, and what people write about them: of one item, or of a group."""
+"""Who has taken parked items or a finding, and what people write about them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
@@ -15,9 +15,11 @@ from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import Conflict
+from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import list_target_audit
 from dueledger.ledger.store.reviews import TakenReview, TakeResult
+from dueledger.reviews import of_finding
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import reviews
 from dueledger.service.routes.fields import TenantPath
@@ -62,21 +64,30 @@ class CommentForm(GroupFields, CommentRequest):
     """A comment on parked items."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReviewForms:
+    """The path below which the forms are, the scope they need, and fields that name the items."""
+
+    path: str
+    scope: Scope
+    fields: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewPeople:
-    """Who has taken parked items, and what a caller may do about it.
+    """Who has taken parked items or a finding, and what a caller may do about it.
 
-    `fields` are those of the forms, which name the items. `others` have some of them.
+    `others` have some of them. Of a finding that is closed there are only the comments.
     """
 
-    tenant: str
-    fields: Mapping[str, object]
+    forms: ReviewForms
     comments: Listing
     sentence: str
     since: datetime | None
     others: Sequence[str]
     has_free: bool
     has_own: bool
+    is_open: bool = True
 
 
 @operate.action("/reviews/{tenant}/take", "takeReviews")
@@ -116,7 +127,7 @@ async def comment(
 
 
 async def read_comments(call: ApiCall, tenant: str, targets: Sequence[str]) -> Listing:
-    """Return the newest comments on parked items, as the audit names these."""
+    """Return the newest comments on these targets, as the audit names them."""
     rows = await list_target_audit(call.connection, targets, COMMENTS_MAX + 1, tenants=[tenant])
     return Listing(
         caption="Comments",
@@ -137,13 +148,27 @@ def people_of(
     call: ApiCall, review: Row, fields: Mapping[str, object], comments: Listing
 ) -> ReviewPeople:
     """Return who has the items of a review: of a group, as it is listed, or of an item."""
+    path = f"/reviews/{review['tenant']}"
+    return _people(call, review, ReviewForms(path, Scope.OPERATE, fields), comments)
+
+
+async def people_of_finding(call: ApiCall, finding: Row) -> ReviewPeople:
+    """Return who has a finding, and what was written about it."""
+    names = [finding["taken_by"]] if finding["taken_by"] else []
+    review = {"items": 1, "taken": len(names), "taken_by": names, "taken_at": finding["taken_at"]}
+    forms = ReviewForms(f"/reconciliation/findings/{finding['id']}", Scope.APPROVE)
+    comments = await read_comments(call, finding["tenant"], [of_finding(finding["id"])])
+    people = _people(call, review, forms, comments)
+    return replace(people, is_open=finding["resolution"] == Resolution.OPEN)
+
+
+def _people(call: ApiCall, review: Row, forms: ReviewForms, comments: Listing) -> ReviewPeople:
     names: Sequence[str] = review["taken_by"]
     items, taken, own = review["items"], review["taken"], call.caller.name
     share = "" if taken == items else f", {count_of(taken)} of {count_of(items)}"
     them = "it" if items == 1 else "any of them"
     return ReviewPeople(
-        tenant=review["tenant"],
-        fields=fields,
+        forms=forms,
         comments=comments,
         sentence=f"Taken by {', '.join(names)}{share}." if taken else f"Nobody has taken {them}.",
         since=review.get("taken_at"),
@@ -156,6 +181,8 @@ def people_of(
 def _about(row: Row) -> str:
     if row["target"].startswith("items/"):
         return "this item"
+    if row["target"].startswith("findings/"):
+        return "this finding"
     found = reviews.comment_of(row)
     named = [found[name] for name in ("parked_reason", "error") if found[name]]
     return " · ".join(named) or "all of the flow"

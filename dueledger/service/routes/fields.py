@@ -2,13 +2,14 @@
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import Path, Query
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, Strict
 
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.states import State
+from dueledger.ledger.store.reviews import NOBODY
 
 _OFFSET_MAX: Final = timedelta(days=1)
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d(?![^T ])", re.ASCII)
@@ -36,7 +37,16 @@ Text = Query(max_length=512, pattern=PRINTABLE)
 """A parameter that filters."""
 
 
+Taken = Annotated[
+    Literal["mine", "nobody"] | None,
+    Query(description="only what the caller has taken, or what nobody has"),
+]
 NewestFirst = Annotated[bool, Query(description="in the other order")]
+
+
+def taken_by(taken: Taken, own_no: int) -> int | None:
+    """Return the number of the actor whom a filter means, for lists of what people take."""
+    return {"mine": own_no, "nobody": NOBODY, None: None}[taken]
 
 
 def written(value: object) -> object:

@@ -29,11 +29,19 @@ from dueledger.ledger.store.repairs import (
 )
 from dueledger.reconciler.repair.planned_repairs import PlannedRepair, plan_repairs
 from dueledger.refusals import finding_refusal, repair_refusal
+from dueledger.reviews import unknown_finding
 from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage, Page, PageRequest
-from dueledger.service.routes.fields import NewestFirst, Reason, Text, written
+from dueledger.service.routes.fields import (
+    NewestFirst,
+    Reason,
+    Taken,
+    Text,
+    taken_by,
+    written,
+)
 from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "findings")
@@ -65,6 +73,8 @@ class FindingSummary(BaseModel):
     closed_at: datetime | None
     resolution: Resolution
     reason: str | None
+    taken_by: str | None
+    taken_at: datetime | None
 
 
 class FindingPage(Page[FindingSummary]):
@@ -145,7 +155,10 @@ class RepairProposal(BaseModel):
 
 
 class WaitingRepair(BaseModel):
-    """A proposed repair that was not executed yet: what it would change, and what it waits for."""
+    """A proposed repair that was not executed yet: what it would change, and what it waits for.
+
+    `taken_by` has taken its finding.
+    """
 
     id: UUID
     finding_id: UUID
@@ -163,6 +176,8 @@ class WaitingRepair(BaseModel):
     approved_at: datetime | None
     approved_by: str | None
     approval_reason: str | None
+    taken_by: str | None
+    taken_at: datetime | None
 
 
 class RepairPage(Page[WaitingRepair]):
@@ -260,7 +275,7 @@ async def find_finding(call: ApiCall, finding: UUID) -> dict[str, Any]:
     """Read a finding of the call's tenants. Raises NotFound."""
     found = await show_finding(call.connection, finding, call.tenants)
     if found is None:
-        raise _unknown(finding)
+        raise unknown_finding(finding)
     return found
 
 
@@ -328,6 +343,7 @@ async def list_repairs(
     page: CurrentPage,
     tenant: Annotated[str | None, Text] = None,
     kind: Annotated[str | None, Text] = None,
+    taken: Taken = None,
 ) -> Response:
     """List proposed repairs that were not executed yet, with what they would change."""
     rows = await list_waiting_repairs(
@@ -337,6 +353,7 @@ async def list_repairs(
         page.rows_max,
         tenants=call.tenants,
         after=page.place(PageAfter, datetime, UUID),
+        taken_by=taken_by(taken, call.caller.actor_no),
     )
     return page.answer_rows(WaitingRepair, rows, "proposed_at", "id")
 
@@ -392,7 +409,7 @@ async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason:
     )
     result = results[finding]
     if result == "unknown":
-        raise _unknown(finding)
+        raise unknown_finding(finding)
     if result != "done":
         message = f"The finding {finding} is not {resolution}: {finding_refusal(result)}."
         raise Conflict(message, result=result)
@@ -403,7 +420,3 @@ async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason:
 async def _note_tenant(call: ApiCall, decided: UUID, *, is_changed: bool = True) -> None:
     found = await find_tenants_of_findings(call.connection, [decided])
     call.note_change(tenants=[found[decided]], is_changed=is_changed)
-
-
-def _unknown(finding: UUID) -> NotFound:
-    return NotFound(f"There is no finding {finding}. GET /v1/findings lists them.")

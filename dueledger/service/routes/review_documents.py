@@ -106,13 +106,21 @@ class ParkedItems(ParkedGroup):
         return self
 
 
-class TakeRequest(ParkedItems):
-    """Parked items to take, of ids or of a group."""
+class TakeOver(RequestBody):
+    """From whom something is taken, if from anybody."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"instead_of": "key:bob"}]})
 
     instead_of: Annotated[
         Key | None,
-        Field(description="who has them now, as key:bob; without it nothing is taken from others"),
+        Field(description="who has it now, as key:bob; without it nothing is taken from others"),
     ] = None
+
+
+class TakeRequest(TakeOver, ParkedItems):
+    """Parked items to take, of ids or of a group."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_GROUP]})
 
 
 class TakenItem(BaseModel):
@@ -136,7 +144,25 @@ class TakenItems(BaseModel):
     ]
 
 
-class CommentRequest(ParkedGroup):
+class TakenFinding(BaseModel):
+    """Who has a finding now, and since when; null: nobody."""
+
+    id: UUID
+    taken_by: str | None
+    taken_at: datetime | None
+
+
+class Commented(RequestBody):
+    """A comment."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"comment": "the domain is asked, INC-1234"}]}
+    )
+
+    comment: Reason
+
+
+class CommentRequest(Commented, ParkedGroup):
     """A comment on a parked item, or on a group of them."""
 
     model_config = ConfigDict(
@@ -144,7 +170,6 @@ class CommentRequest(ParkedGroup):
     )
 
     item: UUID | None = None
-    comment: Reason
 
     @model_validator(mode="after")
     def _name_items_one_way(self) -> Self:
@@ -160,12 +185,21 @@ class WrittenComment(BaseModel):
     comment: str
 
 
-class ReviewComment(BaseModel):
-    """A comment: by whom, when; of a group, why its items were parked, and their last error."""
+class FindingComment(BaseModel):
+    """A comment: by whom, when."""
 
     at: datetime
     actor: str
     comment: str
+
+
+class FindingCommentPage(Page[FindingComment]):
+    """A page of comments on a finding, the newest first."""
+
+
+class ReviewComment(FindingComment):
+    """A comment: by whom, when; of a group, why its items were parked, and their last error."""
+
     parked_reason: str | None
     error: str | None
 

@@ -29,7 +29,7 @@ from dueledger.reviews import (
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import NewestFirst, TenantPath, Text
+from dueledger.service.routes.fields import NewestFirst, Taken, TenantPath, Text, taken_by
 from dueledger.service.routes.review_documents import (
     CommentRequest,
     ParkedGroup,
@@ -59,6 +59,7 @@ async def list_parked_items(
     kind: Annotated[str | None, Text] = None,
     *,
     newest_first: NewestFirst = False,
+    taken: Taken = None,
 ) -> Response:
     """List items that wait for a person's decision, oldest first, with the reason."""
 
@@ -71,6 +72,7 @@ async def list_parked_items(
             kind=kind,
             after=after,
             newest_first=newest_first,
+            taken_by=taken_by(taken, call.caller.actor_no),
         )
 
     keys = {"parked_at": datetime, "item_no": int}
@@ -83,9 +85,16 @@ async def list_groups(
     *,
     tenant: Annotated[str | None, Text] = None,
     kind: Annotated[str | None, Text] = None,
+    taken: Taken = None,
 ) -> Response:
     """Group the items that were parked first by flow, reason and last error."""
-    rows = await group_reviews(call.connection, tenants=call.tenants, tenant=tenant, kind=kind)
+    rows = await group_reviews(
+        call.connection,
+        tenants=call.tenants,
+        tenant=tenant,
+        kind=kind,
+        taken_by=taken_by(taken, call.caller.actor_no),
+    )
     return answer({"items": [members_of(ReviewGroup, row) for row in rows]})
 
 

@@ -15,7 +15,7 @@ as $$
   on conflict (id) do update set
     last_seen_at = excluded.last_seen_at, sentence = excluded.sentence, expected = excluded.expected,
     actual = excluded.actual, resolution = excluded.resolution, reason = excluded.reason,
-    resolved_by = excluded.resolved_by, closed_at = excluded.closed_at
+    resolved_by = excluded.resolved_by, closed_at = excluded.closed_at, taken_by = null, taken_at = null
   returning f.id;
 $$;
 

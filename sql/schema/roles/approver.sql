@@ -2,9 +2,9 @@
 select ledger.make_role('ledger_approver');
 
 grant usage on schema ledger to ledger_approver;
-grant select on ledger.finding, ledger.repair to ledger_approver;
+grant select on ledger.actor, ledger.finding, ledger.repair to ledger_approver;
 grant insert (actor_no, detail, operation, reason, request_id, target, tenants) on ledger.audit to ledger_approver;
 grant insert on ledger.repair to ledger_approver;
-grant update (closed_at, reason, resolution, resolved_by) on ledger.finding to ledger_approver;
+grant update (closed_at, reason, resolution, resolved_by, taken_at, taken_by) on ledger.finding to ledger_approver;
 grant update (approval_reason, approved_at, approved_by, approved_over) on ledger.repair to ledger_approver;
 grant execute on function ledger.register_actor to ledger_approver;

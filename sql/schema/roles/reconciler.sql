@@ -18,7 +18,7 @@ grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_bac
   to ledger_reconciler;
 grant update (closed_at) on ledger.claim to ledger_reconciler;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_reconciler;
-grant update (closed_at, reason, resolution) on ledger.finding to ledger_reconciler;
+grant update (closed_at, reason, resolution, taken_at, taken_by) on ledger.finding to ledger_reconciler;
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_reconciler;
 grant update (as_of, counted_from) on ledger.past_load_count to ledger_reconciler;
 grant update (batch_max) on ledger.pending to ledger_reconciler;  -- to lock rows

@@ -21,6 +21,8 @@ create table ledger.finding (
   resolution text not null,
   reason text,
   resolved_by bigint references ledger.actor,
+  taken_by bigint references ledger.actor,
+  taken_at timestamptz,
   constraint finding_type_known check (type in (
     'MISSING', 'UNEXPECTED', 'DUPLICATE', 'WRONG_DATE', 'WRONG_TERMS', 'WITHDRAWN', 'UNEXCUSED', 'PREMATURE', 'OVERDUE',
     'STUCK', 'HELD_KEY',
@@ -32,7 +34,9 @@ create table ledger.finding (
   constraint finding_resolution_known check (
     resolution in ('open', 'explained', 'repaired', 'accepted', 'carried_forward', 'false_positive')
   ),
-  constraint finding_open_is_not_closed check ((resolution = 'open') = (closed_at is null))
+  constraint finding_open_is_not_closed check ((resolution = 'open') = (closed_at is null)),
+  constraint finding_taken_named check ((taken_by is null) = (taken_at is null)),
+  constraint finding_taken_is_open check (taken_by is null or closed_at is null)
 );
 
 comment on table ledger.finding is
@@ -47,11 +51,19 @@ comment on column ledger.finding.terms is 'Terms of a missing item, from which a
 comment on column ledger.finding.opened_count is 'How often it was opened; a repair is for one opening.';
 comment on column ledger.finding.reconciliation_no is 'The latest pass that found it, of which upkeep may have deleted the row; null if only `define` did.';
 comment on column ledger.finding.reason is 'Why it was resolved so.';
+comment on column ledger.finding.taken_by is
+  'Who decides about it, or about its repair, as others see; it hinders nobody. Null: nobody has taken it.';
 
 create index finding_open_idx on ledger.finding (type, tenant, kind, effective_date) where closed_at is null;
 create index finding_item_idx on ledger.finding (item_id) where item_id is not null;
 create index finding_seen_idx on ledger.finding (first_seen_at, id);
 create index finding_tenant_idx on ledger.finding (tenant, first_seen_at, id);
+create index finding_taken_idx on ledger.finding (taken_by, first_seen_at, id) where taken_by is not null;
+create index finding_undecided_idx on ledger.finding (first_seen_at, id)
+  where closed_at is null and (ledger.needs_person(type) or taken_by is not null);
+-- In an order that no other index has, as in operation.
+create index finding_undecided_tenant_idx on ledger.finding (tenant, (first_seen_at at time zone 'UTC'), id)
+  where closed_at is null and (ledger.needs_person(type) or taken_by is not null);
 
 create table ledger.repair (
   id uuid primary key,

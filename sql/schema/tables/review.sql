@@ -20,3 +20,4 @@ comment on column ledger.review.taken_by is
 
 create index review_parked_idx on ledger.review (parked_at, item_no);
 create index review_flow_idx on ledger.review (flow_no, parked_at, item_no);
+create index review_taken_idx on ledger.review (taken_by, parked_at, item_no) where taken_by is not null;

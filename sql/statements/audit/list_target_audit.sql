@@ -9,7 +9,7 @@
 -- index: audit_target_idx
 -- locks: none
 -- Of each target so many are read as are listed.
-select a.audit_no, a.at, c.name as actor, a.login, a.operation, a.target, a.tenants, a.reason, a.detail, a.request_id
+select a.audit_no, a.at, c.name as actor, a.role, a.login, a.operation, a.target, a.tenants, a.reason, a.detail, a.request_id
 from (select distinct u.target from unnest($1::text[]) u (target)) t
 cross join lateral (
   select a.* from ledger.audit a

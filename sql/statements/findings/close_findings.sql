@@ -14,7 +14,8 @@ with cleared as materialized (
   order by f.id
   for update of f
 )
-update ledger.finding f set closed_at = ledger.now(), resolution = c.resolution, reason = 'cleared'
+update ledger.finding f set closed_at = ledger.now(), resolution = c.resolution, reason = 'cleared',
+  taken_by = null, taken_at = null
 from cleared c
 where f.id = c.id
 returning f.id, f.resolution

@@ -20,7 +20,8 @@ own as materialized (
 ),
 resolved as (
   update ledger.finding f set
-    resolution = $2::text, reason = $3::text, resolved_by = $4::bigint, closed_at = ledger.now()
+    resolution = $2::text, reason = $3::text, resolved_by = $4::bigint, closed_at = ledger.now(),
+    taken_by = null, taken_at = null
   from locked l
   where f.id = l.id and l.resolution = 'open' and $2::text not in ('open', 'repaired')
     and not exists (select from own o where o.id = l.id)

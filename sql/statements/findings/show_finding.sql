@@ -7,7 +7,7 @@
 -- locks: none
 select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
   f.sentence, f.expected, f.actual, f.opened_count, f.first_seen_at, f.last_seen_at, f.closed_at, f.resolution, f.reason,
-  a.name as resolved_by,
+  a.name as resolved_by, w.name as taken_by, f.taken_at,
   (
     select coalesce(jsonb_agg(jsonb_build_object(
       'id', r.id, 'action', r.action, 'status', r.status, 'would', r.command ->> 'would',
@@ -23,4 +23,5 @@ select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.busin
 from ledger.finding f
 left join ledger.kind k on k.tenant = f.tenant and k.name = f.kind
 left join ledger.actor a on a.actor_no = f.resolved_by
+left join ledger.actor w on w.actor_no = f.taken_by
 where f.id = $1::uuid and ($2::text[] is null or f.tenant = any ($2::text[]))

@@ -1,4 +1,4 @@
--- Group parked items by flow, reason and class of the last error; the largest groups first.
+-- Group parked items by flow, reason and class of the last error, the largest groups first; on request those that one has taken, or nobody (0).
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 tenants text[]
@@ -6,7 +6,8 @@
 -- $3 kind text
 -- $4 examined_max integer
 -- $5 limit integer
--- index: review_parked_idx, review_flow_idx
+-- $6 taken_by bigint
+-- index: review_parked_idx, review_flow_idx, review_taken_idx
 -- locks: none
 -- Those are examined that were parked first, at most so many.
 with locked_default as (select from ledger.due_item_default),
@@ -15,7 +16,7 @@ scope as materialized (
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
     and ($3::text is null or k.name = $3::text)
-    and not ($1::text[] is null and $2::text is null and $3::text is null)
+    and not ($1::text[] is null and $2::text is null and $3::text is null) and coalesce($6::bigint, 0) = 0
 ),
 found as materialized (
   select r.*
@@ -23,11 +24,20 @@ found as materialized (
   cross join lateral (
     select r.* from ledger.review r
     where r.flow_no between s.flow_no and s.flow_no  -- ordered so, it is read from the index that begins with the flow
+      and ($6::bigint is null or r.taken_by is null)
     order by r.flow_no, r.parked_at, r.item_no limit $4::integer
   ) r
   union all
   (select r.* from ledger.review r
    where $1::text[] is null and $2::text is null and $3::text is null
+     and coalesce($6::bigint, 0) = 0 and ($6::bigint is null or r.taken_by is null)
+   order by r.parked_at, r.item_no limit $4::integer)
+  union all
+  (select r.*
+   from ledger.review r join ledger.flow f on f.flow_no = r.flow_no join ledger.kind k on k.kind_no = f.kind_no
+   where $6::bigint > 0 and r.taken_by = $6::bigint
+     and ($1::text[] is null or k.tenant = any ($1::text[])) and ($2::text is null or k.tenant = $2::text)
+     and ($3::text is null or k.name = $3::text)
    order by r.parked_at, r.item_no limit $4::integer)
 ),
 examined as materialized (
