@@ -109,7 +109,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "dueledger.cli.findings",
             {
                 "findings": "List what the last reconciliations found.",
-                "finding": "Show one finding, explain it, or accept it.",
+                "finding": "Show, take, explain or accept findings.",
             },
         ),
         **_entries(
