@@ -41,8 +41,13 @@ async def dead_consumer(site: Installation) -> None:
     """A worker is killed while it has items, and nobody reads its topic."""
     await site.start("allocate")
     worker = await site.start_worker(TEST_CONCURRENCY="1")
-    [first, *_] = await site.emit("hang", 5, partition_key="one")
-    await site.until_state(first, State.RUNNING)
+    items = await site.emit("hang", 5, partition_key="one")
+
+    async def one_runs() -> bool:
+        states = [(await site.shown(item))["state"] for item in items]
+        return State.RUNNING.label in states
+
+    await site.eventually(one_runs)
     await kill(worker)
     await site.end_hang()
 
