@@ -246,6 +246,11 @@ async def test_findings_of_an_item_are_listed_by_its_id_and_go_on(
             found += [each["id"] for each in answer.document["items"]]
             cursor = answer.document["next_cursor"]
         assert found == expected, filters
+    person = await api.make_key("takes-of-item", Scope.APPROVE, tenants=["of-item"])
+    await api.ask("POST", f"/v1/findings/{ids[1]}/take", key=person, body={})
+    answer = await api.ask("GET", f"/v1/findings?item={item}", key=key)
+    takers = {each["id"]: each["taken_by"] for each in answer.document["items"]}
+    assert takers == {ids[0]: None, ids[1]: "key:takes-of-item", ids[2]: None}
     hidden = await api.ask("GET", f"/v1/findings?item={item}", key=other)
     assert hidden.document == {"items": [], "next_cursor": None}
 

@@ -1,4 +1,4 @@
--- List the findings of an item, newest first, each with its last repair.
+-- List the findings of an item, newest first, each with who has taken it and its last repair.
 -- returns: zero or more
 -- roles: auditor
 -- $1 item_id uuid
@@ -14,9 +14,10 @@ with found as materialized (
 )
 select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
   f.sentence, f.expected, f.actual, f.terms, f.opened_count, f.first_seen_at, f.last_seen_at, f.closed_at, f.resolution,
-  f.reason, f.reconciliation_no, k.redacted_fields, r.action, r.status
+  f.reason, f.reconciliation_no, w.name as taken_by, f.taken_at, k.redacted_fields, r.action, r.status
 from found f
 left join ledger.kind k on k.tenant = f.tenant and k.name = f.kind
+left join ledger.actor w on w.actor_no = f.taken_by
 left join lateral (
   select r.action, r.status from ledger.repair r
   where r.finding_id = f.id
