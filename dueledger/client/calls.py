@@ -480,6 +480,14 @@ def get_overview(
     return ServiceCall("GET", "/v1/overview", models.OverviewDocument, query)
 
 
+def get_status(
+    *, tenant: str | None = None, limit: int | None = None
+) -> ServiceCall[models.StatusDocument]:
+    """Read which flows have open items, what hinders each, and what is due next."""
+    query = dict(locals())
+    return ServiceCall("GET", "/v1/status", models.StatusDocument, query)
+
+
 def list_past_days(
     *,
     tenant: str | None = None,

@@ -116,6 +116,18 @@ class CloudEvent(BaseModel):
     data: Any | None = None
 
 
+class ComingFlow(BaseModel):
+    """
+    When the next item of a flow is available that is not due yet.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    available_at: AwareDatetime
+    is_paused: bool
+
+
 Kind = TypeAliasType("Kind", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
 
 
@@ -1570,6 +1582,38 @@ StatementVerdict = TypeAliasType(
 )
 
 
+class StatusFlow(BaseModel):
+    """
+    A flow with open items. What is capped is the least that it can be.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    due: int
+    due_capped: bool
+    oldest_due_at: AwareDatetime | None
+    is_past_sla: Annotated[bool | None, Field(description="an item that is due is late")]
+    blocked: Annotated[int, Field(description="waits for another item of its key")]
+    blocked_capped: bool
+    claimed: Annotated[int | None, Field(description="null: too many are in flight to be counted")]
+    started: Annotated[int | None, Field(description="null: too many are in flight to be counted")]
+    retrying: int
+    retrying_capped: bool
+    parked: int
+    parked_capped: bool
+
+
+class StatusGroup(BaseModel):
+    """
+    Flows with one hindrance: its code, as of `why`, its sentence, and the flows.
+    """
+
+    code: str
+    sentence: str
+    flows: list[StatusFlow]
+
+
 class SuccessorRequest(BaseModel):
     """
     How long the old key is valid beside the new one, and when the new one expires.
@@ -2502,6 +2546,27 @@ class SearchResult(BaseModel):
     """
 
     items: list[FoundDocument]
+
+
+class StatusDocument(BaseModel):
+    """
+    Flows with open items by what hinders them; those that have waited longest are shown.
+    """
+
+    now: AwareDatetime
+    flows: int
+    shown: int
+    due: int
+    due_capped: bool
+    parked: int
+    parked_capped: bool
+    failures: Annotated[
+        list[str], Field(description="of each role whose processes cannot take work, and why")
+    ]
+    items: list[StatusGroup]
+    coming: Annotated[
+        list[ComingFlow], Field(description="of the 4 flows whose next item is first")
+    ]
 
 
 class Timeline(BaseModel):

@@ -37,6 +37,11 @@ def decision_words(found: Occurrence) -> str:
     )
 
 
+def smear_words(seconds: int) -> str:
+    """Return how much later an item is due by its smear; empty if it is not."""
+    return f"smeared: due {brief_span(timedelta(seconds=seconds))} later" if seconds else ""
+
+
 def skip_words(found: Skipped) -> str:
     """Return why a nominal time has no occurrence."""
     instead = "skipped"

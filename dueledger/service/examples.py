@@ -199,6 +199,12 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "taken_by": ["key:jane"],
     },
     "SkippedDocument": {"nominal": "2027-03-28T02:30:00", "reason": "gap"},
+    "StatusDocument": {"flows": 1, "shown": 1, "due": 12, "failures": []},
+    "StatusFlow": {"due": 12, "oldest_due_at": _INSTANT},
+    "StatusGroup": {
+        "code": "NO_CREDIT",
+        "sentence": "Their workers have as many items as they want: start more of them.",
+    },
     "TakenItem": {"result": "done", "taken_by": "key:jane", "taken_at": _INSTANT},
     "TopicDocument": {"topic": _TOPIC, "kinds": 1, "items": 12, "workers": 1},
     "TriggeredItem": {"created": True, "state": State.SCHEDULED.label},

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final, final
 
 import orjson
@@ -23,8 +24,8 @@ from dueledger.ledger.store.definitions import DefinitionVersion
 from dueledger.planning.load_plan import LoadPlan, make_plan
 from dueledger.planning.schedule_load import QUARTER, DefinitionInForce, expand_days
 from dueledger.preview.clock_changes import ClockChange, clock_changes
-from dueledger.preview.occurrences import preview_definition
-from dueledger.preview.wording import change_rows, decision_words, skip_words
+from dueledger.preview.occurrences import preview_definition, preview_smears
+from dueledger.preview.wording import change_rows, decision_words, skip_words, smear_words
 
 OCCURRENCES: Final = 10
 DAYS_AHEAD: Final = timedelta(days=3_660)
@@ -41,10 +42,12 @@ _BESIDE: Final = timedelta(hours=26)
 class Coming:
     """What a definition owes from an instant on, and what clock changes do to it.
 
-    `problem` is why that cannot be said.
+    `smears` are the delays of its items in seconds, if it smears. `problem` is why that cannot be
+    said.
     """
 
     occurrences: Sequence[Occurrence] = ()
+    smears: Sequence[int] = ()
     passed_over: Sequence[Skipped] = ()
     zone: str = "UTC"
     clock_changes: Sequence[dict[str, object]] = ()
@@ -52,8 +55,11 @@ class Coming:
 
     @property
     def rows(self) -> list[tuple[Occurrence, str]]:
-        """Return the occurrences, each with how its time was found."""
-        return [(found, decision_words(found)) for found in self.occurrences]
+        """Return the occurrences, each with how its time was found, and how its item is smeared."""
+        return [
+            (found, ", ".join(filter(None, (decision_words(found), smear_words(seconds)))))
+            for found, seconds in zip(self.occurrences, chain(self.smears, repeat(0)), strict=False)
+        ]
 
     @property
     def skipped(self) -> list[str]:
@@ -136,7 +142,8 @@ class ScheduleTimes:
                 if since <= change.at:
                     changes += _effects(definition, zone, change)
         passed_over = [each for each in window.skipped if since <= each.at]
-        return Coming(window.occurrences, passed_over, zone, changes)
+        smears = preview_smears(definition, window)
+        return Coming(window.occurrences, smears, passed_over, zone, changes)
 
     def _first(self, definition: Definition | None, since: datetime) -> datetime | None:
         if definition is None or not definition.is_schedule or definition.ended:

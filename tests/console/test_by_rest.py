@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -10,6 +11,7 @@ import pytest
 from dueledger.lateness import LATENESS_READ, WORST
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.flows import FlowScope, pause_flows
 from tests.console.conftest import Browser
 from tests.console.test_schedules import NIGHTLY
 from tests.logins import with_login
@@ -197,6 +199,43 @@ async def test_checks_are_those_of_the_page_for_keys_of_all_tenants_alone(
     assert [row["name"] for row in rows] == [each["name"].replace("_", " ") for each in checks]
 
 
+async def test_what_hinders_each_flow_and_what_is_next_is_as_on_the_first_page(
+    api: Api, browser: Browser, key: NewApiKey, other: NewApiKey
+) -> None:
+    now = await read_now(api.owner)
+    hour = timedelta(hours=1)
+    [parked, *_] = await api.emit(
+        key,
+        api.item("S-1", kind="StatusParked", due_at=(now - hour).isoformat()),
+        api.item("S-2", kind="StatusPaused", due_at=(now - hour).isoformat()),
+        api.item("S-3", kind="StatusNext", due_at=(now + timedelta(seconds=90)).isoformat()),
+    )
+    await api.park(parked)
+    scope = FlowScope("acme", "StatusPaused", "")
+    await pause_flows(api.owner, scope, reason="INC-2", actor_no=api.person_no)
+    status = (await api.ask("GET", "/v1/status?tenant=acme", key=key)).document
+    codes = {
+        flow["kind"]: (group["code"], flow["due"], flow["parked"])
+        for group in status["items"]
+        for flow in group["flows"]
+    }
+    assert codes["StatusParked"] == ("PARKED", 0, 1)
+    assert codes["StatusPaused"] == ("PAUSED", 1, 0)
+    assert status["shown"] == status["flows"] == len(codes)
+    assert "StatusNext" in [each["kind"] for each in status["coming"]]
+    page = (await browser.open("/console/")).text
+    groups = re.findall(r'<tr class="group"><th[^>]*>(.*?)</th></tr>', page)
+    assert len(groups) == len(status["items"])
+    rows = (await browser.open("/console/?format=csv")).text
+    listed = {row["kind"]: int(row["due"]) for row in csv.DictReader(io.StringIO(rows))}
+    assert listed == {kind: due for kind, (_, due, _) in codes.items()}
+    first = (await api.ask("GET", "/v1/status?limit=1", key=key)).document
+    assert (first["shown"], first["flows"]) == (1, status["flows"])
+    for path in ("/v1/status", "/v1/status?tenant=acme"):
+        hidden = (await api.ask("GET", path, key=other)).document
+        assert (hidden["flows"], hidden["items"], hidden["coming"]) == (0, [], [])
+
+
 async def test_settings_are_those_of_the_page_without_secrets_for_keys_of_all_tenants_alone(
     api: Api, browser: Browser, key: NewApiKey, everyone: NewApiKey
 ) -> None:
@@ -246,6 +285,11 @@ async def test_findings_of_an_item_are_listed_by_its_id_and_go_on(
             found += [each["id"] for each in answer.document["items"]]
             cursor = answer.document["next_cursor"]
         assert found == expected, filters
+    person = await api.make_key("takes-of-item", Scope.APPROVE, tenants=["of-item"])
+    await api.ask("POST", f"/v1/findings/{ids[1]}/take", key=person, body={})
+    answer = await api.ask("GET", f"/v1/findings?item={item}", key=key)
+    takers = {each["id"]: each["taken_by"] for each in answer.document["items"]}
+    assert takers == {ids[0]: None, ids[1]: "key:takes-of-item", ids[2]: None}
     hidden = await api.ask("GET", f"/v1/findings?item={item}", key=other)
     assert hidden.document == {"items": [], "next_cursor": None}
 

@@ -13,6 +13,7 @@ from dueledger.console.pages.schedules import VERSIONS_SHOWN
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowScope, resume_flows
+from dueledger.time_spans import brief_span
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import SCHEDULE, Api
 from tests.service.test_events import RULE
@@ -84,6 +85,19 @@ async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
         assert (name in document, name in defaults) == (not is_default, is_default), name
     assert "No items yet" in page.text
     assert (await browser.open("/console/schedules/acme/other")).status == 404
+
+
+async def test_a_schedule_that_smears_says_by_how_much_each_item_is_later(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    path = await define(api, "smeared", smear="PT1H")
+    document = await api.ask("GET", "/v1/definitions/acme/smeared/occurrences?count=10", key=key)
+    smears = [each["smear_seconds"] for each in document.document["occurrences"]]
+    assert max(smears) >= 60
+    texts = [brief_span(timedelta(seconds=seconds)) for seconds in smears if seconds]
+    for shown in (path, f"{path}/edit"):
+        page = (await browser.open(shown)).text
+        assert re.findall(r"smeared: due (.+?) later", page) == texts, shown
 
 
 async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(

@@ -72,6 +72,7 @@ OPERATIONS = {
     ("/v1/pauses", "get"): "listPauses",
     ("/v1/throughput", "get"): "getThroughput",
     ("/v1/overview", "get"): "getOverview",
+    ("/v1/status", "get"): "getStatus",
     ("/v1/past-load/days", "get"): "listPastDays",
     ("/v1/past-load/hours", "get"): "listPastHours",
     ("/v1/lateness", "get"): "getLateness",

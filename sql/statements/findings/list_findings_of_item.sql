@@ -1,4 +1,4 @@
--- List the findings of an item, newest first, each with its last repair.
+-- List the findings of an item, newest first, each with who has taken it and its last repair.
 -- returns: zero or more
 -- roles: auditor
 -- $1 item_id uuid
