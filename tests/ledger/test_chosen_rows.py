@@ -369,6 +369,24 @@ async def test_a_flow_with_due_retries_has_its_quota_and_its_retries_their_share
         assert taken.get("mixed", 0) + taken["retry"] <= 10
 
 
+async def test_a_flow_that_is_cut_off_is_not_said_to_be_empty_though_retries_of_another_follow(
+    chosen: Chosen, noon: datetime
+) -> None:
+    lanes = ("whole", "cut", "retry")
+    rows = {f"{lane}-{n}": Row(lane=lane) for lane in lanes[:2] for n in range(6)}
+    rows |= {f"retry-{n}": Row(state=RETRY, lane="retry") for n in range(20)}
+    await chosen.pend(noon, rows)
+    flow_nos = [(await chosen.flow_nos(lane))[0] for lane in lanes]
+    await set_clock(chosen.connection, noon, 1)
+
+    claimed = await claim_items(chosen.connection, flow_nos, [1, 1, 10], mosts=[40, 40, 10])
+
+    taken = _by_lane(claimed)
+    assert taken["retry"] >= 1
+    assert 1 <= taken["cut"] < 6
+    assert claimed.due_seconds == {flow_nos[0]: inf}
+
+
 def _by_lane(rows: ClaimedRows) -> Counter[str]:
     return Counter(row.business_key.decode().partition("-")[0] for row in rows.items())
 

@@ -11,6 +11,7 @@ import pytest
 from dueledger.ledger.rules.drafts import Overlap
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.flows import snooze_items
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.statements import statement
 
@@ -210,3 +211,27 @@ async def test_g13_a_move_waits_for_a_claim_and_leaves_its_item(
     assert await moving == []
     assert await rival.fetchval("delete from ledger.due_item returning due_at") == NOON + HOUR
     await rival.close()
+
+
+async def test_g3_a_snooze_outlasts_moves_to_a_later_time_and_to_an_earlier_one_again(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, NOON, 0)
+    versions = await define_versions(ledger)
+    (draft,) = ledger.make_drafts()
+    draft = replace(draft, due_at=NOON + HOUR, tzdata="2026b")
+    number = await emit_for_version(ledger, draft, versions["first"])
+    until = NOON + 3 * HOUR
+    terms: dict[str, Any] = {"reason": "INC-7", "actor_no": ledger.other_worker_no, "until": until}
+    await snooze_items(ledger.connection, [draft.id], **terms)
+    for tzdata, hours, available_at in (("2026c", 5, NOON + 5 * HOUR), ("2026d", 2, until)):
+        moved_to = NOON + hours * HOUR
+        moved = await ledger.connection.fetch(
+            statement("move_items"),
+            *(versions["first"], [draft.id], [moved_to], ["gap"], [None], tzdata),
+            *(ledger.other_worker_no, 9),
+        )
+        assert len(moved) == 1
+        waits = "select available_at from ledger.pending where item_no = $1"
+        assert await ledger.connection.fetchval(waits, number) == available_at

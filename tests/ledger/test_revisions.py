@@ -11,13 +11,16 @@ import pytest
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.flows import snooze_items
 from dueledger.ledger.store.items import (
+    RequestResult,
     RevisionResult,
     emit_items,
     revise_event_items,
     revise_items,
 )
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.ledger.store.statements import statement
 
 from .conftest import Ledger
 from .versions import define_versions
@@ -373,6 +376,30 @@ async def test_a_revised_item_waits_for_its_key_or_its_time(
     row = (await _rows(ledger, "pending"))[item_no]
     assert row["available_at"] == expected
     assert (row["serial"] is None) == ("overlap" not in after)
+
+
+async def test_g3_a_snooze_outlasts_versions_by_which_the_item_is_due_later_and_earlier_again(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, NOON, 0)
+    versions = await define_versions(ledger)
+    draft, until = _draft(ledger, "one"), NOON + 3 * HOUR
+    item_no = await _emit(ledger, draft, versions["first"])
+    terms: dict[str, Any] = {"reason": "INC-7", "actor_no": ledger.other_worker_no, "until": until}
+    (snoozed,) = await snooze_items(ledger.connection, [draft.id], **terms)
+    assert snoozed.result is RequestResult.DONE
+    for version, hours, available_at in (("second", 5, NOON + 5 * HOUR), ("third", 2, until)):
+        given = replace(draft, due_at=NOON + hours * HOUR)
+        assert await _revise(ledger, [given], versions[version]) == [REVISED]
+        waits = "select available_at from ledger.pending where item_no = $1"
+        assert await ledger.connection.fetchval(waits, item_no) == available_at
+        blockers = await ledger.connection.fetchrow(
+            statement("find_blockers"), item_no, 1_000, 1_000
+        )
+        assert blockers is not None
+        # It waits for its due time, and is not said to be put off until then.
+        assert (blockers["put_off_by"] is not None) == (available_at == until)
 
 
 async def test_g13_a_revision_waits_for_a_claim_and_leaves_its_item(

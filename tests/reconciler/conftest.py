@@ -12,7 +12,13 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.claims import Claim, claim_items, next_fences, record_claims
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    claim_serial_items,
+    next_fences,
+    record_claims,
+)
 from dueledger.ledger.store.events import InboxEvent, record_events
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from dueledger.reconciler import (
@@ -160,7 +166,9 @@ def claim_all(frozen: Connection, actor_no: int) -> Callable[..., Awaitable[list
     async def claim(queue_seconds: int = 60) -> list[int]:
         async with frozen.transaction():
             flows = await frozen.fetch("select flow_no from ledger.flow")
-            rows = await claim_items(frozen, [row["flow_no"] for row in flows], [1000] * len(flows))
+            flow_nos, quotas = [row["flow_no"] for row in flows], [1000] * len(flows)
+            rows = await claim_serial_items(frozen, flow_nos, quotas, actor_no)
+            rows.add(await claim_items(frozen, flow_nos, quotas))
             if not rows:
                 return []
             (fence,) = await next_fences(frozen, 1)

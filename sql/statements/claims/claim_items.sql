@@ -52,6 +52,12 @@ totals as materialized (
     group by f.flow_no
   ) t
 ),
+-- The flow at which first attempts were cut off may have more of them, whether or not retries of flows after it follow.
+cut as materialized (
+  select (array_agg(f.flow_no))[count(*)] as flow_no
+  from firsts f
+  having not $7::boolean and count(*) >= $10::integer - (select coalesce(sum(a.retry_quota), 0) from asked a)
+),
 counted as materialized (
   select a.*, coalesce(t.items[array_position(t.flow_nos, a.flow_no)], 0) as items
   from asked a
@@ -115,6 +121,7 @@ cross join lateral (
        order by p.available_at limit 1)) - ledger.now()) / ledger.clock_rate())::double precision as seconds
     from counted f
     where not f.has_retries and ($7::boolean or f.most > f.quota and f.items between 1 and f.most - 1)
+      and f.flow_no is distinct from (select c.flow_no from cut c)
   ) x
 ) n
 cross join lateral (

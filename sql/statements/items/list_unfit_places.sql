@@ -5,7 +5,7 @@
 -- $2 limit integer
 -- $3 item_nos bigint[]
 -- $4 known_dates datemultirange
--- index: due_item_pkey, pending_pkey, review_pkey
+-- index: due_item_pkey, pending_pkey, review_pkey, transition_item_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 place as materialized (
@@ -37,7 +37,14 @@ compared as (
   select p.state, p.item_no, p.effective_date, p.available_at, p.flow_no as place_flow_no, i.id, i.flow_no, i.business_key, i.due_at,
     i.item_no is null as is_unowned,
     i.flow_no <> p.flow_no or p.state = 'waiting' and (
-      p.serial is distinct from i.serial or p.overlap is distinct from i.overlap or p.serial_due_at <> i.due_at)
+      p.serial is distinct from i.serial or p.serial_due_at <> i.due_at
+      -- A redriven item, and a retry that was put off, wait for their key (1) whatever the overlap of their item.
+      or p.overlap is distinct from i.overlap and not (p.overlap = 1 and (
+        select coalesce(bool_or(t.event = 10 /* redriven */)
+          or bool_or(t.event = 8 /* snoozed */ and t.run_no is null) and bool_or(t.event in (6 /* failed */, 7 /* timed_out */)), false)
+        from ledger.transition t
+        where t.effective_date = p.effective_date and t.item_no = p.item_no
+          and t.event in (6 /* failed */, 7 /* timed_out */, 8 /* snoozed */, 10 /* redriven */))))
       or p.attempt > 0 and not exists (
         select from ledger.transition t
         where t.effective_date = p.effective_date and t.item_no = p.item_no and t.attempt >= p.attempt

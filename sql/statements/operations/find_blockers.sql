@@ -29,7 +29,7 @@ join ledger.flow f on f.flow_no = p.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
 left join lateral (
   select t.event, t.detail ->> 'reason' as reason, t.xmin as written_by,
-    case when t.event = 8 /* snoozed */ and t.run_no is null then a.name end as put_off_by
+    case when t.event = 8 /* snoozed */ and t.run_no is null and t.detail -> 'until' = to_jsonb(p.available_at) then a.name end as put_off_by
   from ledger.transition t
   left join ledger.actor a on a.actor_no = t.actor_no
   where t.item_no = p.item_no and t.effective_date = p.effective_date
