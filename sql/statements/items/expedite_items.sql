@@ -19,7 +19,7 @@ locked as materialized (
   order by p.item_no for update of p
 ),
 hastened as (
-  update ledger.pending p set available_at = ledger.now()
+  update ledger.pending p set available_at = ledger.now(), snoozed = null
   from locked l where p.item_no = l.item_no and l.free and p.available_at > ledger.now()
 ),
 noted as (
