@@ -292,7 +292,7 @@ async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
             Column("sentence", "What is wrong", "prose"),
             Column("resolution", "Resolution", "status"),
             Column("action", "Repair", "word"),
-            Column("status", "Status", "status"),
+            Column("repair_status", "Status", "status"),
             Column("first_seen_at", "Found", "time"),
         ),
         rows=rows[:_FINDINGS_SHOWN],
