@@ -109,6 +109,31 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
         assert words in history
 
 
+async def test_numbers_of_the_list_of_flows_lead_to_their_items(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    later = iso(await read_now(api.owner) + timedelta(hours=1))
+    await api.emit(
+        key,
+        api.item("N-1", kind="Numbered"),
+        api.item("N-2", kind="Numbered", due_at=later),
+        api.item("N-3", kind="Numbered", due_at=later),
+    )
+    await set_flow_limits(
+        api.owner,
+        FlowScope("acme", "Numbered", ""),
+        FlowLimits(concurrency_max=9),
+        actor_no=api.person_no,
+    )
+    assert await pull(api, key, "Numbered", items_max=1)
+    page = (await browser.open("/console/flows?kind=Numbered")).text
+    for label, names in (("Later", ["N-2", "N-3"]), ("In flight", ["N-1"])):
+        pattern = f'data-label="{label}"><a href="([^"]+)">{len(names)}</a>'
+        [href] = re.findall(pattern, page)
+        listed = (await browser.open(f"{unescape(href)}&format=csv")).text
+        assert [row["business_key"] for row in csv.DictReader(io.StringIO(listed))] == names
+
+
 async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_its_flows(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:

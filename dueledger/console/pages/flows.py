@@ -354,16 +354,22 @@ def _columns(view: View) -> list[Column]:
     def retrying(row: Row) -> str:
         return _items(view, row, state=State.RETRYABLE_FAILURE.label)
 
+    def later(row: Row) -> str:
+        return _items(view, row, open=True, due_from=view.clock.now)
+
+    def in_flight(row: Row) -> str:
+        return _items(view, row, in_flight=True)
+
     return [
         Column("kind", "Flow", "flow", show),
         Column("status", "Status", "status"),
         Column("due", "Due", "count", due, "due_capped"),
         Column("oldest_due_at", "Oldest due", "time"),
         Column("is_past_sla", "Late", "flag"),
-        Column("later", "Later", "count", None, "later_capped"),
+        Column("later", "Later", "count", later, "later_capped"),
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
         Column("serial", "In order", "count", None, "serial_capped"),
-        Column("in_flight", "In flight", "count"),
+        Column("in_flight", "In flight", "count", in_flight),
         Column("concurrency_max", "At most", "count"),
         Column("throughput", "Ended/s", "count"),
         Column("rate_per_second", "Rate limit/s", "count"),
