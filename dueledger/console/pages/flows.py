@@ -16,6 +16,7 @@ from dueledger.console.pages.flow_pauses import (
     CONFIRM_ABOVE,
     COUNTED_MAX,
     drain_text,
+    fell_due,
     flow_page,
     pause_columns,
     pause_impacts,
@@ -155,7 +156,7 @@ async def list_all(
             empty="Nothing is paused. A flow is paused on its own page.",
             note=f"The {PAUSES_MAX} oldest." if len(found) > PAUSES_MAX else None,
         ),
-        tenant_pauses=pauses if tenant else [],
+        tenant_pauses=await fell_due(call, view, pauses) if tenant else [],
         flow=None,
         drain=None,
         listing=Listing(
@@ -209,7 +210,7 @@ async def show_flow(
         **status,
         slowed=slowed_text(flow),
         throughput=throughput,
-        pauses=pauses,
+        pauses=await fell_due(call, view, pauses),
         limits=[
             (name, words, flow[name], FLOW_BOUNDS[name], name in CLEARABLE_LIMITS)
             for name, words in LIMIT_WORDS.items()
