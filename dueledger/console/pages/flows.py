@@ -358,6 +358,9 @@ def _columns(view: View) -> list[Column]:
     def later(row: Row) -> str:
         return _items(view, row, open=True, due_from=view.clock.now)
 
+    def serial(row: Row) -> str:
+        return _items(view, row, serial=True)
+
     def in_flight(row: Row) -> str:
         return _items(view, row, in_flight=True)
 
@@ -369,7 +372,7 @@ def _columns(view: View) -> list[Column]:
         Column("is_past_sla", "Late", "flag"),
         Column("later", "Later", "count", later, "later_capped"),
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
-        Column("serial", "In order", "count", None, "serial_capped"),
+        Column("serial", "In order", "count", serial, "serial_capped"),
         Column("in_flight", "In flight", "count", in_flight),
         Column("concurrency_max", "At most", "count"),
         Column("throughput", "Ended/s", "count"),

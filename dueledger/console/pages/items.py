@@ -119,6 +119,8 @@ async def list_items(
     worker: Filter = None,
     definition: Filter = None,
     definition_version: Annotated[VersionFilter, BeforeValidator(blank)] = None,
+    serial: bool = False,
+    blocked: bool = False,
 ) -> Response:
     """List items of a filter, or lead to the one that is named."""
     named = (q or "").strip()
@@ -136,6 +138,8 @@ async def list_items(
         in_flight=in_flight,
         attempt_min=attempt_min,
         worker=worker,
+        serial=serial,
+        blocked=blocked,
     )
     wanted = await of_definition(call.connection, wanted, definition, definition_version)
     # The first page of late items has a histogram of more than it lists.
@@ -164,6 +168,8 @@ async def list_items(
         "worker": worker or "",
         "definition": definition or "",
         "definition_version": definition_version or "",
+        "serial": serial,
+        "blocked": blocked,
     }
     return view.page(
         "items.html",
