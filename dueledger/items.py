@@ -48,7 +48,8 @@ def lists_open_items(wanted: ItemListFilter, *, late: bool, is_open: bool = Fals
     Raises InvalidInput for a state that no item of the list has.
     """
     has_attempts = wanted.attempt_min is not None and not wanted.is_ended
-    is_open, in_flight = late or is_open or has_attempts, wanted.is_in_flight
+    is_serial = wanted.serial or wanted.blocked
+    is_open, in_flight = late or is_open or has_attempts or is_serial, wanted.is_in_flight
     states, why = [state.label for state in State], "there is no such state"
     if in_flight:
         states, why = _IN_FLIGHT, "no item in flight has it"

@@ -80,6 +80,8 @@ def list_items(
     worker: str | None = None,
     definition: str | None = None,
     definition_version: int | None = None,
+    serial: bool | None = None,
+    blocked: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.ItemPage]:

@@ -2050,34 +2050,6 @@ class FindingResolution(BaseModel):
     resolution: Resolution
 
 
-class FindingSummary(BaseModel):
-    """
-    A difference that a reconciliation found: both sides of its evidence, and one sentence.
-    """
-
-    id: UUID
-    type: FindingType
-    severity: str
-    tenant: str
-    kind: str
-    subject: str
-    item_id: UUID | None
-    business_key: str | None
-    effective_date: date | None
-    due_at: AwareDatetime | None
-    sentence: str
-    expected: Any
-    actual: Any
-    opened_count: int
-    first_seen_at: AwareDatetime
-    last_seen_at: AwareDatetime
-    closed_at: AwareDatetime | None
-    resolution: Resolution
-    reason: str | None
-    taken_by: str | None
-    taken_at: AwareDatetime | None
-
-
 class FoundDocument(BaseModel):
     """
     One meaning of a text: what it names, and its items.
@@ -2197,6 +2169,35 @@ class LateItems(BaseModel):
     is_cut: Annotated[bool, Field(description="there are more: these 200 are due longest")]
     bars: list[LatenessDocument]
     items: Annotated[list[ItemSummary], Field(description="the 20 worst")]
+
+
+class ListedFinding(BaseModel):
+    """
+    A finding, and the status of its last repair; null: none was proposed.
+    """
+
+    id: UUID
+    type: FindingType
+    severity: str
+    tenant: str
+    kind: str
+    subject: str
+    item_id: UUID | None
+    business_key: str | None
+    effective_date: date | None
+    due_at: AwareDatetime | None
+    sentence: str
+    expected: Any
+    actual: Any
+    opened_count: int
+    first_seen_at: AwareDatetime
+    last_seen_at: AwareDatetime
+    closed_at: AwareDatetime | None
+    resolution: Resolution
+    reason: str | None
+    taken_by: str | None
+    taken_at: AwareDatetime | None
+    repair_status: RepairStatus | None
 
 
 class LoadDocument(BaseModel):
@@ -2611,7 +2612,7 @@ class FindingPage(BaseModel):
     A page of findings, oldest first.
     """
 
-    items: list[FindingSummary]
+    items: list[ListedFinding]
     next_cursor: Annotated[
         str | None, Field(description="`cursor` of the next page; null: this is the last")
     ]

@@ -177,21 +177,18 @@ def _listing(
         return _flow_address(view, row, due_before=now, late=True)
 
     past = items(begins, now)
+    completed = items(begins, now, state=State.COMPLETED.label)
+    still_open = items(begins, now, open=True)
     return Listing(
         caption="The same as numbers",
         columns=(
             Column("kind", "Flow", "flow", items(begins, ends)),
             Column("due", "Due", "count", past, "is_capped"),
-            Column(
-                "completed",
-                State.COMPLETED.label,
-                "count",
-                items(begins, now, state=State.COMPLETED.label),
-            ),
-            Column("completed_late", "Completed late", "count"),
+            Column("completed", State.COMPLETED.label, "count", completed),
+            Column("completed_late", "Completed late", "count", completed),
             Column("late", "Open, late", "count", late, "late_capped"),
-            Column("failed", "Failed or in review", "count"),
-            Column("open", "Open", "count", items(begins, now, open=True), "is_capped"),
+            Column("failed", "Failed or in review", "count", still_open),
+            Column("open", "Open", "count", still_open, "is_capped"),
             Column("coming", "Next 24 h", "count", items(now, ends, open=True), "coming_capped"),
         ),
         rows=rows,

@@ -17,6 +17,8 @@ HEIGHT: Final = 32
 _BAR: Final = 3
 """Width of a minute, of which a third is between two bars."""
 WIDTH: Final = _BAR * MINUTES
+MINUTES_ID: Final = "minutes"
+"""Of the table of the same numbers: no list of items has how long after it was due each ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Sparklines:
     counted_since: str | None
     """From when on the hour is counted, if that is later than its first minute."""
     listing: Listing
+    id: str = MINUTES_ID
     box: str = f"0 0 {WIDTH} {HEIGHT}"
 
 
@@ -57,7 +60,7 @@ def make_sparklines(view: View, found: Throughput | None) -> Sparklines | None:
     begins = (found.until - MINUTES * MINUTE).astimezone(zone)
     since = found.hour.since.astimezone(zone)
     span = f"by minute from {since:%H:%M} to {ends:%H:%M}"
-    lines = _completed(view, found, span), _after_due(view, found, span)
+    lines = _completed(view, found, span), _after_due(found, span)
     return Sparklines(
         lines,
         f"{begins:%H:%M}",
@@ -82,7 +85,7 @@ def _completed(view: View, found: Throughput, span: str) -> Sparkline:
     )
 
 
-def _after_due(view: View, found: Throughput, span: str) -> Sparkline:
+def _after_due(found: Throughput, span: str) -> Sparkline:
     delays = [each.p99_seconds or 0 for each in found.minutes]
     hour = found.hour
     if hour.p99_seconds is None:
@@ -98,7 +101,7 @@ def _after_due(view: View, found: Throughput, span: str) -> Sparkline:
         "Completed after due, p99",
         number,
         note,
-        view.url("/items", late=True),
+        f"#{MINUTES_ID}",
         f"Within how long after they were due 99 of 100 were completed, {span}: up to {most}",
         _bars(delays),
     )

@@ -194,6 +194,19 @@ async def count_flow_coming(
     return await connection.fetchval(statement("count_flow_coming"), *flow, until, count_max)
 
 
+async def count_fell_due(
+    connection: Connection, scope: FlowScope, since: datetime, until: datetime, *, read_max: int
+) -> tuple[int, bool]:
+    """Count the items that wait and fell due in a span; return whether there may be more.
+
+    `read_max` items are read of those that may be claimed since the span began.
+    """
+    names = scope.tenant, scope.kind, scope.lane
+    row = await connection.fetchrow(statement("count_fell_due"), *names, since, until, read_max)
+    assert row is not None  # noqa: S101 - it counts
+    return row["items"], row["is_capped"]
+
+
 async def list_pauses(
     connection: Connection,
     tenant: str | None = None,

@@ -48,7 +48,8 @@ class ItemListFilter:
     `due_from` is contained, `due_before` is not. `in_flight`: handed out or running. `attempt_min`:
     open items that failed or are tried in so many attempts, and `worker`: those that run there, by
     its name as an actor. With a state in which items end: those that ended in such an attempt, and
-    those whose end this actor recorded.
+    those whose end this actor recorded. `serial`: those that wait and have a place in the order of
+    their key, and `blocked` of these those that wait for another item of it.
     """
 
     tenants: Sequence[str] | None = None
@@ -64,6 +65,8 @@ class ItemListFilter:
     in_flight: bool = False
     attempt_min: int | None = None
     worker: str | None = None
+    serial: bool = False
+    blocked: bool = False
 
     @property
     def is_ended(self) -> bool:
@@ -221,6 +224,7 @@ async def list_open_items(
         *(after or _NOWHERE),
         *(past_sla, read_max, read_total_max, limit, wanted.is_in_flight),
         *(wanted.definition_nos, wanted.attempt_min, wanted.worker),
+        *(wanted.serial or wanted.blocked, wanted.blocked),
     )
     found = [dict(row) for row in rows if row["id"] is not None]
     items = [{name: item[name] for name in item if name != "is_cut"} for item in found]

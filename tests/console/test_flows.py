@@ -16,6 +16,7 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import (
     FlowLimits,
     FlowScope,
+    count_fell_due,
     count_flow_coming,
     list_flows,
     pause_flows,
@@ -97,6 +98,13 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     [href] = re.findall('href="([^"]+)">What fell due meanwhile', (await browser.open(path)).text)
     listed = (await browser.open(f"{unescape(href)}&format=csv")).text
     assert [row["business_key"] for row in csv.DictReader(io.StringIO(listed))] == ["E-2"]
+    form = (await browser.open(path)).text.partition('/resume"')[2].partition("</form>")[0]
+    assert "1 item fell due meanwhile." in form
+    [href] = re.findall('href="([^"]+)">Decide about them first', form)
+    assert unescape(href).startswith("/console/reviews/acme/decide?kind=Ending&default_lane=true&")
+    decision = (await browser.open(unescape(href))).text
+    assert "<h1>1 item matches</h1>" in decision
+    assert "E-2" in decision
     resume = {"kind": "Ending", "of_kind": "Ending", "of_default_lane": "true", "reason": "slowly"}
     wrong = await browser.send("/console/flows/acme/resume", {**resume, "rate_per_second": "0"})
     assert (wrong.status, "an item a year" in wrong.text) == (422, True)
@@ -107,6 +115,76 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     history = (await browser.open(path)).text.partition("Who changed what")[2]
     for words in ("Items per second: none → 2.5", "until: 2190-01-01T10:00:00+00:00", "slowly"):
         assert words in history
+
+
+async def test_the_form_that_ends_a_pause_counts_what_fell_due_in_all_that_it_covers(
+    api: Api,
+) -> None:
+    key = await api.make_key("meanwhile", *Scope, tenants=["meanwhile"])
+    now = await read_now(api.owner)
+    dues = [now + timedelta(minutes=minutes) for minutes in (-90, -30, -20, 60)]
+    items = [
+        api.item(f"M{lane}-{number}", tenant="meanwhile", kind=kind, lane=lane, due_at=iso(due))
+        for kind, lane in (("Wide", ""), ("Wide", "n"), ("Other", ""))
+        for number, due in enumerate(dues)
+    ]
+    emitted = await api.emit(key, *items)
+    await api.owner.execute(
+        "update ledger.pending p set available_at = i.due_at from ledger.due_item i"
+        " where i.item_no = p.item_no and i.id = any ($1::uuid[])",
+        emitted,
+    )
+    hour_ago = now - timedelta(hours=1)
+    scopes = {("Wide", ""): 2, ("Wide", "n"): 2, ("Wide", None): 4, (None, None): 6}
+    for (kind, lane), items_due in scopes.items():
+        scope = FlowScope("meanwhile", kind, lane)
+        found = [
+            await count_fell_due(api.owner, scope, hour_ago, now, read_max=limit)
+            for limit in (9, 1)
+        ]
+        assert found == [(items_due, False), (2, True)]
+        await pause_flows(api.owner, scope, reason="INC-9", actor_no=api.person_no)
+    await api.owner.execute(
+        "update ledger.pause set paused_at = $1 where tenant = 'meanwhile'", hour_ago
+    )
+    async with open_browser(api) as operator:
+        await operator.sign_in(key)
+        page = (await operator.open("/console/flows?tenant=meanwhile")).text
+        assert sorted(re.findall(r"(\d) items fell due meanwhile", page)) == ["2", "2", "4", "6"]
+        links = re.findall('href="([^"]+)">Decide about them first', page)
+        matches = [(await operator.open(unescape(href))).text for href in links]
+        titles = [re.findall(r"<h1>(\d+) items match</h1>", text) for text in matches]
+        assert sorted(titles) == [["2"], ["2"], ["4"], ["6"]]
+    async with open_browser(api) as reader:
+        await reader.sign_in(await api.make_key("looks", Scope.READ, tenants=["meanwhile"]))
+        page = (await reader.open("/console/flows?tenant=meanwhile")).text
+        assert "is paused: INC-9" in page
+        assert "fell due meanwhile. " not in page
+
+
+async def test_numbers_of_the_list_of_flows_lead_to_their_items(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    later = iso(await read_now(api.owner) + timedelta(hours=1))
+    await api.emit(
+        key,
+        api.item("N-1", kind="Numbered"),
+        api.item("N-2", kind="Numbered", due_at=later),
+        api.item("N-3", kind="Numbered", due_at=later),
+    )
+    await set_flow_limits(
+        api.owner,
+        FlowScope("acme", "Numbered", ""),
+        FlowLimits(concurrency_max=9),
+        actor_no=api.person_no,
+    )
+    assert await pull(api, key, "Numbered", items_max=1)
+    page = (await browser.open("/console/flows?kind=Numbered")).text
+    for label, names in (("Later", ["N-2", "N-3"]), ("In flight", ["N-1"])):
+        pattern = f'data-label="{label}"><a href="([^"]+)">{len(names)}</a>'
+        [href] = re.findall(pattern, page)
+        listed = (await browser.open(f"{unescape(href)}&format=csv")).text
+        assert [row["business_key"] for row in csv.DictReader(io.StringIO(listed))] == names
 
 
 async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_its_flows(

@@ -5,16 +5,18 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 
 from dueledger.console.cells import count_of
 from dueledger.console.pages.now import LATE_MAX, LATE_READ_MAX
-from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import NewApiKey
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.item_lists import count_late_items
+from dueledger.ledger.store.items import emit_items
 from tests.console.conftest import Browser
 from tests.console.test_overview import api, key
 from tests.ledger.conftest import Ledger
@@ -121,3 +123,50 @@ async def test_a_hindrance_leads_to_the_page_that_has_its_remedy(
         assert (await browser.open(href)).status == 200
     [flow] = re.findall(r'<th class="c-flow" scope="row"><a href="(/console/flows/[^"]+n)">', page)
     assert "INC-2" in (await browser.open(unescape(flow))).text
+
+
+async def test_items_that_have_a_place_in_the_order_of_their_key_are_listed(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+    make_drafts: Callable[..., list[ItemDraft]],
+) -> None:
+    await api.emit(key, api.item("O-1", kind="Ordered", lane="n"))
+    drafts = [
+        replace(draft, overlap=Overlap.WAIT, overlap_key="k")
+        for draft in make_drafts(3, kind="Ordered", tenant="acme", lane="n")
+    ]
+    await emit_items(api.owner, drafts, actor_no=api.person_no)
+    names = [draft.business_key for draft in drafts]
+    await api.owner.execute(
+        "update ledger.pending p set available_at = 'infinity',"
+        " state = case when i.business_key = $2 then 4 else 1 end, starts = 1"
+        " from ledger.due_item i where i.item_no = p.item_no and i.business_key = any ($1)",
+        names[1:],
+        names[2],
+    )
+    blocked, serial = names[1:], names
+    for path, label, expected in (
+        ("/console/", "Blocked", blocked),
+        ("/console/flows?kind=Ordered", "In order", serial),
+    ):
+        page = (await browser.open(path)).text
+        [href] = re.findall(f'data-label="{label}"><a href="([^"]+)">{len(expected)}</a>', page)
+        listed = await browser.open(f"{unescape(href)}&format=csv")
+        found = [row["business_key"] for row in csv.DictReader(io.StringIO(listed.text))]
+        assert sorted(found) == expected
+        shown = (await browser.open(unescape(href))).text
+        assert f"To act on all that match, remove {label}" in shown
+    for query, expected in (
+        ("serial=true", serial),
+        ("blocked=true", blocked),
+        ("serial=true&blocked=true", blocked),
+        (f"blocked=true&state={State.RETRYABLE_FAILURE.label}", names[2:]),
+        ("serial=true&in_flight=true", []),
+        ("serial=true&tenant=umbra", []),
+    ):
+        answer = await api.ask("GET", f"/v1/items?{query}", key=key)
+        found = [row["business_key"] for row in answer.document["items"]]
+        assert sorted(found) == expected, query
+    refused = await api.ask("GET", f"/v1/items?blocked=true&state={State.COMPLETED.label}", key=key)
+    assert refused.status == 422

@@ -111,6 +111,30 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
         assert len(_CELL.findall(own)) == 1
 
 
+async def test_numbers_of_the_strip_lead_to_their_items(
+    api: Api,
+    browser: Browser,
+    activity: LedgerActivity,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    now = await read_now(api.owner)
+    for state in (State.COMPLETED, State.MANUAL_REVIEW):
+        await ledger.place(state, tenant="acme", due_at=now - timedelta(hours=3))
+    await ledger.stand_at(now + timedelta(minutes=2))
+    await OverviewRefresh(activity, budget_seconds=30).refresh(api.owner)
+    page = (await browser.open("/console/")).text
+    numbers = {
+        "Completed late": State.COMPLETED,
+        "Failed or in review": State.MANUAL_REVIEW,
+    }
+    for label, state in numbers.items():
+        [href] = re.findall(f'data-label="{label}"><a href="([^"]+)">1</a>', page)
+        listed = (await browser.open(f"{unescape(href)}&format=csv")).text
+        assert [row["state"] for row in csv.DictReader(io.StringIO(listed))] == [state.label]
+
+
 async def test_the_last_hour_by_minute_is_on_the_page_and_by_rest_for_each_tenant_its_own(
     api: Api,
     browser: Browser,
@@ -133,6 +157,7 @@ async def test_the_last_hour_by_minute_is_on_the_page_and_by_rest_for_each_tenan
     page = await browser.open("/console/")
     numbers = re.findall(r'<a class="number" href="([^"]+)">([\d.]+)( min| s)?</a>', page.text)
     assert [each[1:] for each in numbers[-2:]] == [("2", ""), ("42", " s")]
+    assert f'id="{numbers[-1][0].removeprefix("#")}"' in page.text
     assert (await browser.open(unescape(numbers[-2][0]))).text.count("batch-") >= 2
     assert "by minute from" in page.text
     table = await browser.open("/console/?format=csv&table=minutes")

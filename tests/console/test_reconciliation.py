@@ -2,6 +2,7 @@
 
 import csv
 import io
+from datetime import timedelta
 from html import unescape
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -63,6 +64,47 @@ async def test_a_pending_repair_that_cannot_be_applied_now_is_no_remedy(
     approve = 'primary">Approve</summary>'
     assert (approve in possible, approve in impossible) == (True, False)
     assert "Approve</summary>" in impossible
+
+
+async def test_lists_of_findings_have_the_status_of_the_last_repair_of_each(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    undone, twice, proposed = found = await api.find("acme", 3)
+    await api.owner.execute(
+        "update ledger.finding set kind = 'Repaired', type = 'EVENT_UNMATCHED' where id = any ($1)",
+        found,
+    )
+    await api.propose(twice, api.person_no)
+    await api.owner.execute(
+        "update ledger.repair set status = 'executed', executed_at = proposed_at,"
+        " executed_by = proposed_by, proposed_at = proposed_at + $2 where finding_id = $1",
+        twice,
+        timedelta(hours=1),
+    )
+    for finding in (twice, proposed):
+        await api.propose(finding, api.person_no)
+    statuses = {str(undone): None, str(twice): "executed", str(proposed): "proposed"}
+    lists = {
+        "/reconciliation/findings": "/findings",
+        "/reconciliation/findings?newest_first=true": "/findings?newest_first=true",
+        "/reviews/findings": "/findings/undecided",
+    }
+    for path, route in lists.items():
+        kind = f"{'&' if '?' in path else '?'}kind=Repaired"
+        page = (await browser.open(f"/console{path}{kind}")).text
+        for finding, status in statuses.items():
+            row = page.partition(f"/reconciliation/findings/{finding}")[2].partition("</tr>")[0]
+            cell = row.partition('data-label="Repair">')[2].partition("</td>")[0]
+            assert (status or "–") in cell.lower(), path
+        answer = await api.ask("GET", f"/v1{route}{kind}", key=key)
+        listed = {row["id"]: row["repair_status"] for row in answer.document["items"]}
+        assert listed == statuses
+    item = await api.owner.fetchval(
+        "update ledger.finding set item_id = gen_random_uuid() where id = $1 returning item_id",
+        proposed,
+    )
+    answer = await api.ask("GET", f"/v1/findings?item={item}", key=key)
+    assert [row["repair_status"] for row in answer.document["items"]] == ["proposed"]
 
 
 async def test_an_item_shows_its_findings_and_their_repairs_to_those_who_audit(

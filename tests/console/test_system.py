@@ -93,6 +93,16 @@ async def test_processes_topics_alerts_and_settings_are_shown_without_secrets(
     assert unsafe_characters(page.text) == set()
 
 
+async def test_the_system_leads_to_the_runbook_while_no_alert_fires(api: Api) -> None:
+    await api.owner.execute("delete from ledger.alert")
+    async with open_browser(api) as browser:
+        await browser.sign_in(await api.make_key("quiet", *Scope, tenants=None))
+        page = (await browser.open("/console/system")).text
+        assert "What to do</a>" not in page
+        assert (await browser.open("/console/runbook")).status == 200
+    assert 'href="/console/runbook">runbook</a>' in page
+
+
 async def test_the_system_is_not_shown_to_keys_of_some_tenants(browser: Browser) -> None:
     assert ">System</a>" not in (await browser.open("/console/")).text
     assert "<em>System</em>, or" in (await browser.open("/console/runbook")).text

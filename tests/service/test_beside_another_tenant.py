@@ -59,7 +59,8 @@ READS = {
     "list_lanes": "'{acme}', 500",
     "list_own_keys_from": "'{acme}', 'P', 50, 400, 20",
     "list_definition_names": "'{acme}', 500",
-    "list_open_items": NO_FILTERS + ", false, 1000, 1000, 51, false" + ", null" * 3,
+    "list_open_items": NO_FILTERS
+    + ", false, 1000, 1000, 51, false, null, null, null, false, false",
     "list_operations": "null, 51, '{acme}', null, null",
     "list_keys": "'{acme}', null, null, 51",
     "list_audit": "'{acme}'" + ", null" * 8 + ", 51",
@@ -88,6 +89,8 @@ QUERIES = {
         *(
             "late=true",
             "in_flight=true",
+            "serial=true",
+            "blocked=true",
             "business_key=P-0",
             "business_key=crowded",
             "label=line=1",

@@ -61,6 +61,7 @@ UNBOUND = {
     "count_late_items": "of flows that measure_status found for the tenants",
     "list_keys_from": "not used for a caller of some tenants: suggest_keys asks list_own_keys_from",
     "list_past_days": "of kinds that rank_past_kinds or list_past_kinds found for the tenants",
+    "count_fell_due": "of a pause that list_pauses found for the tenants, and not counted by REST",
     "count_items_on_days": "of definitions of the path's tenant, and not counted by REST",
     "emit_items": "of a definition of the path's tenant, or of the event's",
     "find_open_items": EVENTS,

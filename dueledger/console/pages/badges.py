@@ -28,7 +28,7 @@ LATE_READ_MAX: Final = 500
 """Open items read to count those that are late."""
 _MOVING: Final = frozenset({Hindrance.RUNNING, Hindrance.NOT_STARTED, Hindrance.NOT_CLAIMED})
 """What flows whose items are being done wait for."""
-_COLOURS: Final = {"good": "#18753c", "warn": "#8a5300", "bad": "#b3261e"}
+COLOURS: Final = {"good": "#0b7846", "warn": "#9c5f06", "bad": "#96051c"}
 """White text on them has a contrast of AA."""
 _CHAR_WIDTH: Final = 7
 _PADDING: Final = 8
@@ -113,7 +113,7 @@ def _picture(label: str, shown: BadgeFact) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img"'
         f' aria-label="{name}"><title>{name}</title>'
         f'<rect width="{left}" height="20" fill="#3b3d42"/>'
-        f'<rect x="{left}" width="{right}" height="20" fill="{_COLOURS[shown.tone]}"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{COLOURS[shown.tone]}"/>'
         '<g fill="#fff" font-family="Verdana, sans-serif" font-size="11">'
         f'<text x="{_PADDING}" y="14">{escape(label)}</text>'
         f'<text x="{left + _PADDING}" y="14">{escape(shown.words)}</text></g></svg>\n'

@@ -361,6 +361,7 @@ def _columns(view: View) -> list[Column]:
         Column("sentence", "What is wrong", "prose"),
         Column("due_at", "Due", "time"),
         Column("first_seen_at", "Found", "time"),
+        Column("repair_status", "Repair", "status"),
         Column("resolution", "Resolution", "status"),
     ]
 

@@ -14,7 +14,7 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.flows import list_pauses, read_status
+from dueledger.ledger.store.flows import FlowScope, count_fell_due, list_pauses, read_status
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import flows
 from dueledger.service.routes.fields import Lane, Name, Reason, TenantPath
@@ -26,6 +26,8 @@ operate = PageRoutes(Scope.OPERATE, "console")
 COUNTED_MAX: Final = 1_000
 """Items counted of a flow; more are shown as this number and +."""
 _PAUSES_READ: Final = 100
+_PAUSES_COUNTED: Final = 10
+"""Pauses of a page of which it is counted how many items fell due meanwhile."""
 PauseWidth = Literal["lane", "kind", "tenant"]
 """What a pause may cover."""
 _WIDTHS: Final[Mapping[PauseWidth, str]] = {
@@ -141,6 +143,40 @@ async def pause_impacts(call: ApiCall, flow: Mapping[str, Any]) -> list[PauseImp
         covered = first["flows"], first["all_due"], first["all_due_capped"]
         impacts.append(PauseImpact(over, _WIDTHS[over], *covered))
     return impacts
+
+
+async def fell_due(
+    call: ApiCall, view: View, pauses: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return pauses with how many items fell due in each, and where to decide about them.
+
+    Both are None for who may not end a pause, and of the last of many pauses.
+    """
+    shown: list[dict[str, Any]] = []
+    for each in pauses:
+        words, decide = None, None
+        if view.may(Scope.OPERATE) and view.clock.now is not None and len(shown) < _PAUSES_COUNTED:
+            scope = FlowScope(each["tenant"], each["kind"], each["lane"])
+            span = each["paused_at"], view.clock.now
+            items, capped = await count_fell_due(
+                call.connection, scope, *span, read_max=COUNTED_MAX
+            )
+            words = count_of(items, capped=capped)
+            decide = _decide(view, each) if items or capped else None
+        shown.append({**each, "fell_due": words, "decide": decide})
+    return shown
+
+
+def _decide(view: View, each: Mapping[str, Any]) -> str:
+    """Return the address where what fell due in a pause is decided about."""
+    return view.url(
+        f"/reviews/{each['tenant']}/decide",
+        kind=each["kind"],
+        lane=each["lane"] or None,
+        default_lane=True if each["lane"] == "" else None,
+        due_from=each["paused_at"],
+        due_before=view.clock.now,
+    )
 
 
 async def covering_pauses(

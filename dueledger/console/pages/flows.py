@@ -16,6 +16,7 @@ from dueledger.console.pages.flow_pauses import (
     CONFIRM_ABOVE,
     COUNTED_MAX,
     drain_text,
+    fell_due,
     flow_page,
     pause_columns,
     pause_impacts,
@@ -155,7 +156,7 @@ async def list_all(
             empty="Nothing is paused. A flow is paused on its own page.",
             note=f"The {PAUSES_MAX} oldest." if len(found) > PAUSES_MAX else None,
         ),
-        tenant_pauses=pauses if tenant else [],
+        tenant_pauses=await fell_due(call, view, pauses) if tenant else [],
         flow=None,
         drain=None,
         listing=Listing(
@@ -209,7 +210,7 @@ async def show_flow(
         **status,
         slowed=slowed_text(flow),
         throughput=throughput,
-        pauses=pauses,
+        pauses=await fell_due(call, view, pauses),
         limits=[
             (name, words, flow[name], FLOW_BOUNDS[name], name in CLEARABLE_LIMITS)
             for name, words in LIMIT_WORDS.items()
@@ -354,16 +355,25 @@ def _columns(view: View) -> list[Column]:
     def retrying(row: Row) -> str:
         return _items(view, row, state=State.RETRYABLE_FAILURE.label)
 
+    def later(row: Row) -> str:
+        return _items(view, row, open=True, due_from=view.clock.now)
+
+    def serial(row: Row) -> str:
+        return _items(view, row, serial=True)
+
+    def in_flight(row: Row) -> str:
+        return _items(view, row, in_flight=True)
+
     return [
         Column("kind", "Flow", "flow", show),
         Column("status", "Status", "status"),
         Column("due", "Due", "count", due, "due_capped"),
         Column("oldest_due_at", "Oldest due", "time"),
         Column("is_past_sla", "Late", "flag"),
-        Column("later", "Later", "count", None, "later_capped"),
+        Column("later", "Later", "count", later, "later_capped"),
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
-        Column("serial", "In order", "count", None, "serial_capped"),
-        Column("in_flight", "In flight", "count"),
+        Column("serial", "In order", "count", serial, "serial_capped"),
+        Column("in_flight", "In flight", "count", in_flight),
         Column("concurrency_max", "At most", "count"),
         Column("throughput", "Ended/s", "count"),
         Column("rate_per_second", "Rate limit/s", "count"),

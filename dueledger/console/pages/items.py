@@ -10,6 +10,7 @@ from uuid import UUID
 from fastapi import Depends, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
+from dueledger.console.back import Back, back_link, back_to
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
@@ -86,8 +87,12 @@ _NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns i
 
 
 class ItemDecisionForm(BaseModel):
-    """What a person decides about one item, and why. `until` is of snooze."""
+    """What a person decides about one item, and why. `until` is of snooze.
 
+    `back` is the list that is shown next; without it, the item is.
+    """
+
+    back: Back = None
     verb: OperationVerb
     until: Moment = None
     reason: Reason
@@ -114,6 +119,8 @@ async def list_items(
     worker: Filter = None,
     definition: Filter = None,
     definition_version: Annotated[VersionFilter, BeforeValidator(blank)] = None,
+    serial: bool = False,
+    blocked: bool = False,
 ) -> Response:
     """List items of a filter, or lead to the one that is named."""
     named = (q or "").strip()
@@ -131,6 +138,8 @@ async def list_items(
         in_flight=in_flight,
         attempt_min=attempt_min,
         worker=worker,
+        serial=serial,
+        blocked=blocked,
     )
     wanted = await of_definition(call.connection, wanted, definition, definition_version)
     # The first page of late items has a histogram of more than it lists.
@@ -159,6 +168,8 @@ async def list_items(
         "worker": worker or "",
         "definition": definition or "",
         "definition_version": definition_version or "",
+        "serial": serial,
+        "blocked": blocked,
     }
     return view.page(
         "items.html",
@@ -196,7 +207,7 @@ async def list_items(
 
 @read.page("/items/{item}")
 async def show_item(
-    call: CurrentCall, view: CurrentView, page: CurrentPage, item: UUID
+    call: CurrentCall, view: CurrentView, page: CurrentPage, item: UUID, *, back: Back = None
 ) -> Response:
     """Show an item: why it is as it is, what is owed, and what happened."""
     found = await read_item(call.connection, item, call.tenants)
@@ -204,10 +215,11 @@ async def show_item(
     refusals = _refusals(found) if view.may(Scope.OPERATE) else {}
     verbs = [verb for verb, why in refusals.items() if why is None]
     why = await explain_item(call.connection, found, call.tenants)
-    people = await _people(call, found)
+    people = await _people(call, found, back)
     return view.page(
         "item.html",
         title=found["business_key"],
+        back=back_link(back),
         item=found,
         why=why,
         lead=_lead(view, found, why),
@@ -250,6 +262,8 @@ async def decide(
         message = f"{words}: {decided.reason}. Nothing was changed."
         raise Conflict(message, item=str(item))
     said = "Requested" if decided.result is RequestResult.REQUESTED else "Done"
+    if form.back is not None:
+        return view.done(f"{said}: {words.lower()} {found['business_key']}.", form.back)
     return view.done(f"{said}: {words.lower()}.", f"/items/{item}")
 
 
@@ -292,7 +306,7 @@ async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
             Column("sentence", "What is wrong", "prose"),
             Column("resolution", "Resolution", "status"),
             Column("action", "Repair", "word"),
-            Column("status", "Status", "status"),
+            Column("repair_status", "Status", "status"),
             Column("first_seen_at", "Found", "time"),
         ),
         rows=rows[:_FINDINGS_SHOWN],
@@ -301,7 +315,7 @@ async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:
     )
 
 
-async def _people(call: ApiCall, item: Row) -> ReviewPeople | None:
+async def _people(call: ApiCall, item: Row, back: Back) -> ReviewPeople | None:
     """Return who has taken an item, and the comments on it and its flow; None unless it is parked.
 
     Those on an item that was parked before stay in the audit.
@@ -318,7 +332,7 @@ async def _people(call: ApiCall, item: Row) -> ReviewPeople | None:
     }
     targets = [of_item(item["id"]), *of_flow(tenant, item["kind"], item["lane"])]
     comments = await read_comments(call, tenant, targets)
-    return people_of(call, review, {"item": item["id"]}, comments)
+    return people_of(call, review, {"item": item["id"], "back": back}, comments)
 
 
 async def _pauses(
@@ -339,8 +353,10 @@ async def _pauses(
 
 
 def _columns(view: View) -> list[Column]:
+    back = back_to(view)
+
     def address(row: Row) -> str:
-        return view.url(f"/items/{row['id']}")
+        return view.url(f"/items/{row['id']}", back=back)
 
     return [
         Column("business_key", "Business key", "text", address),

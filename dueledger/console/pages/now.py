@@ -315,7 +315,7 @@ def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
             items(state=State.RETRYABLE_FAILURE.label),
             "retrying_capped",
         ),
-        Column("blocked", "Blocked", "count", None, "blocked_capped"),
+        Column("blocked", "Blocked", "count", items(blocked=True), "blocked_capped"),
         Column(
             "parked", "In review", "count", items(state=State.MANUAL_REVIEW.label), "parked_capped"
         ),

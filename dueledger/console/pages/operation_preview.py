@@ -76,6 +76,8 @@ _BEYOND: Final = {
     "q": "Business key",
     "late": "Late",
     "in_flight": "In flight",
+    "serial": "In order",
+    "blocked": "Blocked",
     "attempt_min": "Attempts",
     "worker": "Worker",
     "definition": "Definition",

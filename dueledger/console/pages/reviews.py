@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from fastapi import Response
 
+from dueledger.console.back import back_to
 from dueledger.console.cells import count_of
 from dueledger.console.forms import TAKEN_CHOICES, Filter, TakenFilter
 from dueledger.console.listing import Column, Listing, Row
@@ -242,8 +243,10 @@ def _group_columns(view: View, taken: TakenFilter) -> list[Column]:
 
 
 def _parked_columns(view: View) -> list[Column]:
+    back = back_to(view)
+
     def item(row: Row) -> str:
-        return view.url(f"/items/{row['id']}")
+        return view.url(f"/items/{row['id']}", back=back)
 
     return [
         Column("business_key", "Business key", "text", item),

@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import Depends, Response
 from pydantic import BaseModel, model_validator
 
+from dueledger.console.back import Back
 from dueledger.console.cells import count_of
 from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing, Row
@@ -31,9 +32,13 @@ COMMENTS_MAX: Final = 20
 
 
 class GroupFields(BaseModel):
-    """What a form of a group has beside what REST takes: an empty field would be an absent one."""
+    """What a form of a group has beside what REST takes: an empty field would be an absent one.
+
+    `back` is the list that the page of an item leads back to.
+    """
 
     default_lane: bool = False
+    back: Back = None
 
     @model_validator(mode="before")
     @classmethod
@@ -212,7 +217,7 @@ def _shown(
 ) -> Response:
     """Return the answer of an action: the page of the item or of the group."""
     if form.item is not None:
-        return view.done(notice, f"/items/{form.item}")
+        return view.done(notice, f"/items/{form.item}", back=form.back)
     fields = {
         "kind": form.kind,
         "lane": form.lane or None,

@@ -77,7 +77,13 @@ class FindingSummary(BaseModel):
     taken_at: datetime | None
 
 
-class FindingPage(Page[FindingSummary]):
+class ListedFinding(FindingSummary):
+    """A finding, and the status of its last repair; null: none was proposed."""
+
+    repair_status: RepairStatus | None
+
+
+class FindingPage(Page[ListedFinding]):
     """A page of findings, oldest first."""
 
 
@@ -233,7 +239,7 @@ async def list_found(
         tenants=call.tenants,
         newest_first=newest_first,
     )
-    return page.answer_rows(FindingSummary, list(map(dict, rows)), "first_seen_at", "id")
+    return page.answer_rows(ListedFinding, list(map(dict, rows)), "first_seen_at", "id")
 
 
 async def _answer_of_item(
@@ -258,7 +264,7 @@ async def _answer_of_item(
         and all(row[name] == value for name, value in wanted.items())
         and (last is None or (_place(row) < last if newest_first else _place(row) > last))
     ]
-    return page.answer_rows(FindingSummary, rows, "first_seen_at", "id")
+    return page.answer_rows(ListedFinding, rows, "first_seen_at", "id")
 
 
 def _place(row: Mapping[str, Any]) -> tuple[datetime, UUID]:

@@ -288,6 +288,12 @@ async def list_items(
         Query(max_length=512, pattern=PRINTABLE, description="only items of it; with `tenant`"),
     ] = None,
     definition_version: VersionFilter = None,
+    serial: Annotated[
+        bool, Query(description="only items that wait and have a place in the order of their key")
+    ] = False,
+    blocked: Annotated[
+        bool, Query(description="only items that wait for another item of their key")
+    ] = False,
 ) -> Response:
     """List items: open ones, late ones, those in flight or in an open state first due first.
 
@@ -308,6 +314,8 @@ async def list_items(
         in_flight=in_flight,
         attempt_min=attempt_min,
         worker=worker,
+        serial=serial,
+        blocked=blocked,
     )
     wanted = await of_definition(call.connection, wanted, definition, definition_version)
     found = await find_page(call, page, wanted, late=late, is_open=is_open)

@@ -28,7 +28,7 @@ from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes.fields import Taken, Text, taken_by
-from dueledger.service.routes.findings import FindingPage, FindingSummary, find_finding
+from dueledger.service.routes.findings import FindingPage, ListedFinding, find_finding
 from dueledger.service.routes.review_documents import (
     Commented,
     FindingComment,
@@ -65,7 +65,7 @@ async def list_undecided(
         taken_by=taken_by(taken, call.caller.actor_no),
         after=page.place(PageAfter, datetime, UUID),
     )
-    return page.answer_rows(FindingSummary, rows, "first_seen_at", "id")
+    return page.answer_rows(ListedFinding, rows, "first_seen_at", "id")
 
 
 @approve.add("POST", "/v1/findings/{finding}/take", "takeFinding", TakenFinding)

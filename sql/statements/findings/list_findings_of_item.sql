@@ -14,7 +14,7 @@ with found as materialized (
 )
 select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
   f.sentence, f.expected, f.actual, f.terms, f.opened_count, f.first_seen_at, f.last_seen_at, f.closed_at, f.resolution,
-  f.reason, f.reconciliation_no, w.name as taken_by, f.taken_at, k.redacted_fields, r.action, r.status
+  f.reason, f.reconciliation_no, w.name as taken_by, f.taken_at, k.redacted_fields, r.action, r.status as repair_status
 from found f
 left join ledger.kind k on k.tenant = f.tenant and k.name = f.kind
 left join ledger.actor w on w.actor_no = f.taken_by

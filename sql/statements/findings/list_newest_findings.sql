@@ -1,4 +1,4 @@
--- List findings, newest first, a page at a time; only open ones on request.
+-- List findings, newest first, a page at a time, each with the status of its last repair; only open ones on request.
 -- returns: zero or more
 -- roles: auditor, operator
 -- $1 open_only boolean
@@ -10,7 +10,7 @@
 -- $7 tenants text[]
 -- $8 kind text
 -- $9 effective_date date
--- index: finding_seen_idx, finding_tenant_idx
+-- index: finding_seen_idx, finding_tenant_idx, repair_finding_idx
 -- locks: none
 -- Of each tenant so many are read as a page has: what others have costs nothing and shows nowhere.
 with tenants as materialized (
@@ -53,9 +53,14 @@ found as materialized (
 )
 select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
   f.sentence, f.expected, f.actual, f.terms, f.opened_count, f.first_seen_at, f.last_seen_at, f.closed_at, f.resolution,
-  f.reason, f.reconciliation_no, w.name as taken_by, f.taken_at, k.redacted_fields
+  f.reason, f.reconciliation_no, w.name as taken_by, f.taken_at, k.redacted_fields, r.status as repair_status
 from (select f.id from found f order by f.first_seen_at desc, f.id desc limit $6::integer) n
 join ledger.finding f on f.id = n.id
 left join ledger.kind k on k.tenant = f.tenant and k.name = f.kind
 left join ledger.actor w on w.actor_no = f.taken_by
+left join lateral (
+  select r.status from ledger.repair r
+  where r.finding_id = f.id
+  order by r.proposed_at desc, r.id desc limit 1
+) r on true
 order by f.first_seen_at desc, f.id desc

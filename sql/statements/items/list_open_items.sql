@@ -21,6 +21,8 @@
 -- $18 definition_nos bigint[]
 -- $19 attempt_min integer
 -- $20 worker text
+-- $21 serial boolean
+-- $22 blocked boolean
 -- index: pending_available_idx, pending_retry_idx, pending_serial_idx, pending_pkey, expedited_due_idx, review_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -45,7 +47,7 @@ expedited as materialized (
     select x.flow_no, s.grace_seconds, x.item_no from ledger.expedited x
     where x.flow_no = s.flow_no and (x.due_at, x.item_no) > ($11::timestamptz, $12::bigint)
     order by x.due_at, x.item_no limit (select m.items from flow_max m)) x
-  where not $17::boolean
+  where not $17::boolean and not $21::boolean
 ),
 read_items as materialized (
   select s.flow_no, s.grace_seconds, p.*
@@ -55,21 +57,29 @@ read_items as materialized (
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 1 as source,
       p.starts = 0 and p.snoozed is null and p.available_at > (select w.now + interval '5 minutes' from wanted w) as is_ahead
      from ledger.pending p
-     where p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+     where not $21::boolean and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
      order by p.available_at limit (select m.items from flow_max m))
     union all
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 2, false from ledger.pending p
-     where p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+     where not $21::boolean and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
      order by p.available_at limit (select m.items from flow_max m))
     union all
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3, false from ledger.pending p
-     where p.flow_no = s.flow_no and p.serial is not null
+     where not $22::boolean and p.flow_no = s.flow_no and p.serial is not null
      order by p.state, p.available_at limit (select m.items from flow_max m))
     union all
+    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3, false from ledger.pending p
+     where $22::boolean and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+      and p.available_at = 'infinity' limit (select m.items from flow_max m))
+    union all
+    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3, false from ledger.pending p
+     where $22::boolean and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+      and p.available_at = 'infinity' limit (select m.items from flow_max m))
+    union all
     (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, r.attempt, null::timestamptz, 4, false from ledger.review r
-     where r.flow_no = s.flow_no limit (select m.items from flow_max m))
+     where not $21::boolean and r.flow_no = s.flow_no limit (select m.items from flow_max m))
   ) p
   where not $17::boolean
   union all
@@ -86,7 +96,7 @@ read_items as materialized (
      select i.flow_no, i.due_at from ledger.due_item i
      where i.effective_date = o.effective_date and i.item_no = o.item_no offset 0
    ) i
-   where o.state = coalesce((select w.state from wanted w), o.state)
+   where not $21::boolean and o.state = coalesce((select w.state from wanted w), o.state)
      and ($19::integer is null or o.attempt >= $19::integer)
      and ($20::text is null or o.worker_no = (select a.actor_no from ledger.actor a where a.name = $20::text))
      and (i.flow_no in (select s.flow_no from scope s)) is true  -- hashed once, and not joined
