@@ -32,6 +32,7 @@ PAGES = {
     "flow": "/console/flows/umbra/PaymentDue?lane=north",
     "flow-circuit": "/console/flows/acme/LetterDue",
     "reviews": "/console/reviews",
+    "operations": "/console/reviews/operations",
     "parked": "/console/reviews/parked",
     "undecided": "/console/reviews/findings",
     "reconciliation": "/console/reconciliation",
@@ -50,8 +51,13 @@ LINKED = {
     "operation": ("/console/reviews/operations", "tbody th a"),
     "finding": ("/console/reconciliation/findings", "tbody th a"),
     "process": ("/console/system", "tbody th a[href*='/system/process']"),
+    "search-several": (
+        "/console/items?kind=InvoiceDue&in_flight=true",
+        "tbody th a",
+        ".timeline a[href*='/search']",
+    ),
 }
-"""Pages by the link of another one that leads to them."""
+"""Pages by the links that lead to them from another one."""
 BETWEEN = 1024
 """A width at which the columns of tables wrap."""
 FOLDED = ((360, "light"), (1440, "dark"))

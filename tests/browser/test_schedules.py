@@ -60,3 +60,35 @@ async def test_a_file_that_is_chosen_or_dropped_is_converted(
         assert window.messages() == []
 
     await window.do(walk)
+
+
+async def test_a_person_puts_a_definition_in_force_and_pauses_and_triggers_it(
+    window: Window,
+) -> None:
+    def edit() -> None:
+        window.open("/console/schedules/acme/statements")
+        window.find("a.button[href$='/edit']")[0].click()
+        [field] = [window.wait_for("textarea")]
+        text = field.get_attribute("value")
+        field.clear()
+        field.send_keys(text.replace("0 9 1 * *", "45 3 1 * *"))
+        window.wait_for("[data-preview-of] ins")
+        window.press_button("Put in force")
+        window.wait_for_text(".notice", "Version 2 is defined.")
+        assert "03:45:00" in window.find("tbody")[0].text
+        versions = [each.text for each in window.find(".timeline > li")]
+        assert ["Version 2" in versions[0], "Version 1" in versions[1]] == [True, True]
+        assert "key:jane" in versions[0]
+        assert window.violations() == []
+
+    def act() -> None:
+        window.act("Pause", "Paused the kind of acme statements.", "INC-1")
+        assert "INC-1" in window.find("main")[0].text
+        window.act("Resume", "Resumed", "INC-1 ended")
+        window.act("Trigger", "Triggered statements", "the file came late")
+        assert "statements" in window.find("h1")[0].text
+        assert window.violations() == []
+
+    await window.do(edit)
+    await window.do(act)
+    assert await window.do(window.messages) == []
