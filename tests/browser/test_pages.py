@@ -1,14 +1,12 @@
 """Each page as a browser shows it: at three widths, in both themes, by keys alone."""
 
 import re
-from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.browser.seeded_ledger import LONG_KEY
 from tests.browser.window import THEMES, WIDTHS, Window
-from tests.service.conftest import Api
 
 pytestmark = pytest.mark.browser
 
@@ -34,6 +32,7 @@ PAGES = {
     "flow": "/console/flows/umbra/PaymentDue?lane=north",
     "flow-circuit": "/console/flows/acme/LetterDue",
     "reviews": "/console/reviews",
+    "operations": "/console/reviews/operations",
     "parked": "/console/reviews/parked",
     "undecided": "/console/reviews/findings",
     "reconciliation": "/console/reconciliation",
@@ -52,8 +51,13 @@ LINKED = {
     "operation": ("/console/reviews/operations", "tbody th a"),
     "finding": ("/console/reconciliation/findings", "tbody th a"),
     "process": ("/console/system", "tbody th a[href*='/system/process']"),
+    "search-several": (
+        "/console/items?kind=InvoiceDue&in_flight=true",
+        "tbody th a",
+        ".timeline a[href*='/search']",
+    ),
 }
-"""Pages by the link of another one that leads to them."""
+"""Pages by the links that lead to them from another one."""
 BETWEEN = 1024
 """A width at which the columns of tables wrap."""
 FOLDED = ((360, "light"), (1440, "dark"))
@@ -74,26 +78,12 @@ document.querySelector(arguments[0]).dispatchEvent(copy);
 return copy.clipboardData.getData("text/plain");
 """
 """Copies an element as a person who has selected it."""
-HIDE = """
-Object.defineProperty(document, "hidden", { value: arguments[0] === "hidden", configurable: true });
-const before = stream;
-document.dispatchEvent(new Event("visibilitychange"));
-return [before.readyState === EventSource.CLOSED, stream.readyState === EventSource.CLOSED];
-"""
-"""Hides or shows the tab; returns whether its stream, and the one it has now, are closed."""
 MOVING = """
 const parts = [...document.querySelectorAll("*")].flatMap(each => ["", "::before", "::after"]
   .map(part => getComputedStyle(each, part || null)));
 return parts.filter(each => each.animationName !== "none").length
 """
 """How many parts of a page move by themselves."""
-DROP = """
-const data = new DataTransfer();
-data.items.add(new File([arguments[0]], "letters.crontab"));
-const drop = new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true });
-document.querySelector("#import-text").dispatchEvent(drop);
-"""
-"""Drops a file on the field of an import: a driver can drop none from outside."""
 
 
 WRAPPED = """
@@ -218,106 +208,6 @@ async def test_filters_are_folded_on_a_narrow_screen(window: Window) -> None:
     await window.do(walk)
 
 
-async def test_a_person_pauses_a_flow_and_decides_about_what_is_parked(window: Window) -> None:
-    def pause() -> None:
-        window.open("/console/flows/acme/StatementDue")
-        window.find("details.action summary")[0].click()
-        window.find("#pause-reason")[0].send_keys("INC-1", Keys.ENTER)
-        window.wait_for_text(".why h2", "is paused: INC-1")
-        window.find(".why summary.primary")[0].click()
-        window.find("#resume-1")[0].send_keys("INC-1 ended", Keys.ENTER)
-        window.wait_for_text(".notice", "Resumed.")
-        assert "INC-1 ended" in " ".join(each.text for each in window.find("td.c-prose"))
-
-    def decide() -> None:
-        window.open("/console/reviews")
-        window.find("td.c-action a")[0].click()
-        window.wait_for("#reason").send_keys("INC-2", Keys.ENTER)
-        window.wait_for("progress")
-        for verb, status in {"Pause": "Paused", "Resume": "Waiting", "Abort": "Aborted"}.items():
-            [folded] = [each for each in window.find(".action summary") if each.text == verb]
-            folded.click()
-            window.find(".action[open] input[name=reason]")[0].send_keys("INC-3", Keys.ENTER)
-            window.wait_for_text("h1", status)
-
-    await window.do(pause)
-    await window.do(decide)
-    assert await window.do(window.messages) == []
-
-
-async def test_a_page_shows_what_changes_and_waits_while_a_form_is_edited(
-    window: Window, api: Api
-) -> None:
-    [item] = await api.owner.fetch(
-        "select i.id, i.item_no from ledger.due_item i join ledger.review r using (item_no) limit 1"
-    )
-
-    async def change(reason: str) -> None:
-        """Change why the item is parked; the server counts it at once."""
-        await api.owner.execute(
-            "update ledger.review set reason = $1 where item_no = $2", reason, item["item_no"]
-        )
-        await api.owner.execute("select pg_stat_force_next_flush()")
-
-    def begin() -> None:
-        window.open(f"/console/items/{item['id']}")
-        window.wait_for('[data-pulse="live"]')
-
-    def edit() -> None:
-        window.wait_for_text(".why h2", "changed once")
-        window.find(".action summary")[0].click()
-        window.find(".action[open] input[name=reason]")[0].send_keys("INC-1")
-        window.wait_for('[data-pulse="paused"]')
-
-    def leave() -> None:
-        assert window.find(".action[open] input[name=reason]")[0].get_attribute("value") == "INC-1"
-        assert "changed once" in window.find(".why h2")[0].text
-        window.driver.execute_script("document.activeElement.blur()")
-        window.find(".action[open] summary")[0].click()
-        window.wait_for_text(".why h2", "changed twice")
-
-    await window.do(begin)
-    await change("changed once")
-    await window.do(edit)
-    await change("changed twice")
-    await window.do(leave)
-
-
-async def test_a_page_that_is_paused_does_not_change(window: Window) -> None:
-    is_loading = "loadedAt = 0; isStale = true; tick(); return isLoading"
-
-    def walk() -> None:
-        window.open("/console/")
-        window.wait_for('[data-pulse="live"]').click()
-        assert window.find('[data-pulse="paused"][aria-pressed="true"]')
-        assert not window.driver.execute_script(is_loading)
-        window.find("[data-pulse]")[0].click()
-        assert window.driver.execute_script(is_loading)
-        window.wait_for('[data-pulse="live"][aria-pressed="false"]')
-
-    await window.do(walk)
-
-
-async def test_a_tab_has_one_stream_while_it_is_shown_and_asks_itself_without_one(
-    window: Window,
-) -> None:
-    def walk() -> None:
-        window.open("/console/")
-        window.wait_for('[data-pulse="live"]')
-        assert window.driver.execute_script(HIDE, "hidden") == [True, True]
-        assert window.driver.execute_script(HIDE, "shown") == [True, False]
-        window.wait_for('[data-pulse="live"]')
-        window.driver.execute_script("stream.close(); loadedAt = Date.now(); tick()")
-        assert window.find('[data-pulse="polling"]')
-        window.driver.execute_script("loadedAt = 0; tick()")
-        window.wait_for('[data-pulse="live"]')
-        assert window.find("time[data-until]")[0].text.startswith("in ")
-        window.driver.execute_script("Date.now = () => performance.timeOrigin + 9e7")
-        window.wait_for_text("time[data-until]", "now")
-
-    await window.do(walk)
-
-
 async def test_nothing_moves_for_who_wants_no_motion(window: Window) -> None:
     def walk() -> None:
         for wish, moves in (("no-preference", True), ("reduce", False)):
@@ -340,88 +230,6 @@ async def test_what_is_copied_has_times_in_utc_and_columns(window: Window) -> No
         assert (due, key) == (utc, window.find("tbody th")[0].text)
         copied = window.driver.execute_script(COPY, "footer time")
         assert copied == window.find("footer time")[0].get_attribute("datetime")
-
-    await window.do(walk)
-
-
-async def test_a_list_says_how_many_of_its_rows_have_changed(window: Window, api: Api) -> None:
-    def begin() -> None:
-        window.open("/console/reviews/parked")
-        window.wait_for('[data-pulse="live"]')
-        assert not window.find(".changed")[0].is_displayed()
-
-    await window.do(begin)
-    await api.owner.execute(
-        "update ledger.review set reason = 'changed again' where item_no ="
-        " (select item_no from ledger.review order by parked_at, item_no limit 1)"
-    )
-    await api.owner.execute("select pg_stat_force_next_flush()")
-    await window.do(lambda: window.wait_for_text(".changed", "1 row differs"))
-
-
-async def test_a_list_without_a_stream_asks_itself_for_changes(window: Window, api: Api) -> None:
-    def lose_stream() -> None:
-        window.open("/console/reviews/parked")
-        window.wait_for('[data-pulse="live"]')
-        window.driver.execute_script("listen = () => stream.close(); listen(); tick()")
-        assert window.find('[data-pulse="polling"]')
-
-    await window.do(lose_stream)
-    await api.owner.execute(
-        "update ledger.review set reason = 'changed unseen' where item_no ="
-        " (select item_no from ledger.review order by parked_at, item_no limit 1)"
-    )
-
-    def poll() -> None:
-        window.driver.execute_script("tick()")
-        assert not window.find(".changed")[0].is_displayed()
-        window.driver.execute_script("loadedAt = 0; tick()")
-        window.wait_for_text(".changed", "1 row differs")
-
-    await window.do(poll)
-
-
-async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
-    window: Window,
-) -> None:
-    def walk() -> None:
-        window.open("/console/schedules/acme/nightly-close/edit")
-        assert "Nothing changes" in window.find("[data-preview-of]")[0].text
-        [field] = window.find("textarea")
-        text = field.get_attribute("value")
-        field.clear()
-        field.send_keys(text.replace("30 2 * * *", "15 4 * * *"))
-        window.wait_for("[data-preview-of] ins")
-        assert "04:15:00" in window.find("[data-preview-of]")[0].text
-        field.send_keys("x: [")
-        window.wait_for("[data-preview-of] .problem")
-        assert window.messages() == []
-
-    await window.do(walk)
-
-
-async def test_a_file_that_is_chosen_or_dropped_is_converted(
-    window: Window, tmp_path: Path
-) -> None:
-    crontab = tmp_path / "nightly.crontab"
-    crontab.write_text("15 4 * * * /usr/local/bin/close-books\n", encoding="utf-8")
-    dropped = "30 5 * * * /usr/local/bin/send-letters\n"
-
-    def walk() -> None:
-        window.open("/console/schedules/import")
-        window.find("input[type=file]")[0].send_keys(str(crontab))
-        window.wait_for('button[formaction$="/define"]')
-        assert "close-books" in window.find("tbody tr")[0].text
-        window.shoot("schedule-imported", 1440, "light")
-        assert window.violations() == []
-        window.open("/console/schedules/import")
-        assert not window.find('button[formaction$="/define"]')
-        window.driver.execute_script(DROP, dropped)
-        window.wait_for('button[formaction$="/define"]')
-        assert "send-letters" in window.find("tbody tr")[0].text
-        [name] = window.find("input[name=file_name]")
-        assert name.get_attribute("value") == "letters.crontab"
-        assert window.messages() == []
 
     await window.do(walk)
 

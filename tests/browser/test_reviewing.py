@@ -11,17 +11,9 @@ pytestmark = pytest.mark.browser
 async def test_a_person_snoozes_an_item_and_takes_and_comments_on_a_finding(
     window: Window,
 ) -> None:
-    def press_button(words: str) -> None:
-        [button] = [each for each in window.find("main button") if each.text == words]
-        button.click()
-
-    def unfold(words: str) -> None:
-        [folded] = [each for each in window.find(".action summary") if each.text == words]
-        folded.click()
-
     def snooze() -> None:
         window.open("/console/items?q=P-00005&tenant=acme&kind=PaymentDue")
-        unfold("Snooze")
+        window.unfold("Snooze")
         window.driver.execute_script(
             "document.querySelector('.action[open] [name=until]').value = '2199-01-01T09:00'"
         )
@@ -32,16 +24,16 @@ async def test_a_person_snoozes_an_item_and_takes_and_comments_on_a_finding(
 
     def take() -> None:
         window.open(window.linked("/console/reviews/findings", "tbody th a"))
-        press_button("Take from person:test")
+        window.press_button("Take from person:test")
         window.wait_for_text(".notice", "Taken.")
         assert "Taken by key:jane" in window.find("[aria-label='Taken by'] p")[0].text
-        unfold("Comment")
+        window.unfold("Comment")
         window.find("#comment")[0].send_keys("INC-5: the archive is asked", Keys.ENTER)
         window.wait_for_text(".notice", "Written.")
         assert "INC-5" in window.find("[aria-label='Taken by'] td.c-prose")[0].text
         window.shoot("finding-taken", 1440, "light")
         assert window.violations() == []
-        press_button("Return")
+        window.press_button("Return")
         window.wait_for_text(".notice", "Returned.")
         assert window.find("[aria-label='Taken by'] p")[0].text == "Nobody has taken it."
 

@@ -48,10 +48,12 @@ class Window:
         self.driver.get(self.url + path)
         self.driver.execute_script(f"document.documentElement.dataset.theme = '{theme}'")
 
-    def linked(self, path: str, selector: str) -> str:
-        """Return where the first link of a selector leads, from a page."""
-        self.open(path)
-        return str(self.find(selector)[0].get_attribute("href")).removeprefix(self.url)
+    def linked(self, path: str, *selectors: str) -> str:
+        """Return where the first link of each selector leads in turn, from a page."""
+        for selector in selectors:
+            self.open(path)
+            path = str(self.find(selector)[0].get_attribute("href")).removeprefix(self.url)
+        return path
 
     def wait_for(self, selector: str) -> Any:  # noqa: ANN401 - an element; selenium has no types
         """Return the first element of a selector, once there is one."""
@@ -66,6 +68,23 @@ class Window:
         """Wait until an element has a text."""
         has_text: Any = text_present((By.CSS_SELECTOR, selector), text)
         WebDriverWait(self.driver, WAIT_SECONDS).until(has_text)
+
+    def unfold(self, words: str) -> None:
+        """Fold out the one action of these words."""
+        [folded] = [each for each in self.find(".action summary") if each.text == words]
+        folded.click()
+
+    def press_button(self, words: str) -> None:
+        """Press the one button of these words."""
+        [button] = [each for each in self.find("main button") if each.text == words]
+        button.click()
+
+    def act(self, words: str, notice: str, reason: str = "INC-1") -> None:
+        """Do an action that asks why, and wait for what the next page says of it."""
+        self.unfold(words)
+        self.find(".action[open] [name=reason]")[0].send_keys(reason)
+        self.press_button(words)
+        self.wait_for_text(".notice", notice)
 
     def press(self, *keys: str) -> None:
         """Press keys, where the focus is."""
