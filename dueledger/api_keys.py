@@ -11,7 +11,9 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.api_keys import (
     NAME_SHAPE,
     CallRate,
+    InheritedRights,
     NewApiKey,
+    RevokedApiKey,
     Scope,
     create_key,
     expire_key,
@@ -71,10 +73,10 @@ async def rotate_key(
     expires_at: datetime | None,
     actor_no: int,
     tenants: Sequence[str] | None = None,
-) -> tuple[NewApiKey, Sequence[str] | None]:
+) -> tuple[NewApiKey, InheritedRights]:
     """Make a key with the rights of another one, which expires after `overlap`.
 
-    `tenants` are those of who asks. Returns the key and its tenants. Raises NotFound if there is no
+    `tenants` are those of who asks. Returns the key and its rights. Raises NotFound if there is no
     such valid key for these.
     """
     rights = await expire_key(connection, prefix, overlap, tenants)
@@ -91,20 +93,20 @@ async def rotate_key(
     )
     if made is None:
         raise _no_such_key(prefix)  # its actor's tenants are its own
-    return made, rights.tenants
+    return made, rights
 
 
 async def end_key(
     connection: Connection, prefix: str, *, actor_no: int, tenants: Sequence[str] | None = None
-) -> Sequence[str] | None:
-    """Revoke a key at once, and return its tenants.
+) -> RevokedApiKey:
+    """Revoke a key at once, and return what it was.
 
     Raises NotFound if there is no such valid key for these `tenants`.
     """
     revoked = await revoke_key(connection, prefix, revoked_by=actor_no, tenants=tenants)
     if revoked is None:
         raise _no_such_key(prefix)
-    return revoked.tenants
+    return revoked
 
 
 def read_rate(per_second: float | None, burst: int | None) -> CallRate | None:

@@ -4,7 +4,7 @@ They are made at once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -14,7 +14,7 @@ from dueledger.ledger.item_verbs import MOVED, UNKNOWN, OperationVerb, refusal
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.items import RequestResult
+from dueledger.ledger.store.items import ItemRequestResult, RequestResult
 from dueledger.ledger.store.operations import (
     ItemState,
     apply_verb,
@@ -42,11 +42,12 @@ class KeyedItems:
 
 @dataclass(frozen=True, slots=True)
 class DecidedItem:
-    """What came of a decision about an item; if it was refused, why."""
+    """What came of a decision about an item; if it was refused, why. `was`: what the item was."""
 
     id: UUID
     result: RequestResult
     reason: str | None
+    was: ItemRequestResult | None = field(default=None, compare=False)
 
     @property
     def is_accepted(self) -> bool:
@@ -127,7 +128,7 @@ async def decide_items(
     refused = [each.id for each in results if not each.is_accepted]
     states = await read_item_states(connection, refused) if refused else []
     refusals = {each.id: _refusal(verb, each, until) for each in states}
-    return [DecidedItem(each.id, each.result, refusals.get(each.id)) for each in results]
+    return [DecidedItem(each.id, each.result, refusals.get(each.id), each) for each in results]
 
 
 async def decide_for_tenant(

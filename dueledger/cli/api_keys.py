@@ -136,10 +136,13 @@ def revoke(prefix: PrefixArgument, json_: JsonOption = False, dsn: DsnOption = N
 
 async def _revoke(dsn: str | None, prefix: str) -> None:
     from dueledger.api_keys import end_key
+    from dueledger.audited_changes import revocation_detail
 
     async with persons_change(dsn) as change:
-        tenants = await end_key(change.connection, prefix, actor_no=change.actor_no)
-        await change.audit("revokeKey", f"keys/{prefix}", tenants)
+        revoked = await end_key(change.connection, prefix, actor_no=change.actor_no)
+        await change.audit(
+            "revokeKey", f"keys/{prefix}", revoked.tenants, **revocation_detail(revoked)
+        )
 
 
 @keys.command("rotate")
@@ -163,16 +166,18 @@ async def _rotate(
     dsn: str | None, prefix: str, overlap: timedelta, expires_at: "datetime | None"
 ) -> "NewApiKey":
     from dueledger.api_keys import rotate_key
+    from dueledger.audited_changes import successor_detail
 
     async with persons_change(dsn) as change:
-        made, tenants = await rotate_key(
+        made, rights = await rotate_key(
             change.connection,
             prefix,
             overlap=overlap,
             expires_at=expires_at,
             actor_no=change.actor_no,
         )
-        await change.audit("rotateKey", f"keys/{prefix}", tenants, successor=made.prefix)
+        detail = successor_detail(made.prefix, rights)
+        await change.audit("rotateKey", f"keys/{prefix}", rights.tenants, **detail)
     return made
 
 

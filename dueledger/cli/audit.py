@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-_COLUMNS: Final = ("at", "actor", "login", "operation", "target", "reason", "detail")
+_COLUMNS: Final = (
+    "at",
+    "actor",
+    "login",
+    "operation",
+    "target",
+    "reason",
+    "before",
+    "after",
+    "detail",
+)
 
 
 @app.command()

@@ -129,6 +129,7 @@ def _read(
 async def _import(
     dsn: str | None, found: "SourceCalendar", key: tuple[str, str], *, apply: bool
 ) -> "CalendarImport":
+    from dueledger.audited_changes import version_detail
     from dueledger.calendars.import_calendar import import_calendar
 
     tenant, name = key
@@ -140,8 +141,8 @@ async def _import(
             change.connection, found, tenant=tenant, name=name, actor_no=change.actor_no
         )
         if imported.applied:
-            target, version = f"calendars/{tenant}/{name}", imported.version
-            await change.audit("putCalendar", target, [tenant], version=version)
+            target, detail = f"calendars/{tenant}/{name}", version_detail(imported.version)
+            await change.audit("putCalendar", target, [tenant], **detail)
     return imported
 
 

@@ -170,6 +170,7 @@ async def _define(
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
+    from dueledger.audited_changes import version_detail
     from dueledger.definitions.change import DefinitionRequest, doubts, plan_changes
     from dueledger.definitions.files import read_files
     from dueledger.definitions.named_calendars import add_ledger_calendars
@@ -206,11 +207,10 @@ async def _define(
                 await planned.apply(connection, opinions, accepted)
                 for each in planned.changes:
                     if each.defined.changed:
-                        tenant, version = each.definition.tenant, each.defined.version
+                        tenant = each.definition.tenant
+                        detail = version_detail(each.defined.version)
                         target = f"definitions/{tenant}/{each.definition.definition}"
-                        await change.audit(
-                            "putDefinition", target, [tenant], accepted, version=version
-                        )
+                        await change.audit("putDefinition", target, [tenant], accepted, **detail)
     return planned.changes
 
 

@@ -42,6 +42,7 @@ def drain(
 
 
 async def _drain(process: str, reason: str, dsn: str | None) -> "DrainResult":
+    from dueledger.audited_changes import DRAINED
     from dueledger.ledger.store.processes import DrainResult, request_drain
 
     async with persons_change(dsn) as change:
@@ -49,5 +50,5 @@ async def _drain(process: str, reason: str, dsn: str | None) -> "DrainResult":
             change.connection, process, reason=reason, actor_no=change.actor_no
         )
         if result is DrainResult.DONE:
-            await change.audit("drainProcess", f"processes/{process}", None, reason)
+            await change.audit("drainProcess", f"processes/{process}", None, reason, **DRAINED)
     return result

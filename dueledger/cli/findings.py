@@ -195,6 +195,7 @@ def _resolve(
 async def _record(
     resolution: Resolution, ids: Sequence[UUID], reason: str, dsn: str | None
 ) -> dict[UUID, str]:
+    from dueledger.audited_changes import resolution_detail
     from dueledger.ledger.store.findings import resolve_findings
 
     async with persons_change(dsn) as change:
@@ -202,7 +203,8 @@ async def _record(
             change.connection, ids, resolution=resolution, reason=reason, actor_no=change.actor_no
         )
         operation = "explainFinding" if resolution is Resolution.EXPLAINED else "acceptFinding"
-        await audit_decided(change, operation, "findings", results, reason)
+        detail = resolution_detail(resolution)
+        await audit_decided(change, operation, "findings", results, reason, **detail)
     return results
 
 
@@ -232,11 +234,14 @@ async def _return(ids: Sequence[UUID], dsn: str | None) -> "Sequence[TakenReview
 async def _audit_taken(
     change: PersonsChange, operation: str, taken: "Sequence[TakenReview]", **detail: str
 ) -> None:
+    from dueledger.audited_changes import taken_detail
     from dueledger.ledger.store.audit import find_tenants_of_findings
 
-    changed = [each.id for each in taken if each.is_changed]
-    for each, tenant in (await find_tenants_of_findings(change.connection, changed)).items():
-        await change.audit(operation, f"findings/{each}", [tenant], **detail)
+    changed = {each.id: taken_detail([each]) for each in taken if each.is_changed}
+    tenants = await find_tenants_of_findings(change.connection, list(changed))
+    for each, tenant in tenants.items():
+        named = {**detail, **changed[each]}
+        await change.audit(operation, f"findings/{each}", [tenant], **named)
 
 
 async def _comment(finding_id: UUID, text: str, dsn: str | None) -> str:
@@ -249,11 +254,16 @@ async def _comment(finding_id: UUID, text: str, dsn: str | None) -> str:
 
 
 async def audit_decided(
-    change: PersonsChange, operation: str, path: str, results: Mapping[UUID, str], reason: str
+    change: PersonsChange,
+    operation: str,
+    path: str,
+    results: Mapping[UUID, str],
+    reason: str,
+    **detail: object,
 ) -> None:
     """Record a decision about findings or repairs, for each that is done."""
     from dueledger.ledger.store.audit import find_tenants_of_findings
 
     done = [each for each, result in results.items() if result == "done"]
     for each, tenant in (await find_tenants_of_findings(change.connection, done)).items():
-        await change.audit(operation, f"{path}/{each}", [tenant], reason)
+        await change.audit(operation, f"{path}/{each}", [tenant], reason, **detail)

@@ -147,25 +147,23 @@ def read_limit(name: str, text: str, option: str, *, clears: bool = True) -> flo
 async def _set(
     tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
 ) -> list[dict[str, Any]]:
+    from dueledger.audited_changes import limits_detail
     from dueledger.ledger.store.flows import (
         FlowScope,
-        change_detail,
         ensure_flow,
-        lock_flow_limits,
         set_flow_limits,
     )
 
     scope = FlowScope(tenant, kind, lane)
     values = {name: getattr(limits, name) for name in FLOW_BOUNDS}
-    detail = {
+    given = {
         name: each for name, each in values.items() if each is not None or name in limits.cleared
     }
     async with persons_change(dsn) as change:
         if lane is not None:
             await ensure_flow(change.connection, tenant, kind, lane)
-            before = await lock_flow_limits(change.connection, tenant, kind, lane)
-            detail = detail if before is None else change_detail(detail, before)
         rows = await set_flow_limits(change.connection, scope, limits, actor_no=change.actor_no)
         if rows:
+            detail = limits_detail(given, rows)
             await change.audit("setFlowLimits", scope.path, [tenant], **detail)
-    return rows
+    return [{name: row[name] for name in row if name != "was"} for row in rows]

@@ -273,6 +273,7 @@ async def _pause(
     until: datetime | None,
     dsn: str | None,
 ) -> "PauseResult":
+    from dueledger.audited_changes import pause_detail
     from dueledger.ledger.store.flows import FlowScope, pause_flows
 
     scope = FlowScope(tenant, kind, lane)
@@ -281,7 +282,7 @@ async def _pause(
             change.connection, scope, reason=reason, actor_no=change.actor_no, until=until
         )
         if paused.pauses or paused.flows:
-            detail = {} if until is None else {"until": until.isoformat()}
+            detail = pause_detail(paused, until)
             await change.audit("pauseFlows", scope.path, [tenant], reason, **detail)
     return paused
 
@@ -289,6 +290,7 @@ async def _pause(
 async def _resume(
     tenant: str, kind: str | None, lane: str | None, rate: float | None, dsn: str | None
 ) -> "ResumeResult":
+    from dueledger.audited_changes import resume_detail
     from dueledger.ledger.store.flows import FlowLimits, FlowScope, resume_flows, set_flow_limits
 
     scope = FlowScope(tenant, kind, lane)
@@ -299,7 +301,8 @@ async def _resume(
             limited = await set_flow_limits(change.connection, scope, limits, actor_no=actor_no)
         resumed = await resume_flows(change.connection, scope, actor_no=actor_no)
         if limited or resumed.pauses or resumed.flows:
-            detail: dict[str, Any] = {} if rate is None else {"rate_per_second": rate}
+            limit: dict[str, Any] = {} if rate is None else {"rate_per_second": rate}
+            detail = resume_detail(resumed, limit, limited)
             await change.audit("resumeFlows", scope.path, [tenant], **detail)
     return resumed
 

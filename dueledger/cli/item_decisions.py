@@ -353,7 +353,8 @@ async def _apply(
     *,
     later: datetime | timedelta | None,
 ) -> list[PrintedResult]:
-    from dueledger.decisions import KeyedItems, decide_items, detail_of, find_named
+    from dueledger.audited_changes import decision_detail
+    from dueledger.decisions import KeyedItems, decide_items, find_named
     from dueledger.ledger.item_verbs import OperationVerb
 
     known = OperationVerb(verb)
@@ -370,11 +371,11 @@ async def _apply(
         results = await decide_items(
             change.connection, known, ids, reason=reason, actor_no=change.actor_no, until=until
         )
-        if accepted := sum(each.is_accepted for each in results):
+        if any(each.is_accepted for each in results):
             tenant = selection.tenant
             target = "items" if tenant is None else f"tenants/{tenant}"
             tenants = None if tenant is None else [tenant]
-            detail = {"verb": known, "items": accepted, **detail_of(until)}
+            detail = decision_detail(known, results, until)
             await change.audit("decideItems", target, tenants, reason, **detail)
     return [PrintedResult(each.id, each.result.value, each.reason) for each in results]
 

@@ -21,6 +21,7 @@ from dueledger.refusals import operation_refusal
 if TYPE_CHECKING:
     from dueledger.cli.session import PersonsChange
     from dueledger.ledger.errors import NotFound
+    from dueledger.ledger.store.operations import ChangedOperation
 
 app = typer.Typer(rich_markup_mode=None)
 operation = typer.Typer(
@@ -140,43 +141,49 @@ async def _pause(operation_no: int, reason: str, dsn: str | None) -> tuple[bool,
     from dueledger.ledger.store.operations import pause_operation
 
     async with persons_change(dsn) as change:
-        is_paused = await pause_operation(
+        paused = await pause_operation(
             change.connection, operation_no, reason=reason, actor_no=change.actor_no
         )
-        found = await _audit(change, "pauseOperation", operation_no, reason, is_paused)
-    return is_paused, found
+        found = await _audit(change, "pauseOperation", operation_no, reason, paused)
+    return paused is not None, found
 
 
 async def _resume(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
     from dueledger.ledger.store.operations import resume_operation
 
     async with persons_change(dsn) as change:
-        is_resumed = await resume_operation(change.connection, operation_no)
-        found = await _audit(change, "resumeOperation", operation_no, reason, is_resumed)
-    return is_resumed, found
+        resumed = await resume_operation(change.connection, operation_no)
+        found = await _audit(change, "resumeOperation", operation_no, reason, resumed)
+    return resumed is not None, found
 
 
 async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
     from dueledger.ledger.store.operations import abort_operation
 
     async with persons_change(dsn) as change:
-        is_aborted = await abort_operation(
+        aborted = await abort_operation(
             change.connection, operation_no, reason=reason, actor_no=change.actor_no
         )
-        found = await _audit(change, "abortOperation", operation_no, reason, is_aborted)
-    return is_aborted, found
+        found = await _audit(change, "abortOperation", operation_no, reason, aborted)
+    return aborted is not None, found
 
 
 async def _audit(
-    change: "PersonsChange", name: str, operation_no: int, reason: str, is_changed: bool
+    change: "PersonsChange",
+    name: str,
+    operation_no: int,
+    reason: str,
+    changed: "ChangedOperation | None",
 ) -> dict[str, Any]:
     """Read the operation; record in the audit that it was changed, if it was."""
+    from dueledger.audited_changes import operation_detail
     from dueledger.ledger.store.operations import show_operation
 
     found = await show_operation(change.connection, operation_no)
     if found is None:
         raise _unknown(operation_no)
-    if is_changed:
+    if changed is not None:
         tenants = None if found["tenant"] is None else [found["tenant"]]
-        await change.audit(name, f"operations/{operation_no}", tenants, reason)
+        detail = operation_detail(changed)
+        await change.audit(name, f"operations/{operation_no}", tenants, reason, **detail)
     return found

@@ -137,11 +137,12 @@ async def _list(
 
 
 async def _approve(repairs: list[UUID], reason: str, dsn: str | None) -> dict[UUID, str]:
+    from dueledger.audited_changes import APPROVED
     from dueledger.ledger.store.repairs import approve_repairs
 
     async with persons_change(dsn) as change:
         results = await approve_repairs(
             change.connection, repairs, reason=reason, actor_no=change.actor_no
         )
-        await audit_decided(change, "approveRepair", "repairs", results, reason)
+        await audit_decided(change, "approveRepair", "repairs", results, reason, **APPROVED)
     return results

@@ -132,6 +132,7 @@ def print_taken(found: "Sequence[TakenReview]", is_capped: bool, *, as_json: boo
 async def _take(
     items: Sequence[UUID] | None, wanted: "ParkedFilter", instead_of: str | None, dsn: str | None
 ) -> "tuple[Sequence[TakenReview], bool]":
+    from dueledger.audited_changes import taken_detail
     from dueledger.ledger.store.reviews import take_reviews
     from dueledger.reviews import find_group
 
@@ -142,6 +143,7 @@ async def _take(
         )
         if changed := sum(each.is_changed for each in found):
             named = {} if instead_of is None else {"instead_of": instead_of}
+            named |= taken_detail(found)
             target, tenants = _audited(wanted)
             await change.audit("takeReviews", target, tenants, items=changed, **named)
     return found, is_capped
@@ -150,6 +152,7 @@ async def _take(
 async def _return(
     items: Sequence[UUID] | None, wanted: "ParkedFilter", dsn: str | None
 ) -> "tuple[Sequence[TakenReview], bool]":
+    from dueledger.audited_changes import taken_detail
     from dueledger.ledger.store.reviews import return_reviews
     from dueledger.reviews import find_group
 
@@ -158,7 +161,8 @@ async def _return(
         found = await return_reviews(change.connection, ids, actor_no=change.actor_no)
         if changed := sum(each.is_changed for each in found):
             target, tenants = _audited(wanted)
-            await change.audit("returnReviews", target, tenants, items=changed)
+            detail = taken_detail(found)
+            await change.audit("returnReviews", target, tenants, items=changed, **detail)
     return found, is_capped
 
 

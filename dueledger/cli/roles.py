@@ -72,23 +72,29 @@ def _read(words: list[str], preposition: str) -> tuple[list[str], str]:
 
 
 async def _grant(roles: list[str], login: str, tenants: list[str] | None, dsn: str | None) -> None:
-    from dueledger.ledger.store.roles import grant_role
+    from dueledger.audited_changes import roles_detail
+    from dueledger.ledger.store.roles import grant_role, list_login_roles
 
     async with ledger_connection(dsn) as connection, connection.transaction():
+        before = await list_login_roles(connection, login)
         for role in roles:
             await grant_role(connection, role, login, tenants)
         change = PersonsChange(connection, await register_person(connection))
-        await change.audit("grantRoles", f"logins/{login}", tenants, roles=roles)
+        detail = roles_detail(roles, before, await list_login_roles(connection, login))
+        await change.audit("grantRoles", f"logins/{login}", tenants, **detail)
 
 
 async def _revoke(roles: list[str], login: str, dsn: str | None) -> None:
-    from dueledger.ledger.store.roles import revoke_role
+    from dueledger.audited_changes import roles_detail
+    from dueledger.ledger.store.roles import list_login_roles, revoke_role
 
     async with ledger_connection(dsn) as connection, connection.transaction():
+        before = await list_login_roles(connection, login)
         for role in roles:
             await revoke_role(connection, role, login)
         change = PersonsChange(connection, await register_person(connection))
-        await change.audit("revokeRoles", f"logins/{login}", None, roles=roles)
+        detail = roles_detail(roles, before, await list_login_roles(connection, login))
+        await change.audit("revokeRoles", f"logins/{login}", None, **detail)
 
 
 def _report(roles: list[str], login: str, done: str, *, as_json: bool) -> None:

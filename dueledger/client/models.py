@@ -47,7 +47,14 @@ class AuditEntry(BaseModel):
     target: Annotated[str, Field(description="what was changed")]
     tenants: list[str] | None
     reason: str | None
-    detail: dict[str, Any] | None
+    detail: Annotated[
+        dict[str, Any] | None, Field(description="what else the change says of itself")
+    ]
+    before: Annotated[
+        dict[str, Any] | None,
+        Field(description="values that it changed, as they were; null: there were none"),
+    ]
+    after: Annotated[dict[str, Any] | None, Field(description="these values as they are since")]
     request_id: Annotated[str | None, Field(description="null: a command")]
 
 

@@ -19,7 +19,7 @@ class AuditNote:
     target: str | None = None
     tenants: Sequence[str] | None = None
     is_changed: bool = True
-    detail: dict[str, object] = field(default_factory=dict[str, object])
+    detail: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

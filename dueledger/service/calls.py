@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import pydantic_core
 from fastapi import Depends, Request
@@ -54,7 +54,7 @@ class ApiCall:
         target: str | None = None,
         tenants: Sequence[str] | None = None,
         is_changed: bool = True,
-        **detail: object,
+        **detail: Any,  # noqa: ANN401 - as JSON has it
     ) -> None:
         """Add to what the audit will have of this call: whatever its path does not say.
 
@@ -62,7 +62,8 @@ class ApiCall:
         the caller. A call that changed nothing leaves no entry.
         """
         self.note.target, self.note.tenants, self.note.is_changed = target, tenants, is_changed
-        self.note.detail.update(detail)
+        before = {**self.note.detail.get("before", {}), **detail.pop("before", {})}
+        self.note.detail.update(detail, **({"before": before} if before else {}))
 
     @property
     def tenants(self) -> Sequence[str] | None:

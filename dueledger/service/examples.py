@@ -102,6 +102,8 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "login": "due_service",
         "operation": "pauseFlows",
         "target": "flows/acme/PolicyRenewalDue",
+        "before": {"until": None, "reason": "INC-1", "paused_by": "key:billing"},
+        "after": {"until": "2027-01-01T10:00:00+00:00"},
         "request_id": "5e1f0c52b8f94f3d",
     },
     "CalendarChange": {"definitions": ["statements"], "name": "holidays"},

@@ -82,19 +82,25 @@ class ApiCaller:
 
 
 class InheritedRights(NamedTuple):
-    """What a key has that the next one of its name inherits."""
+    """What a key has that the next one of its name inherits.
+
+    It expires at `expires_at` now; without a successor it would have at `expired_at`, or never.
+    """
 
     name: str
     scopes: Sequence[str]
     tenants: Sequence[str] | None
     rate: CallRate | None
+    expires_at: datetime | None = None
+    expired_at: datetime | None = None
 
 
 class RevokedApiKey(NamedTuple):
-    """A key that was revoked, and the tenants for which it was; None: all."""
+    """A key that was revoked, its scopes, and the tenants for which it was; None: all."""
 
     prefix: str
     tenants: Sequence[str] | None
+    scopes: Sequence[str]
 
 
 async def create_key(
@@ -160,7 +166,8 @@ async def expire_key(
     row = await connection.fetchrow(statement("expire_key"), *values)
     if row is None:
         return None
-    return InheritedRights(row["name"], row["scopes"], row["tenants"], rate_of(row))
+    times = row["expires_at"], row["expired_at"]
+    return InheritedRights(row["name"], row["scopes"], row["tenants"], rate_of(row), *times)
 
 
 async def authenticate(connection: Connection, text: str) -> ApiCaller | None:

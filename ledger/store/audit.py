@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
 
@@ -67,13 +67,23 @@ async def list_audit(
     tenants: Sequence[str] | None = None,
     after: AuditPlace | None = None,
 ) -> list[dict[str, Any]]:
-    """List entries, the newest first; with `tenants`, those that concern no others."""
+    """List entries, the newest first; with `tenants`, those that concern no others.
+
+    `before` and `after` are the members of its detail that a change has, `detail` the others.
+    """
     rows = await connection.fetch(
         statement("list_audit"),
         *(tenants, wanted.tenant, wanted.actor, wanted.operation, wanted.target),
         *(wanted.since, wanted.until, *(after or (None, None)), limit),
     )
-    return [dict(row) for row in rows]
+    return [_with_change(row) for row in rows]
+
+
+def _with_change(row: Record) -> dict[str, Any]:
+    detail: dict[str, Any] = dict(row["detail"] or {})
+    before: dict[str, Any] | None = detail.pop("before", None)
+    after = {name: detail.pop(name) for name in before if name in detail} if before else None
+    return {**row, "detail": detail or None, "before": before, "after": after}
 
 
 async def list_target_audit(

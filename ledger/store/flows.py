@@ -1,7 +1,7 @@
 """Operators' commands for flows: pauses, limits, and expediting items."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -10,7 +10,7 @@ from dueledger.ledger.errors import InvalidInput, InvalidItem, Problem
 from dueledger.ledger.flow_bounds import FLOW_BOUNDS
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.error_mapping import mapped_errors
-from dueledger.ledger.store.items import ItemRequestResult, RequestResult
+from dueledger.ledger.store.items import ItemRequestResult, former_results_of
 from dueledger.ledger.store.statements import statement
 
 TOPIC_WINDOW_ITEMS: Final = 1_000  # window of a flow settled by topic that sets none
@@ -91,19 +91,25 @@ class PauseResult:
     """What a pause changed: the pause, if it is new or has another end, and the flows paused by it.
 
     A pause has tenant, kind, lane, reason and paused_until; a flow tenant, kind and lane. Null
-    means all, and of paused_until that a person ends it.
+    means all, and of paused_until that a person ends it. `was` is the pause in force before, with
+    until, reason and paused_by.
     """
 
     pauses: list[dict[str, Any]]
     flows: list[dict[str, Any]]
+    was: dict[str, Any] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeResult:
-    """What a resume changed: the pauses that ended, and the flows that were paused."""
+    """What a resume changed: the pauses that ended, and the flows that were paused.
+
+    `was` has of each pause kind, lane, paused_by, paused_at, until and reason.
+    """
 
     pauses: list[dict[str, Any]]
     flows: list[ResumedFlow]
+    was: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]], compare=False)
 
 
 class FlowPlace(NamedTuple):
@@ -247,7 +253,7 @@ async def pause_flows(
     if row["is_over"]:
         problem = Problem("/until", f"{until}", "it is past by the ledger's clock", "a later time")
         raise InvalidInput("The pause would end before it begins.", [problem])
-    return PauseResult(row["pauses"], row["flows"])
+    return PauseResult(row["pauses"], row["flows"], row["was"])
 
 
 async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: int) -> ResumeResult:
@@ -255,7 +261,8 @@ async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: in
     [row] = await connection.fetch(
         statement("resume_flows"), scope.tenant, scope.kind, scope.lane, actor_no
     )
-    return ResumeResult(row["pauses"], [ResumedFlow(**flow) for flow in row["flows"]])
+    resumed = [ResumedFlow(**flow) for flow in row["flows"]]
+    return ResumeResult(row["pauses"], resumed, row["was"])
 
 
 async def end_pauses(connection: Connection, limit: int) -> list[dict[str, Any]]:
@@ -283,7 +290,7 @@ async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str)
 async def set_flow_limits(
     connection: Connection, scope: FlowScope, limits: FlowLimits, *, actor_no: int
 ) -> list[dict[str, Any]]:
-    """Change the limits of the scope's flows; return the flows.
+    """Change the limits of the scope's flows; return the flows, each with its limits before: `was`.
 
     The limits are in force at the allocators' next tick.
     """
@@ -303,17 +310,12 @@ async def lock_flow_limits(
     return dict(row) if row else None
 
 
-def change_detail(given: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the audit has of changed limits of one flow: as they are, and as they were."""
-    return {**given, "before": {name: before[name] for name in given}}
-
-
 async def expedite_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:
     """Make pending items available now, in a person's name. ILLEGAL if an item is not delayed."""
     rows = await connection.fetch(statement("expedite_items"), ids, reason, actor_no)
-    return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]
+    return former_results_of(rows)
 
 
 async def snooze_items(
@@ -329,7 +331,7 @@ async def snooze_items(
     ILLEGAL if an item waits as long anyway, or for its key, or where there is no time to come.
     """
     rows = await connection.fetch(statement("snooze_items"), ids, reason, actor_no, until)
-    return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]
+    return former_results_of(rows)
 
 
 async def find_blockers(

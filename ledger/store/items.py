@@ -1,7 +1,7 @@
 """Items: emission, revision, withdrawal, and reads of items and their transitions."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -10,7 +10,7 @@ from uuid import UUID
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.quoted_values import QuotedValues
 from dueledger.ledger.rules.redaction import redact_row
-from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
@@ -61,10 +61,16 @@ class RevisionResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ItemRequestResult:
-    """The result for one item of a request."""
+    """The result for one item of a request.
+
+    `state` and `available_at` are what an item had that is changed; None where the request does not
+    say it.
+    """
 
     id: UUID
     result: RequestResult
+    state: State | None = field(default=None, compare=False)
+    available_at: datetime | None = field(default=None, compare=False)
 
     @property
     def is_accepted(self) -> bool:
@@ -338,7 +344,7 @@ async def withdraw_items(
     rows = await connection.fetch(
         statement("withdraw_items"), ids, event.value, reason, actor_no, replacements
     )
-    return request_results_of(rows)
+    return former_results_of(rows)
 
 
 async def find_open_items(
@@ -419,3 +425,16 @@ async def find_known_ids(connection: Connection, ids: Sequence[UUID]) -> set[byt
 async def find_misdated_ids(connection: Connection, ids: Sequence[UUID]) -> set[bytes]:
     """Find which ids rows under another effective date have. It searches all months."""
     return {row["id"] for row in await connection.fetch(statement("find_misdated_ids"), ids)}
+
+
+def former_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
+    """Return the results for rows that have what the items were, too."""
+    return [
+        ItemRequestResult(
+            row["id"],
+            RequestResult(row["result"]),
+            None if row["state"] is None else State(row["state"]),
+            row.get("available_at"),
+        )
+        for row in rows
+    ]

@@ -1,6 +1,6 @@
 """Operations: what a person asks for all items of a filter, and its progress."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -218,6 +218,14 @@ async def show_operation(
     return dict(row) if row else None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedOperation:
+    """The status of an operation that was paused, resumed or aborted, and what it was before."""
+
+    status: str
+    was: Mapping[str, str]
+
+
 async def abort_operation(
     connection: Connection,
     operation_no: int,
@@ -225,13 +233,14 @@ async def abort_operation(
     reason: str,
     actor_no: int,
     tenants: Sequence[str] | None = None,
-) -> bool:
-    """End an open operation after what it has moved; False if it has ended or does not exist.
+) -> ChangedOperation | None:
+    """End an open operation after what it has moved; None if it has ended or does not exist.
 
     With `tenants`, one of another tenant, or of all, does not exist.
     """
     values = operation_no, reason, actor_no, tenants
-    return await connection.fetchval(statement("abort_operation"), *values) is not None
+    was = await connection.fetchval(statement("abort_operation"), *values)
+    return None if was is None else ChangedOperation("aborted", {"status": was})
 
 
 async def pause_operation(
@@ -241,22 +250,25 @@ async def pause_operation(
     reason: str,
     actor_no: int,
     tenants: Sequence[str] | None = None,
-) -> bool:
+) -> ChangedOperation | None:
     """Pause an open operation: after this, no item is moved. It waits for a slice under way.
 
-    False if it has ended, is paused already or does not exist, as for `abort_operation`.
+    None if it has ended, is paused already or does not exist, as for `abort_operation`.
     """
     values = operation_no, reason, actor_no, tenants
-    return await connection.fetchval(statement("pause_operation"), *values) is not None
+    was = await connection.fetchval(statement("pause_operation"), *values)
+    return None if was is None else ChangedOperation("paused", {"status": was})
 
 
 async def resume_operation(
     connection: Connection, operation_no: int, *, tenants: Sequence[str] | None = None
-) -> bool:
-    """Let a paused operation go on; False if it is not paused, has ended or does not exist."""
-    return (
-        await connection.fetchval(statement("resume_operation"), operation_no, tenants) is not None
-    )
+) -> ChangedOperation | None:
+    """Let a paused operation go on; None if it is not paused, has ended or does not exist."""
+    row = await connection.fetchrow(statement("resume_operation"), operation_no, tenants)
+    if row is None:
+        return None
+    was = {"status": "paused", "paused_by": row["paused_by"], "pause_reason": row["pause_reason"]}
+    return ChangedOperation(row["status"], was)
 
 
 async def find_keyed_items(

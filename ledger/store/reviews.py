@@ -4,7 +4,7 @@ Taking moves nothing and hinders nobody who decides: others see who has it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
@@ -57,13 +57,17 @@ class TakeResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TakenReview:
-    """The result for one item or finding, and who has it now, since when; None: nobody."""
+    """The result for one item or finding, and who has it now, since when; None: nobody.
+
+    `was_taken_by` is who had it before.
+    """
 
     id: UUID
     result: TakeResult
     taken_by: str | None = None
     taken_at: datetime | None = None
     is_changed: bool = False
+    was_taken_by: str | None = field(default=None, compare=False)
 
 
 async def list_reviews(

@@ -57,6 +57,11 @@ async def revoke_role(connection: Connection, role: str, login: str) -> None:
         await connection.execute(statement("revoke_role"), role, login)
 
 
+async def list_login_roles(connection: Connection, login: str) -> list[str]:
+    """List the roles that a login was granted."""
+    return [row["role"] for row in await connection.fetch(statement("list_login_roles"), login)]
+
+
 @contextmanager
 def _found(login: str) -> Generator[None]:
     try:

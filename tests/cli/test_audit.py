@@ -91,8 +91,15 @@ async def test_the_audit_has_what_a_person_changed_by_commands_and_under_which_l
     assert {each["actor"] for each in listed} == {"person:jane"}
     assert [each["role"] for each in listed] == [each["login"] for each in listed]
     assert [each["login"] for each in listed] == [owner] * 4 + ["test_operator"] * 11
-    [limits] = [each["detail"] for each in listed if each["operation"] == "setFlowLimits"]
-    assert limits == {"weight": 2, "before": {"weight": 1}}
+    changed = {
+        each["operation"]: (each["before"], each["after"]) for each in listed if each["before"]
+    }
+    assert changed["setFlowLimits"] == ({"weight": 1}, {"weight": 2})
+    had, has = changed["grantRoles"]
+    assert {*had["all_roles"], "auditor"} == {*has["all_roles"]}
+    assert changed.keys() == {each["operation"] for each in listed} - {
+        *("pauseFlows", "triggerDefinition", "createOperation", "createKey"),
+    }
     reasons = {each["operation"]: each["reason"] for each in listed}
     assert {name for name, reason in reasons.items() if reason == "INC-1"} == {
         *("pauseFlows", "triggerDefinition", "decideItems", "createOperation", "abortOperation"),

@@ -66,7 +66,8 @@ def test_a_flow_is_resumed_at_a_rate_which_is_its_limit_from_then_on(
     assert {flow["lane"]: flow["rate_per_second"] for flow in flows} == {"eu": 2.5, "us": 2.5}
     audited = dueledger_on("audit", "--json", DUELEDGER_DSN=with_login(database, "auditor")).lines
     assert audited[0]["operation"] == "resumeFlows"
-    assert audited[0]["detail"]["rate_per_second"] == 2.5
+    rates = [audited[0][when]["rate_per_second"] for when in ("before", "after")]
+    assert rates == [None, 2.5]
 
 
 def test_a_pause_of_a_missing_flow_is_reported_when_it_is_set_and_when_it_ends(

@@ -113,7 +113,8 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     assert (await browser.send("/console/flows/acme/resume", resume)).status == 303
     assert await flow() == (False, 2.5)
     history = (await browser.open(path)).text.partition("Who changed what")[2]
-    for words in ("Items per second: none → 2.5", "until: 2190-01-01T10:00:00+00:00", "slowly"):
+    moved_end = "until: 2190-01-01T09:00:00+00:00 → 2190-01-01T10:00:00+00:00"
+    for words in ("Items per second: none → 2.5", moved_end, "slowly"):
         assert words in history
 
 
@@ -219,7 +220,12 @@ async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_i
         assert {row["rate_per_second"] for row in found} == {7.5}
         assert len(found) > 1
         recorded = "select detail from ledger.audit where reason = 'INC-9 ended'"
-        assert await api.owner.fetchval(recorded) == {"rate_per_second": 7.5}
+        detail = await api.owner.fetchval(recorded)
+        assert (detail["rate_per_second"], detail["pauses"]) == (7.5, [])
+        assert detail["before"]["rate_per_second"] is None
+        [ended_pause] = detail["before"]["pauses"]
+        said = {"kind": None, "lane": None, "until": None, "reason": "INC-9"}
+        assert said.items() <= ended_pause.items()
         assert "INC-9" not in (await browser.open(resumed.location)).text
     finally:
         await resume_flows(api.owner, FlowScope("acme"), actor_no=api.person_no)

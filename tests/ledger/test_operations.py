@@ -340,9 +340,10 @@ async def test_an_aborted_operation_moves_nothing_more(
     await advance_operation(rival, number)
 
     async def abort() -> bool:
-        return await abort_operation(
+        aborted = await abort_operation(
             ledger.connection, number, reason="wrong kind", actor_no=person_no
         )
+        return aborted is not None
 
     assert await abort()
     assert await advance_operation(rival, number) is None
@@ -373,7 +374,8 @@ async def test_an_operation_that_is_paused_in_the_middle_moves_each_item_once(
     assert not await resume_operation(rival, number)
 
     async def pause() -> bool:
-        return await pause_operation(rival, number, reason="INC-7", actor_no=person_no)
+        paused = await pause_operation(rival, number, reason="INC-7", actor_no=person_no)
+        return paused is not None
 
     pid = await rival.fetchval("select pg_backend_pid()")
     async with ledger.connection.transaction():

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import ANY
 from uuid import UUID
 
 import pytest
@@ -34,6 +35,13 @@ ROLES = {
 }
 """Of operations that another role may do than the operator's."""
 REASON = {"reason": "INC-1"}
+FIRST: Any = {"before": {"version": None}, "after": {"version": 1}}
+_MINE = {"taken_by": "key:everything"}
+_NOBODYS = {"taken_by": None}
+TAKEN: Any = {
+    "take": {"before": _NOBODYS, "after": _MINE},
+    "return": {"before": _MINE, "after": _NOBODYS},
+}
 DEFINITION = "/v1/definitions/acme/statements"
 TENANT = "/v1/tenants/acme"
 
@@ -64,6 +72,8 @@ class Recorder:
         body: Mapping[str, object] | None = None,
         *,
         target: str,
+        before: Mapping[str, object] | None = None,
+        after: Mapping[str, object] | None = None,
         **detail: object,
     ) -> Answer:
         """Send a request that changes the target."""
@@ -82,10 +92,21 @@ class Recorder:
                 for name, value in detail.items()
             }
             or None,
+            "before": before,
+            "after": after,
             "request_id": answer.headers["X-Request-Id"],
         }
         self.expected.insert(0, entry)
         return answer
+
+    async def pauses(self) -> list[dict[str, Any]]:
+        """Return the pauses in force as the audit has them once they end."""
+        answer = await self.api.ask("GET", "/v1/pauses", key=self.key)
+        return [
+            {"kind": each["kind"], "lane": each["lane"], "paused_at": ANY, "reason": each["reason"]}
+            | {"paused_by": each["paused_by"], "until": _iso(each["paused_until"])}
+            for each in answer.document["items"]
+        ]
 
     async def read(self) -> list[dict[str, Any]]:
         """Return the entries of the key, without their times."""
@@ -93,6 +114,10 @@ class Recorder:
         assert answer.status == 200, answer.text
         entries: list[dict[str, Any]] = answer.document["items"]
         return [{name: each[name] for name in each if name != "at"} for each in entries]
+
+
+def _iso(text: str | None) -> str | None:
+    return text and text.replace("Z", "+00:00")
 
 
 @pytest.fixture(scope="module")
@@ -103,14 +128,16 @@ async def recorder(api: Api) -> Recorder:
 async def _change_definitions(recorder: Recorder) -> None:
     ask, change, statements = recorder.ask, recorder.change, "definitions/acme/statements"
     calendar, calendars = "calendars/acme/statements", "PUT /v1/calendars/acme/statements"
-    await change("putDefinition", f"PUT {DEFINITION}", SCHEDULE, target=statements, version=1)
-    await change("putCalendar", calendars, CALENDAR, target=calendar, version=1)
+    await change("putDefinition", f"PUT {DEFINITION}", SCHEDULE, target=statements, **FIRST)
+    await change("putCalendar", calendars, CALENDAR, target=calendar, **FIRST)
     await change("pauseDefinition", f"POST {DEFINITION}/pause", REASON, target=statements)
     again = await ask("putDefinition", f"PUT {DEFINITION}", SCHEDULE)
     assert again.document["changed"] is False
     await ask("putCalendar", calendars, CALENDAR)
     await ask("pauseDefinition", f"POST {DEFINITION}/pause", REASON)
-    await change("resumeDefinition", f"POST {DEFINITION}/resume", target=statements)
+    paused = await recorder.pauses()
+    resumed: Any = {"before": {"pauses": paused}, "after": {"pauses": []}}
+    await change("resumeDefinition", f"POST {DEFINITION}/resume", target=statements, **resumed)
     await ask("resumeDefinition", f"POST {DEFINITION}/resume")
     await ask("previewDefinition", f"POST {DEFINITION}/preview", {**SCHEDULE, "kind": "Other"})
     trigger, body = f"POST {DEFINITION}/trigger", {"cycle": "rerun", **REASON}
@@ -121,25 +148,42 @@ async def _change_definitions(recorder: Recorder) -> None:
 async def _change_items_and_flows(recorder: Recorder, item: str, parked: str) -> None:
     ask, change, flow = recorder.ask, recorder.change, "flows/acme/PolicyRenewalDue"
     flow_limits = "PATCH /v1/flows/acme/PolicyRenewalDue"
-    await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow, weight=2)
+    weight: Any = {"before": {"weight": 1}, "after": {"weight": 2}}
+    await change("setFlowLimits", flow_limits, {"lane": None, "weight": 2}, target=flow, **weight)
     faster = {"lane": "", "rate_per_second": 5}
-    was = {"before": {"rate_per_second": None}}
-    await change("setFlowLimits", flow_limits, faster, target=f"{flow}/", rate_per_second=5, **was)
+    rate: Any = {"before": {"rate_per_second": None}, "after": {"rate_per_second": 5}}
+    await change("setFlowLimits", flow_limits, faster, target=f"{flow}/", **rate)
     scope = {"kind": "PolicyRenewalDue", "lane": "x"}
     await change("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON}, target=f"{flow}/x")
     await ask("pauseFlows", f"POST {TENANT}/pause", {**scope, **REASON})
-    await change("resumeFlows", f"POST {TENANT}/resume", scope, target=f"{flow}/x")
+    later = {**scope, **REASON, "until": "2199-01-01T00:00:00+00:00"}
+    paused = await recorder.pauses()
+    was = {name: paused[0][name] for name in ("until", "reason", "paused_by")}
+    until: Any = {"before": was, "after": {"until": "2199-01-01T00:00:00+00:00"}}
+    await change("pauseFlows", f"POST {TENANT}/pause", later, target=f"{flow}/x", **until)
+    resumed: Any = {"before": {"pauses": await recorder.pauses()}, "after": {"pauses": []}}
+    await change("resumeFlows", f"POST {TENANT}/resume", scope, target=f"{flow}/x", **resumed)
     await ask("resumeFlows", f"POST {TENANT}/resume", scope)
     decided = {"verb": "cancel", "ids": [item], **REASON}
     decide = f"POST {TENANT}/decisions"
-    await change("decideItems", decide, decided, target="tenants/acme", verb="cancel", items=1)
+    await change(
+        "decideItems",
+        decide,
+        decided,
+        target="tenants/acme",
+        before={"state": "Scheduled"},
+        after={"state": "Cancelled"},
+        verb="cancel",
+        items=1,
+    )
     await ask("decideItems", decide, decided)
     ids, reviews = {"ids": [parked]}, "tenants/acme/reviews"
     for operation, verb in {"takeReviews": "take", "returnReviews": "return"}.items():
-        await change(operation, f"POST /v1/{reviews}/{verb}", ids, target=reviews, items=1)
+        path = f"POST /v1/{reviews}/{verb}"
+        await change(operation, path, ids, target=reviews, items=1, **TAKEN[verb])
         await ask(operation, f"POST /v1/{reviews}/{verb}", ids)
     said = {"item": parked, "comment": "the archive is asked"}
-    about = {"target": f"items/{parked}/review", "comment": said["comment"]}
+    about: Any = {"target": f"items/{parked}/review", "comment": said["comment"]}
     await change("commentOnReviews", f"POST /v1/{reviews}/comments", said, **about)
     await ask("previewOperation", f"POST {TENANT}/operations/preview", {"verb": "cancel"})
     made = await change(
@@ -150,40 +194,62 @@ async def _change_items_and_flows(recorder: Recorder, item: str, parked: str) ->
         verb="cancel",
     )
     operation = f"operations/{made.document['operation_no']}"
-    for verb in ("pause", "resume"):
+    waits = {"status": "waiting"}
+    paused = {"status": "paused"}
+    by = {"paused_by": "key:everything", "pause_reason": "INC-1"}
+    statuses: Any = {
+        "pause": {"before": waits, "after": paused},
+        "resume": {"before": paused | by, "after": waits},
+    }
+    for verb, was in statuses.items():
         asked = f"POST /v1/{operation}/{verb}"
-        await change(f"{verb}Operation", asked, REASON, target=operation)
+        await change(f"{verb}Operation", asked, REASON, target=operation, **was)
         await ask(f"{verb}Operation", asked, REASON)
     abort = f"POST /v1/{operation}/abort"
-    await change("abortOperation", abort, REASON, target=operation)
+    ended: Any = {"before": waits, "after": {"status": "aborted"}}
+    await change("abortOperation", abort, REASON, target=operation, **ended)
     await ask("abortOperation", abort, REASON)
 
 
 async def _change_keys_and_findings(recorder: Recorder) -> None:
     change, api = recorder.change, recorder.api
     new = {"name": "hired", "scopes": ["read"], "tenants": ["acme"]}
-    named = {"name": "hired", "scopes": ["read"]}
+    named: Any = {"name": "hired", "scopes": ["read"]}
     made = await change("createKey", "POST /v1/keys", new, target="keys/{prefix}", **named)
     path = f"keys/{made.document['prefix']}"
-    await change("rotateKey", f"POST /v1/{path}/rotate", {}, target=path, successor="prefix")
-    await change("revokeKey", f"POST /v1/{path}/revoke", target=path)
+    rotated = await change(
+        "rotateKey",
+        f"POST /v1/{path}/rotate",
+        {},
+        target=path,
+        before={"expires_at": None},
+        after={"expires_at": ANY},
+        successor="prefix",
+        scopes=["read"],
+    )
+    assert rotated.document["key"] not in str(await recorder.read())
+    revoked: Any = {"before": {"revoked": False}, "after": {"revoked": True}, "scopes": ["read"]}
+    await change("revokeKey", f"POST /v1/{path}/revoke", target=path, **revoked)
     explained, accepted, repaired = await api.find("acme", 3)
     repair = await api.propose(repaired, api.person_no)
     path = f"findings/{accepted}"
     for operation, verb in {"takeFinding": "take", "returnFinding": "return"}.items():
         body: dict[str, object] | None = {} if verb == "take" else None
-        await change(operation, f"POST /v1/{path}/{verb}", body, target=path)
+        await change(operation, f"POST /v1/{path}/{verb}", body, target=path, **TAKEN[verb])
         await recorder.ask(operation, f"POST /v1/{path}/{verb}", body)
-    about = {"target": f"{path}/review", "comment": "the domain is asked"}
+    about: Any = {"target": f"{path}/review", "comment": "the domain is asked"}
     said = {"comment": about["comment"]}
     await change("commentOnFinding", f"POST /v1/{path}/comments", said, **about)
-    for operation, path in {
-        "explainFinding": f"findings/{explained}",
-        "acceptFinding": f"findings/{accepted}",
-        "approveRepair": f"repairs/{repair}",
-    }.items():
+    is_open = {"resolution": "open"}
+    not_yet = {"approved": False}
+    for operation, path, was, then in (
+        ("explainFinding", f"findings/{explained}", is_open, {"resolution": "explained"}),
+        ("acceptFinding", f"findings/{accepted}", is_open, {"resolution": "accepted"}),
+        ("approveRepair", f"repairs/{repair}", not_yet, {"approved": True}),
+    ):
         verb = operation.partition("F")[0].partition("R")[0]
-        await change(operation, f"POST /v1/{path}/{verb}", REASON, target=path)
+        asked = f"POST /v1/{path}/{verb}"
+        await change(operation, asked, REASON, target=path, before=was, after=then)
 
 
 async def test_each_change_by_http_names_its_actor_and_a_request_without_effect_none(

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import orjson
 from fastapi import Response
 
+from dueledger.console.audit_words import words_of
 from dueledger.console.forms import Filter, Moment, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
@@ -88,7 +88,7 @@ def _shown(row: Mapping[str, Any]) -> Row:
     return {
         **row,
         "tenants": None if row["tenants"] is None else ", ".join(row["tenants"]),
-        "detail": orjson.dumps(row["detail"]).decode() if row["detail"] else None,
+        **{name: words_of(row[name]) for name in ("before", "after", "detail")},
     }
 
 
@@ -105,6 +105,8 @@ def _columns(view: View) -> Sequence[Column]:
         Column("role", "Role"),
         only("operation"),
         only("target"),
+        Column("before", "Before", "prose"),
+        Column("after", "After", "prose"),
         Column("detail", "Detail", "prose"),
         Column("reason", "Why", "prose"),
         Column("tenants", "Tenants"),

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Response
 from pydantic import BaseModel, Json
 
+from dueledger.console.audit_words import value_words
 from dueledger.console.cells import count_of
 from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
 from dueledger.console.heat_strip import HeatStrip, make_strip
@@ -330,14 +331,10 @@ def _written(detail: Mapping[str, Any] | None) -> str | None:
     before: Mapping[str, Any] = detail.get("before", {})
 
     def text(name: str, value: object) -> str:
-        was = f"{_value(before[name])} → " if name in before else ""
-        return f"{LIMIT_WORDS.get(name, name)}: {was}{_value(value)}"
+        was = f"{value_words(before[name])} → " if name in before else ""
+        return f"{LIMIT_WORDS.get(name, name)}: {was}{value_words(value)}"
 
     return ", ".join(text(name, value) for name, value in detail.items() if name != "before")
-
-
-def _value(value: object) -> str:
-    return "none" if value is None else f"{value}"
 
 
 def _items(view: View, row: Row, **filters: object) -> str:

@@ -10,6 +10,7 @@ from uuid import UUID
 from fastapi import Depends, Query, Response
 from pydantic import BaseModel, BeforeValidator
 
+from dueledger.audited_changes import decision_detail
 from dueledger.console.back import Back, back_link, back_to
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
@@ -18,7 +19,7 @@ from dueledger.console.pages.operation_preview import bulk_action
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_item_names
 from dueledger.console.view import CurrentView, View, redirect
-from dueledger.decisions import decide_for_tenant, detail_of
+from dueledger.decisions import decide_for_tenant
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import explain_item, lists_open_items, of_definition, read_item
 from dueledger.lateness import LATENESS_READ, WORST, lateness_bars
@@ -256,7 +257,7 @@ async def decide(
         actor_no=call.caller.actor_no,
         until=until,
     )
-    call.note_change(tenants=[found["tenant"]], verb=form.verb, items=1, **detail_of(until))
+    call.note_change(tenants=[found["tenant"]], **decision_detail(form.verb, [decided], until))
     words = _VERB_TEXTS[form.verb][0]
     if decided.reason is not None:
         message = f"{words}: {decided.reason}. Nothing was changed."

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from fastapi import Depends, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from dueledger.audited_changes import version_detail
 from dueledger.console.forms import Moment, form_of, in_zone
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedules import (
@@ -135,7 +136,9 @@ async def put_schedule(
         raise PreconditionFailed(message)
     await planned.apply(call.connection, await planned.ask_witness(), form.accept)
     call.note_change(
-        tenants=[definition.tenant], is_changed=defined.changed, version=defined.version
+        tenants=[definition.tenant],
+        is_changed=defined.changed,
+        **version_detail(defined.version),
     )
     said = f"Version {defined.version} is defined." if defined.changed else "Nothing changed."
     return view.done(said, schedule_path(definition.tenant, definition.definition))

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from dueledger.audited_changes import version_detail
 from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
@@ -91,7 +92,18 @@ async def define_import(
     planned = await plan_definitions(call, definitions, None)
     await planned.apply(call.connection, await planned.ask_witness(), None)
     changed = sum(each.defined.changed for each in planned.changes)
-    call.note_change(tenants=[form.tenant], is_changed=bool(changed), definitions=len(definitions))
+    versions = {
+        each.definition.definition: version_detail(each.defined.version)
+        for each in planned.changes
+        if each.defined.changed
+    }
+    call.note_change(
+        tenants=[form.tenant],
+        is_changed=bool(changed),
+        definitions=len(definitions),
+        versions={name: each["version"] for name, each in versions.items()},
+        before={"versions": {name: each["before"]["version"] for name, each in versions.items()}},
+    )
     return view.done(f"{changed} of {len(definitions)} definitions are new.", "/schedules")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Body, Path, Query, Response
 from pydantic import BaseModel, Field
 
+from dueledger.audited_changes import version_detail
 from dueledger.calendars.import_calendar import changes_document, import_calendar
 from dueledger.calendars.source_calendar import SourceCalendar
 from dueledger.ledger.definitions.calendar_document import parse_calendar
@@ -163,7 +164,7 @@ async def put_calendar(
     )
     if put.version not in {version, (version or 0) + 1}:
         raise PreconditionFailed("Somebody changed it at the same time. Read it again.")
-    call.note_change(is_changed=put.changed, version=put.version)
+    call.note_change(is_changed=put.changed, **version_detail(put.version))
     return answer_version(
         {
             "tenant": tenant,

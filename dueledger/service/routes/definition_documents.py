@@ -139,11 +139,6 @@ class PauseRequest(RequestBody):
         Field(description="when the pause ends by itself; null: somebody resumes it"),
     ] = None
 
-    @property
-    def detail(self) -> dict[str, Any]:
-        """Return what the audit has of the end: nothing without one."""
-        return {} if self.until is None else {"until": self.until.isoformat()}
-
 
 class PausedScope(BaseModel):
     """The flows that a pause is for; null: all of the tenant or kind."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Body, Path, Query, Response
 
+from dueledger.audited_changes import pause_detail, resume_detail, version_detail
 from dueledger.definitions.change import (
     DefinitionRequest,
     PlannedChanges,
@@ -195,7 +196,7 @@ async def put_definition(
     notes = await planned.describe(call.connection) + doubts(opinions)
     await planned.apply(call.connection, opinions, accept_disagreement)
     defined = change.defined
-    call.note_change(is_changed=defined.changed, version=defined.version)
+    call.note_change(is_changed=defined.changed, **version_detail(defined.version))
     return answer_version({**change.document(), "notes": notes}, change.defined.version)
 
 
@@ -236,7 +237,8 @@ async def pause_definition(
         actor_no=call.caller.actor_no,
         until=asked.until,
     )
-    call.note_change(is_changed=bool(paused.pauses or paused.flows), **asked.detail)
+    is_changed = bool(paused.pauses or paused.flows)
+    call.note_change(is_changed=is_changed, **pause_detail(paused, asked.until))
     return answer({"pauses": paused.pauses, "flows": paused.flows})
 
 
@@ -245,7 +247,8 @@ async def resume_definition(call: CurrentCall, tenant: TenantPath, name: NamePat
     """End the pause of the definition's kind, and those of its lanes."""
     scope = await flow_scope_of(call.connection, tenant, name)
     resumed = await resume_flows(call.connection, scope, actor_no=call.caller.actor_no)
-    call.note_change(is_changed=bool(resumed.pauses or resumed.flows))
+    is_changed = bool(resumed.pauses or resumed.flows)
+    call.note_change(is_changed=is_changed, **resume_detail(resumed))
     flows = [
         {"tenant": each.tenant, "kind": each.kind, "lane": each.lane, "reason": each.pause_reason}
         for each in resumed.flows

@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import Query, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from dueledger.audited_changes import APPROVED, resolution_detail
 from dueledger.items import read_item
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.finding_types import FindingType, RepairAction, RepairStatus, Resolution
@@ -326,7 +327,7 @@ async def propose_repair(call: CurrentCall, finding: UUID) -> Response:
     plan = await _plan(call, finding)
     actor_no = call.caller.actor_no
     (recorded,) = await record_repairs(call.connection, [plan.record()], actor_no=actor_no)
-    await _note_tenant(call, finding, is_changed=recorded.created)
+    await _note_tenant(call, finding, {}, is_changed=recorded.created)
     verdict = "created" if recorded.created else "exists"
     return answer(_plan_members(plan) | {"status": recorded.status, "verdict": verdict})
 
@@ -380,7 +381,7 @@ async def approve_one(call: CurrentCall, repair: UUID, decision: PersonsReason) 
     if result != "done":
         message = f"The repair {repair} is not approved: {repair_refusal(result)}."
         raise Conflict(message, result=result)
-    await _note_tenant(call, repair)
+    await _note_tenant(call, repair, APPROVED)
     return answer({"id": repair, "result": result})
 
 
@@ -419,10 +420,12 @@ async def _resolve(call: ApiCall, finding: UUID, resolution: Resolution, reason:
     if result != "done":
         message = f"The finding {finding} is not {resolution}: {finding_refusal(result)}."
         raise Conflict(message, result=result)
-    await _note_tenant(call, finding)
+    await _note_tenant(call, finding, resolution_detail(resolution))
     return answer({"id": finding, "resolution": resolution})
 
 
-async def _note_tenant(call: ApiCall, decided: UUID, *, is_changed: bool = True) -> None:
+async def _note_tenant(
+    call: ApiCall, decided: UUID, detail: Mapping[str, Any], *, is_changed: bool = True
+) -> None:
     found = await find_tenants_of_findings(call.connection, [decided])
-    call.note_change(tenants=[found[decided]], is_changed=is_changed)
+    call.note_change(tenants=[found[decided]], is_changed=is_changed, **detail)

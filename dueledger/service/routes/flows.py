@@ -9,6 +9,7 @@ import orjson
 from fastapi import Header, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from dueledger.audited_changes import limits_detail, pause_detail, resume_detail
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 from dueledger.ledger.store.api_keys import Scope
@@ -18,7 +19,6 @@ from dueledger.ledger.store.flows import (
     FlowPlace,
     FlowScope,
     PausePlace,
-    change_detail,
     list_flows,
     list_pauses,
     lock_flow_limits,
@@ -242,14 +242,13 @@ async def change_limits(
 ) -> Response:
     """Change the limits of a flow, or of each lane of its kind, from the next claim on."""
     scope = FlowScope(tenant, kind, change.lane)
-    before = await _lock_limits(call, scope, if_match)
+    await _check_limits(call, scope, if_match)
     given = change.model_dump(include=change.model_fields_set & set(_LIMITS))
     limits = _limits_of(given)
     rows = await set_flow_limits(call.connection, scope, limits, actor_no=call.caller.actor_no)
     if not rows:
         raise _unknown(tenant, kind, change.lane)
-    detail = given if before is None else change_detail(given, before)
-    call.note_change(target=scope.path, **detail)
+    call.note_change(target=scope.path, **limits_detail(given, rows))
     headers = {} if change.lane is None else _etag(rows[0])
     flows = [members_of(FlowLimitsDocument, row) for row in rows]
     return answer({"flows": flows}, headers=headers)
@@ -285,7 +284,7 @@ async def pause(call: CurrentCall, tenant: TenantPath, asked: FlowsPauseRequest)
         until=asked.until,
     )
     is_changed = bool(paused.pauses or paused.flows)
-    call.note_change(target=scope.path, is_changed=is_changed, **asked.detail)
+    call.note_change(target=scope.path, is_changed=is_changed, **pause_detail(paused, asked.until))
     return answer({"pauses": paused.pauses, "flows": paused.flows})
 
 
@@ -305,7 +304,8 @@ async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> 
         )
     resumed = await resume_flows(call.connection, scope, actor_no=actor_no)
     is_changed = bool(limited or resumed.pauses or resumed.flows)
-    call.note_change(target=scope.path, is_changed=is_changed, **limit)
+    detail = resume_detail(resumed, limit, limited)
+    call.note_change(target=scope.path, is_changed=is_changed, **detail)
     flows = [
         {"tenant": each.tenant, "kind": each.kind, "lane": each.lane, "reason": each.pause_reason}
         for each in resumed.flows
@@ -313,22 +313,19 @@ async def resume(call: CurrentCall, tenant: TenantPath, asked: FlowsRequest) -> 
     return answer({"pauses": resumed.pauses, "flows": flows})
 
 
-async def _lock_limits(
-    call: ApiCall, scope: FlowScope, if_match: str | None
-) -> dict[str, Any] | None:
-    """Return the limits that a flow has until they change; None for each lane of a kind.
+async def _check_limits(call: ApiCall, scope: FlowScope, if_match: str | None) -> None:
+    """Raise PreconditionFailed unless a flow has the limits that `if_match` names, if it is given.
 
-    Raises PreconditionFailed unless they are those that `if_match` names, if it is given.
+    They stay as they are until they change.
     """
+    if if_match is None:
+        return
     if scope.kind is None or scope.lane is None:
-        if if_match is None:
-            return None
         problem = Problem("/lane", "", "If-Match names the limits of one flow", "a lane")
         raise InvalidInput("The limits of the flow are invalid:", [problem])
     found = await lock_flow_limits(call.connection, scope.tenant, scope.kind, scope.lane)
-    if found is not None and if_match is not None:
+    if found is not None:
         check_match(if_match, _version(found))
-    return found
 
 
 def _etag(row: Mapping[str, Any]) -> dict[str, str]:

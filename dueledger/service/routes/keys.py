@@ -15,6 +15,7 @@ from dueledger.api_keys import (
     read_rate,
     rotate_key,
 )
+from dueledger.audited_changes import revocation_detail, successor_detail
 from dueledger.ledger.errors import NotPermitted, Problem
 from dueledger.ledger.store.api_keys import NewApiKey, Scope, list_keys
 from dueledger.service.bodies import RequestBody
@@ -156,7 +157,7 @@ async def create(call: CurrentCall, asked: KeyRequest) -> Response:
 )
 async def rotate(call: CurrentCall, prefix: PrefixPath, asked: SuccessorRequest) -> Response:
     """Make a key with the rights of another one, which expires soon."""
-    made, tenants = await rotate_key(
+    made, rights = await rotate_key(
         call.connection,
         prefix,
         overlap=timedelta(hours=asked.overlap_hours),
@@ -164,17 +165,17 @@ async def rotate(call: CurrentCall, prefix: PrefixPath, asked: SuccessorRequest)
         actor_no=call.caller.actor_no,
         tenants=call.tenants,
     )
-    call.note_change(tenants=tenants, successor=made.prefix)
+    call.note_change(tenants=rights.tenants, **successor_detail(made.prefix, rights))
     return _answer(made)
 
 
 @admin.add("POST", "/v1/keys/{prefix}/revoke", "revokeKey", RevokedKey)
 async def revoke(call: CurrentCall, prefix: PrefixPath) -> Response:
     """Revoke a key at once."""
-    tenants = await end_key(
+    revoked = await end_key(
         call.connection, prefix, actor_no=call.caller.actor_no, tenants=call.tenants
     )
-    call.note_change(tenants=tenants)
+    call.note_change(tenants=revoked.tenants, **revocation_detail(revoked))
     return answer({"prefix": prefix})
 
 

@@ -5,10 +5,12 @@ from typing import Annotated
 
 from fastapi import Path, Response
 
+from dueledger.audited_changes import decision_detail, operation_detail
 from dueledger.decisions import KeyedItems, check_until, decide_for_tenant, detail_of, find_named
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import (
+    ChangedOperation,
     abort_operation,
     estimate_seconds,
     list_operations,
@@ -63,14 +65,12 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
         actor_no=call.caller.actor_no,
         until=decision.until,
     )
-    accepted = sum(each.is_accepted for each in results)
     call.note_change(
-        is_changed=accepted > 0,
-        verb=decision.verb,
-        items=accepted,
-        **detail_of(decision.until),
+        is_changed=any(each.is_accepted for each in results),
+        **decision_detail(decision.verb, results, decision.until),
     )
-    return answer({"items": [asdict(each) for each in results]})
+    decided = [{"id": each.id, "result": each.result, "reason": each.reason} for each in results]
+    return answer({"items": decided})
 
 
 @operate.add(
@@ -143,44 +143,47 @@ async def get_operation(call: CurrentCall, operation: OperationPath) -> Response
 @operate.add("POST", "/v1/operations/{operation}/pause", "pauseOperation", OperationDocument)
 async def pause(call: CurrentCall, operation: OperationPath, asked: OperationChange) -> Response:
     """Pause an operation: no item is moved until it is resumed."""
-    is_paused = await pause_operation(
+    paused = await pause_operation(
         call.connection,
         operation,
         reason=asked.reason,
         actor_no=call.caller.actor_no,
         tenants=call.tenants,
     )
-    return await _changed(call, operation, "pause", is_changed=is_paused)
+    return await _changed(call, operation, "pause", paused)
 
 
 @operate.add("POST", "/v1/operations/{operation}/resume", "resumeOperation", OperationDocument)
 async def resume(call: CurrentCall, operation: OperationPath, asked: OperationChange) -> Response:  # noqa: ARG001 - the audit has the reason
     """Resume a paused operation. It goes on after the items that it had moved."""
-    is_resumed = await resume_operation(call.connection, operation, tenants=call.tenants)
-    return await _changed(call, operation, "resume", is_changed=is_resumed)
+    resumed = await resume_operation(call.connection, operation, tenants=call.tenants)
+    return await _changed(call, operation, "resume", resumed)
 
 
 @operate.add("POST", "/v1/operations/{operation}/abort", "abortOperation", OperationDocument)
 async def abort(call: CurrentCall, operation: OperationPath, asked: OperationChange) -> Response:
     """End an operation. Items that it has moved stay as they are."""
-    is_aborted = await abort_operation(
+    aborted = await abort_operation(
         call.connection,
         operation,
         reason=asked.reason,
         actor_no=call.caller.actor_no,
         tenants=call.tenants,
     )
-    return await _changed(call, operation, "abort", is_changed=is_aborted)
+    return await _changed(call, operation, "abort", aborted)
 
 
-async def _changed(call: ApiCall, operation_no: int, action: str, *, is_changed: bool) -> Response:
+async def _changed(
+    call: ApiCall, operation_no: int, action: str, changed: ChangedOperation | None
+) -> Response:
     """Answer an operation that was changed, or is already as it was asked to be.
 
     Raises NotFound; Conflict where it has ended otherwise.
     """
     found = await find_operation(call, operation_no)
     tenants = None if found["tenant"] is None else [str(found["tenant"])]
-    call.note_change(tenants=tenants, is_changed=is_changed)
+    is_changed = changed is not None
+    call.note_change(tenants=tenants, is_changed=is_changed, **operation_detail(changed))
     is_as_asked = found["ended_at"] is None or (action, found["status"]) == ("abort", "aborted")
     if not (is_changed or is_as_asked):
         refusal = operation_refusal(action, str(found["status"]))

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from fastapi import Response
 
+from dueledger.audited_changes import taken_detail
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditPlace, list_target_audit
@@ -189,7 +190,8 @@ async def return_asked(
 
 def _note(call: ApiCall, found: Sequence[TakenReview]) -> None:
     changed = sum(each.is_changed for each in found)
-    call.note_change(is_changed=changed > 0, items=changed)
+    detail = taken_detail(found) if changed else {}
+    call.note_change(is_changed=changed > 0, items=changed, **detail)
 
 
 def comment_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from dueledger.alerts.open_alerts import list_open_alerts
+from dueledger.audited_changes import DRAINED
 from dueledger.ledger.errors import Conflict, NotFound, NotPermitted
 from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.store.api_keys import Scope
@@ -220,7 +221,7 @@ async def drain(call: CurrentCall, process: ProcessPath, asked: DrainRequest) ->
     if refusal := drain_refusal(result):
         raise Conflict(f"The process is not asked to drain: {refusal}.", process=process)
     is_changed = result is DrainResult.DONE
-    call.note_change(target=f"processes/{process}", is_changed=is_changed)
+    call.note_change(target=f"processes/{process}", is_changed=is_changed, **DRAINED)
     return answer({"name": process, "result": result})
 
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from fastapi import Response
 
+from dueledger.audited_changes import taken_detail
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import (
@@ -132,5 +133,6 @@ async def _answer(call: ApiCall, taken: TakenReview, verb: str) -> Response:
         message = f"The finding {taken.id} is not {verb}: {taken_refusal(taken)}."
         raise Conflict(message, result=taken.result, taken_by=taken.taken_by)
     found = await find_tenants_of_findings(call.connection, [taken.id])
-    call.note_change(tenants=[found[taken.id]], is_changed=taken.is_changed)
+    detail = taken_detail([taken]) if taken.is_changed else {}
+    call.note_change(tenants=[found[taken.id]], is_changed=taken.is_changed, **detail)
     return answer({"id": taken.id, "taken_by": taken.taken_by, "taken_at": taken.taken_at})

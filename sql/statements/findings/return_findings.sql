@@ -19,9 +19,11 @@ returned as (
 select u.id,
   case when l.id is null then 'unknown' when l.closed_at is not null then 'illegal'
     when t.id is not null or l.taken_by is null then 'done' else 'taken' end as result,
-  w.name as taken_by, case when w.name is not null then l.taken_at end as taken_at, t.id is not null as is_changed
+  w.name as taken_by, case when w.name is not null then l.taken_at end as taken_at, t.id is not null as is_changed,
+  b.name as was_taken_by
 from unnest($1::uuid[]) with ordinality u (id, ord)
 left join locked l on l.id = u.id
 left join returned t on t.id = u.id
 left join ledger.actor w on w.actor_no = l.taken_by and t.id is null
+left join ledger.actor b on b.actor_no = l.taken_by
 order by u.ord

@@ -21,9 +21,11 @@ taken as (
 select u.id,
   case when l.id is null then 'unknown' when l.closed_at is not null then 'illegal'
     when coalesce(t.taken_by, l.taken_by) = $3::bigint then 'done' else 'taken' end as result,
-  w.name as taken_by, coalesce(t.taken_at, l.taken_at) as taken_at, t.id is not null as is_changed
+  w.name as taken_by, coalesce(t.taken_at, l.taken_at) as taken_at, t.id is not null as is_changed,
+  b.name as was_taken_by
 from unnest($1::uuid[]) with ordinality u (id, ord)
 left join locked l on l.id = u.id
 left join taken t on t.id = u.id
 left join ledger.actor w on w.actor_no = coalesce(t.taken_by, l.taken_by)
+left join ledger.actor b on b.actor_no = l.taken_by
 order by u.ord

@@ -21,10 +21,18 @@ found as materialized (
   for update of f
 ),
 -- Counting reads every flow first: the order in which resuming locks them.
+was as materialized (
+  select p.paused_until as until, p.reason, p.actor_no
+  from ledger.pause p
+  where (select count(*) from found) >= 0
+    and p.tenant = $1::text and p.kind is not distinct from $2::text and p.lane is not distinct from $3::text
+    and p.resumed_at is null
+  for update
+),
 added as (
   insert into ledger.pause as p (tenant, kind, lane, paused_at, actor_no, reason, paused_until)
   select $1::text, $2::text, $3::text, ledger.now(), $5::bigint, $4::text, $6::timestamptz
-  where (select count(*) from found) >= 0 and (select a.is_over is not true from asked a)
+  where (select count(*) from was) >= 0 and (select a.is_over is not true from asked a)
     -- An insert takes a number even where it conflicts.
     and not exists (
       select from ledger.pause p
@@ -45,4 +53,6 @@ paused as (
 select
   (select coalesce(jsonb_agg(to_jsonb(a)), '[]') from added a) as pauses,
   (select coalesce(jsonb_agg(to_jsonb(p) order by p.kind, p.lane), '[]') from paused p) as flows,
+  (select jsonb_build_object('until', w.until, 'reason', w.reason, 'paused_by', a.name)
+   from was w join ledger.actor a on a.actor_no = w.actor_no) as was,
   (select a.is_over is true from asked a) as is_over

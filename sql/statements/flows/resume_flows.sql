@@ -30,7 +30,7 @@ ended as (
   set resumed_at = ledger.now(), resumed_by = $4::bigint
   from in_force i
   where p.pause_no = i.pause_no and p.resumed_at is null
-  returning p.pause_no, p.tenant, p.kind, p.lane, p.reason
+  returning p.pause_no, p.tenant, p.kind, p.lane, p.reason, p.paused_at, p.paused_until, p.actor_no
 ),
 judged as materialized (
   select x.*, w.paused_at, w.actor_no, w.reason
@@ -51,5 +51,10 @@ resumed as (
   returning j.tenant, j.kind, j.lane, f.paused_at is not null as still_paused, f.pause_reason
 )
 select
-  (select coalesce(jsonb_agg(to_jsonb(e) - 'pause_no' order by e.pause_no), '[]') from ended e) as pauses,
+  (select coalesce(jsonb_agg(to_jsonb(e) - '{pause_no,paused_at,paused_until,actor_no}'::text[] order by e.pause_no), '[]')
+   from ended e) as pauses,
+  (select coalesce(jsonb_agg(jsonb_build_object(
+     'kind', e.kind, 'lane', e.lane, 'paused_by', a.name, 'paused_at', e.paused_at, 'until', e.paused_until, 'reason', e.reason)
+     order by e.pause_no), '[]')
+   from ended e join ledger.actor a on a.actor_no = e.actor_no) as was,
   (select coalesce(jsonb_agg(to_jsonb(r) order by r.kind, r.lane), '[]') from resumed r) as flows

@@ -21,6 +21,11 @@
 with locked_default as (select from ledger.due_item_default),
 found as materialized (
   select f.flow_no, f.tenant, f.kind,
+    jsonb_build_object(
+      'weight', f.weight, 'rate_per_second', f.rate_per_second, 'concurrency_max', f.concurrency_max,
+      'window_items', f.window_items, 'retry_share', f.retry_share, 'circuit_failure_ratio', f.circuit_failure_ratio,
+      'circuit_calls_min', f.circuit_calls_min, 'circuit_window_seconds', f.circuit_window_seconds,
+      'circuit_rest_seconds', f.circuit_rest_seconds, 'lag_target_seconds', f.lag_target_seconds) as was,
     num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
     -- A new circuit starts closed; only runs that begin after it count.
     f.circuit_failure_ratio is null and $9::double precision is not null as is_new
@@ -50,13 +55,13 @@ changed as (
     circuit_run_no = case when x.is_new then pg_sequence_last_value('ledger.run_run_no_seq') else f.circuit_run_no end
   from found x
   where f.flow_no = x.flow_no
-  returning f.flow_no, x.tenant, x.kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items,
+  returning f.flow_no, x.tenant, x.kind, x.was, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items,
     f.retry_share, f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds, f.lag_target_seconds,
     num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 and not x.counted as becomes_counted
 ),
 journal as (
   insert into ledger.flow_change (flow_no, changed_at, actor_no, change)
-  select c.flow_no, ledger.now(), $15::bigint, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
+  select c.flow_no, ledger.now(), $15::bigint, to_jsonb(c) - '{flow_no,tenant,kind,was,lane,becomes_counted}'::text[]
   from changed c
 ),
 -- Items in flight are counted from now on, if their claim has no other items.
@@ -98,5 +103,5 @@ counted_run as (
   where r.run_no = u.run_no and r.started_at = u.started_at and r.closed_at is null
 )
 select c.flow_no, c.tenant, c.kind, c.lane, c.weight, c.rate_per_second, c.concurrency_max, c.window_items,
-  c.retry_share, c.circuit_failure_ratio, c.circuit_calls_min, c.circuit_window_seconds, c.circuit_rest_seconds, c.lag_target_seconds
+  c.retry_share, c.circuit_failure_ratio, c.circuit_calls_min, c.circuit_window_seconds, c.circuit_rest_seconds, c.lag_target_seconds, c.was
 from changed c order by c.tenant, c.kind, c.lane

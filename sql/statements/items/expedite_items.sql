@@ -13,7 +13,8 @@ asked as materialized (
     on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)
 ),
 locked as materialized (
-  select p.item_no, p.effective_date, a.flow_no, a.due_at, p.available_at < 'infinity' as free
+  select p.item_no, p.effective_date, a.flow_no, a.due_at, p.available_at < 'infinity' as free,
+    p.state, p.available_at
   from asked a join ledger.pending p on p.item_no = a.item_no
   where p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
   order by p.item_no for update of p
@@ -34,5 +35,7 @@ refused as (
 )
 select a.id,
   case when a.item_no is null then 'unknown'
-    when exists (select from locked l where l.item_no = a.item_no and l.free) then 'done' else 'illegal' end as result
-from asked a order by a.ord
+    when l.item_no is not null then 'done' else 'illegal' end as result, l.state, l.available_at
+from asked a
+left join (select distinct x.item_no, x.state, x.available_at from locked x where x.free) l on l.item_no = a.item_no
+order by a.ord

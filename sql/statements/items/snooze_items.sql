@@ -15,7 +15,7 @@ asked as materialized (
 ),
 -- An item that waits for its key (infinity) is not put off, nor one that waits as long anyway.
 locked as materialized (
-  select p.item_no from asked a join ledger.pending p on p.item_no = a.item_no
+  select p.item_no, p.state, p.available_at from asked a join ledger.pending p on p.item_no = a.item_no
   where p.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and p.available_at < $4::timestamptz
     and $4::timestamptz > ledger.now() and $4::timestamptz < 'infinity'
   order by p.item_no for update of p
@@ -26,7 +26,7 @@ put_off as (
   set available_at = $4::timestamptz, state = 1 /* Scheduled */, snoozed = true,
     overlap = case when p.serial is not null and p.state = 4 /* RetryableFailure */ then 1 else p.overlap end
   from locked l where p.item_no = l.item_no and p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
-  returning p.item_no, p.effective_date, p.attempt
+  returning p.item_no, p.effective_date, p.attempt, l.state, l.available_at
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
@@ -41,5 +41,5 @@ refused as (
 )
 select a.id,
   case when a.item_no is null then 'unknown'
-    when exists (select from put_off s where s.item_no = a.item_no) then 'done' else 'illegal' end as result
-from asked a order by a.ord
+    when s.item_no is not null then 'done' else 'illegal' end as result, s.state, s.available_at
+from asked a left join put_off s on s.item_no = a.item_no order by a.ord

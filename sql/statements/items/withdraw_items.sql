@@ -34,14 +34,14 @@ locked_review as materialized (
 waiting as (
   delete from ledger.pending p using locked_pending l
   where p.item_no = l.item_no and p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
-  returning p.item_no, p.attempt
+  returning p.item_no, p.attempt, p.state
 ),
 parked as (
   delete from ledger.review r using locked_review l where r.item_no = l.item_no
-  returning r.item_no, r.attempt
+  returning r.item_no, r.attempt, 5::smallint /* ManualReview */ as state
 ),
 ended as materialized (
-  select item_no, attempt from waiting union all select item_no, attempt from parked
+  select item_no, attempt, state from waiting union all select item_no, attempt, state from parked
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
@@ -64,9 +64,10 @@ requested as (
 select a.id,
   case
     when a.item_no is null then 'unknown'
-    when exists (select from ended e where e.item_no = a.item_no) then 'done'
+    when e.item_no is not null then 'done'
     when exists (select from finished f where f.item_no = a.item_no) then 'finished'
     else 'requested'
-  end as result
+  end as result, e.state
 from asked a
+left join ended e on e.item_no = a.item_no
 order by a.ord

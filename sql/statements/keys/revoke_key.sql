@@ -10,4 +10,4 @@ update ledger.api_key k set revoked_at = statement_timestamp(), revoked_by = $2:
 from ledger.actor a
 where k.prefix = $1::text and k.revoked_at is null
   and a.actor_no = k.actor_no and ($3::text[] is null or a.tenants <@ $3::text[])
-returning k.prefix, a.tenants
+returning k.prefix, a.tenants, k.scopes

@@ -24,9 +24,11 @@ returned as (
 select a.id,
   case when a.item_no is null then 'unknown' when l.item_no is null then 'illegal'
     when t.item_no is not null or l.taken_by is null then 'done' else 'taken' end as result,
-  w.name as taken_by, case when w.name is not null then l.taken_at end as taken_at, t.item_no is not null as is_changed
+  w.name as taken_by, case when w.name is not null then l.taken_at end as taken_at, t.item_no is not null as is_changed,
+  b.name as was_taken_by
 from asked a
 left join locked l on l.item_no = a.item_no
 left join returned t on t.item_no = a.item_no
 left join ledger.actor w on w.actor_no = l.taken_by and t.item_no is null
+left join ledger.actor b on b.actor_no = l.taken_by
 order by a.ord

@@ -26,9 +26,11 @@ taken as (
 select a.id,
   case when a.item_no is null then 'unknown' when l.item_no is null then 'illegal'
     when coalesce(t.taken_by, l.taken_by) = $3::bigint then 'done' else 'taken' end as result,
-  w.name as taken_by, coalesce(t.taken_at, l.taken_at) as taken_at, t.item_no is not null as is_changed
+  w.name as taken_by, coalesce(t.taken_at, l.taken_at) as taken_at, t.item_no is not null as is_changed,
+  b.name as was_taken_by
 from asked a
 left join locked l on l.item_no = a.item_no
 left join taken t on t.item_no = a.item_no
 left join ledger.actor w on w.actor_no = coalesce(t.taken_by, l.taken_by)
+left join ledger.actor b on b.actor_no = l.taken_by
 order by a.ord

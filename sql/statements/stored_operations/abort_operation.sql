@@ -10,4 +10,4 @@
 update ledger.operation o
 set ended_at = ledger.now(), aborted_by = $3::bigint, abort_reason = $2::text
 where o.operation_no = $1::bigint and o.ended_at is null and ($4::text[] is null or o.tenant = any ($4::text[]))
-returning o.operation_no
+returning case when o.paused_at is not null then 'paused' when o.advanced_at is not null then 'running' else 'waiting' end as was

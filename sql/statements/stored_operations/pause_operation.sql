@@ -11,4 +11,4 @@ update ledger.operation o
 set paused_at = ledger.now(), paused_by = $3::bigint, pause_reason = $2::text
 where o.operation_no = $1::bigint and o.ended_at is null and o.paused_at is null
   and ($4::text[] is null or o.tenant = any ($4::text[]))
-returning o.operation_no
+returning case when o.advanced_at is null then 'waiting' else 'running' end as was
