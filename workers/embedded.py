@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, cast
 
-from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.runtime.setting_problems import read_settings
+from dueledger.ledger.runtime.setting_problems import read_settings, require_known
 from dueledger.workers.direct.settings import DirectSettings
 from dueledger.workers.process import run_direct_worker, run_worker
 from dueledger.workers.settings import WorkerSettings
@@ -69,25 +67,11 @@ def _work(
     direct: bool,
 ) -> Coroutine[object, object, WorkerCounts]:
     kind = DirectSettings if direct else WorkerSettings
-    _require_known(settings, kind)
+    require_known(settings, kind.model_fields)
     read = read_settings(kind, dsn=dsn, bootstrap_servers=bootstrap_servers, **settings)
     if isinstance(read, DirectSettings):
         return run_direct_worker(read, handlers, stop, may_exit=False)
     return run_worker(read, handlers, stop, may_exit=False)
-
-
-def _require_known(settings: dict[str, object], kind: type[WorkerSettings]) -> None:
-    """Refuse names that are no setting: the environment may have others', a call may not."""
-    known = kind.model_fields
-    problems = [
-        Problem(
-            name, "", "there is no such setting", ", ".join(get_close_matches(name, known, n=1))
-        )
-        for name in settings
-        if name not in known
-    ]
-    if problems:
-        raise InvalidSetting("Settings are missing or wrong:", problems)
 
 
 async def _until_started(working: asyncio.Task[WorkerCounts], stop: Stop) -> None:

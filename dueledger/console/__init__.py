@@ -5,5 +5,6 @@ example.
 """
 
 from dueledger.console.app import open_console
+from dueledger.console.embedded import open_app
 
-__all__ = ["open_console"]
+__all__ = ["open_app", "open_console"]

@@ -24,7 +24,8 @@ _PROBES: Final = "/health/"
 class RequestEntry:
     """The outermost application. Headers of proxies count only from the networks given.
 
-    `path_prefix` is the path under which a proxy has the service, whether it removes it or not.
+    `path_prefix` is the path under which a proxy has the service, whether it removes it or not. A
+    program that mounts the service says its path by `root_path`.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class RequestEntry:
             given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(_ID_BYTES).encode()
         )
         scope["request_id"] = request_id.decode()
-        scope["is_trusted"] = scope["scheme"] == "https" or self._is_trusted(scope["client"][0])
+        scope["is_trusted"] = scope["scheme"] == "https" or self._is_trusted(scope.get("client"))
 
         if self._prefix:
             scope["root_path"] = self._prefix
@@ -61,7 +62,7 @@ class RequestEntry:
                 message["headers"] = [*message["headers"], (_HEADER, request_id)]
             await send(message)
 
-        if self._requests >= self._requests_max and not self._is_probe(scope["path"]):
+        if self._requests >= self._requests_max and not _is_probe(scope):
             await self._refuse(scope, receive, send_with_id)
             return
         self._requests += 1
@@ -70,15 +71,21 @@ class RequestEntry:
         finally:
             self._requests -= 1
 
-    def _is_probe(self, path: str) -> bool:
-        return path.removeprefix(self._prefix).startswith(_PROBES)
-
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = "The service has too many requests. Wait, and try again."
         document = problem_of(scope["request_id"], "SERVICE_BUSY", detail)
         status, headers = HTTPStatus.SERVICE_UNAVAILABLE, {"Retry-After": "1"}
         await Response(document, status, headers, PROBLEM_TYPE)(scope, receive, send)
 
-    def _is_trusted(self, peer: str) -> bool:
-        address = ip_address(peer)
+    def _is_trusted(self, peer: tuple[str, int] | None) -> bool:
+        """Return whether a peer may send keys in plain text; one without an address may not."""
+        try:
+            address = ip_address(peer[0] if peer else "")
+        except ValueError:
+            return False
         return address.is_loopback or any(address in network for network in self._trusted)
+
+
+def _is_probe(scope: Scope) -> bool:
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "")).startswith(_PROBES)

@@ -1,6 +1,8 @@
 """Settings read from the environment and from options, and what is wrong with them."""
 
 import re
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
 from typing import Final, TypeVar
 
 from pydantic import ValidationError
@@ -38,6 +40,22 @@ def read_settings(settings: type[_S], **options: object) -> _S:
         setting = named[1] if named else ""
         problem = _problem((setting,), "it is not JSON, as a list or a map must be")
         raise InvalidSetting("Settings are missing or wrong:", [problem]) from None
+
+
+def require_known(names: Iterable[str], known: Collection[str]) -> None:
+    """Raise InvalidSetting for names that are no setting.
+
+    The environment may have those of others, a call may not.
+    """
+    problems = [
+        Problem(
+            name, "", "there is no such setting", ", ".join(get_close_matches(name, known, n=1))
+        )
+        for name in names
+        if name not in known
+    ]
+    if problems:
+        raise InvalidSetting("Settings are missing or wrong:", problems)
 
 
 def _problem_of(found: ErrorDetails) -> Problem:

@@ -22,7 +22,7 @@ from dueledger.ledger.store.repairs import RepairRecord, record_repairs
 from dueledger.ledger.store.reports import ReportRecord, record_reports
 from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
 from dueledger.service import RunningService, ServiceSettings, open_service
-from dueledger.service.process import OpenConsole
+from dueledger.service.application import OpenConsole
 from tests.databases import MakeDatabase
 from tests.logins import with_login
 from tests.service.issuer import Issuer, open_issuer

@@ -97,7 +97,7 @@ async def test_headers_of_proxies_count_only_from_those_that_are_trusted(
 ) -> None:
     seen = Seen()
     entry = RequestEntry(seen, (ip_network("10.0.0.0/8"),))  # pyright: ignore[reportArgumentType]
-    scope = {
+    scope: dict[str, object] = {
         "type": "http",
         "scheme": "http",
         "client": (peer, 1),
@@ -106,3 +106,34 @@ async def test_headers_of_proxies_count_only_from_those_that_are_trusted(
     await entry(scope, None, None)  # pyright: ignore[reportArgumentType]
     assert seen.scope["client"] == (client, 0 if is_trusted else 1)
     assert seen.scope["is_trusted"] is is_trusted
+
+
+@pytest.mark.parametrize("client", [None, ("", 0), ("client.example", 1)])
+async def test_a_peer_without_an_address_is_not_trusted(client: tuple[str, int] | None) -> None:
+    seen = Seen()
+    entry = RequestEntry(seen)  # pyright: ignore[reportArgumentType]
+    scope: dict[str, object] = {"type": "http", "scheme": "http", "client": client, "headers": []}
+    await entry(scope, None, None)  # pyright: ignore[reportArgumentType]
+    assert seen.scope["is_trusted"] is False
+
+
+@pytest.mark.parametrize(("path", "is_answered"), [("health/live", True), ("v1/items", False)])
+async def test_a_busy_service_answers_probes_under_the_path_where_a_program_has_it(
+    path: str, *, is_answered: bool
+) -> None:
+    seen, sent = Seen(), list[dict[str, object]]()
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    entry = RequestEntry(seen, requests_max=0)  # pyright: ignore[reportArgumentType]
+    scope: dict[str, object] = {
+        "type": "http",
+        "scheme": "http",
+        "client": ("127.0.0.1", 1),
+        "headers": [],
+        "root_path": "/due",
+        "path": f"/due/{path}",
+    }
+    await entry(scope, None, send)  # pyright: ignore[reportArgumentType]
+    assert (bool(seen.scope), not sent) == (is_answered, is_answered)

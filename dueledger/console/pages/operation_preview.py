@@ -266,8 +266,7 @@ async def decide_about_all(
         raise InvalidInput(_CONFIRMED[form.verb], [problem])
     changes: dict[str, Any] = {"lane": ""} if form.default_lane else {}
     asked = form.model_copy(update={**changes, "until": in_zone(form.until, view.clock.zone)})
-    recorded = await operations.create(call, tenant, asked)
-    operation_no = recorded.headers["Location"].rpartition("/")[2]
+    operation_no = await operations.record(call, tenant, asked)
     return view.done("Recorded.", f"/reviews/operations/{operation_no}")
 
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import Path, Response
+from fastapi import Path, Request, Response
 
 from dueledger.audited_changes import decision_detail, operation_detail
 from dueledger.decisions import KeyedItems, check_until, decide_for_tenant, detail_of, find_named
@@ -100,8 +100,20 @@ async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter)
     status=202,
     takes_idempotency_key=True,
 )
-async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest) -> Response:
+async def create(
+    call: CurrentCall, request: Request, tenant: TenantPath, asked: OperationRequest
+) -> Response:
     """Record an operation on all items of a filter. Upkeep carries it out."""
+    operation_no = await record(call, tenant, asked)
+    location = f"{request.scope['root_path']}/v1/operations/{operation_no}"
+    return answer(await find_operation(call, operation_no), 202, {"Location": location})
+
+
+async def record(call: ApiCall, tenant: str, asked: OperationRequest) -> int:
+    """Record an operation on all items of a filter, and return its number.
+
+    Raises NotFound if no item matches.
+    """
     await check_until(call.connection, asked.verb, asked.until)
     operation_no = await record_operation(
         call.connection,
@@ -114,8 +126,7 @@ async def create(call: CurrentCall, tenant: TenantPath, asked: OperationRequest)
     if operation_no is None:
         raise NotFound("No item matches; no operation was recorded.", tenant=tenant)
     call.note_change(target=f"operations/{operation_no}", verb=asked.verb, **detail_of(asked.until))
-    location = {"Location": f"/v1/operations/{operation_no}"}
-    return answer(await find_operation(call, operation_no), 202, location)
+    return operation_no
 
 
 @read.add("GET", "/v1/operations", "listOperations", OperationPage)
