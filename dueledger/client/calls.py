@@ -643,10 +643,11 @@ def list_repairs(
     tenant: str | None = None,
     kind: str | None = None,
     taken: str | None = None,
+    newest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.RepairPage]:
-    """List proposed repairs that were not executed yet."""
+    """List proposed repairs that were not executed yet, oldest first."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/repairs", models.RepairPage, query)
 
@@ -675,6 +676,7 @@ def list_audit(
     target: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    oldest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.AuditPage]:
@@ -748,7 +750,11 @@ def list_settings() -> ServiceCall[models.SettingList]:
 
 
 def list_reports(
-    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+    *,
+    tenant: str | None = None,
+    oldest_first: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
 ) -> ServiceCall[models.ReportPage]:
     """List reports, newest first."""
     query = dict(locals())

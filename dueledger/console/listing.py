@@ -62,7 +62,8 @@ class Listing:
 
     `order` is that of the rows, as they were read by an index: "oldest first". `next_cursor` is
     that of the next page; None: this is the last. `sorts` is whether a reader may choose another
-    order, as all rows are there.
+    order, as all rows are there. `turns` is the column whose head leads to the other order of an
+    index, the parameter that asks for it, and whether it is ascending now.
     """
 
     caption: str
@@ -74,6 +75,7 @@ class Listing:
     next_cursor: str | None = None
     downloads: bool = True
     sorts: bool = False
+    turns: tuple[str, str, bool] | None = None
 
     @property
     def title(self) -> str:

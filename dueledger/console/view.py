@@ -211,6 +211,11 @@ class View:
         """Return the address of this page sorted by a column; in reverse if it is so already."""
         return self.here(sort=f"-{column.key}" if self.sort == column.key else column.key)
 
+    def turned_address(self, parameter: str) -> str:
+        """Return the address of this page in the other order of its index."""
+        turned = None if parameter in self.request.query_params else True
+        return self.here(cursor=None, **{parameter: turned})
+
     def order_by(self, column: Column) -> str | None:
         """Return in which order of a column the page is sorted, as `aria-sort` has it."""
         orders = {column.key: "ascending", f"-{column.key}": "descending"}

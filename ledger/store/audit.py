@@ -66,13 +66,14 @@ async def list_audit(
     *,
     tenants: Sequence[str] | None = None,
     after: AuditPlace | None = None,
+    oldest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List entries, the newest first; with `tenants`, those that concern no others.
+    """List entries, newest or oldest first; with `tenants`, those that concern no others.
 
     `before` and `after` are the members of its detail that a change has, `detail` the others.
     """
     rows = await connection.fetch(
-        statement("list_audit"),
+        statement("list_oldest_audit") if oldest_first else statement("list_audit"),
         *(tenants, wanted.tenant, wanted.actor, wanted.operation, wanted.target),
         *(wanted.since, wanted.until, *(after or (None, None)), limit),
     )

@@ -106,13 +106,14 @@ async def list_waiting_repairs(
     tenants: Sequence[str] | None = None,
     after: PageAfter | None = None,
     taken_by: int | None = None,
+    newest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List proposed repairs of open findings, oldest first; with `tenants`, theirs alone.
+    """List proposed repairs of open findings, oldest or newest first; with `tenants`, theirs alone.
 
     With `taken_by`, those whose finding this actor has taken, or `NOBODY`.
     """
     rows = await connection.fetch(
-        statement("list_waiting_repairs"),
+        statement("list_newest_repairs") if newest_first else statement("list_waiting_repairs"),
         *(tenant, kind, row_max, tenants),
         *((after.at, after.id) if after else (None, None)),
         taken_by,

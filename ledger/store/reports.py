@@ -66,11 +66,13 @@ async def list_reports(
     connection: Connection,
     tenants: Sequence[str],
     *,
-    before: tuple[int, str] | tuple[None, None] = (None, None),
+    last: tuple[int, str] | tuple[None, None] = (None, None),
     limit: int,
+    oldest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List the reports of tenants, newest first. `before` is number and tenant of the last one."""
-    rows = await connection.fetch(statement("list_reports"), tenants, *before, limit)
+    """List the reports of tenants, newest or oldest first. `last`: that of the page before."""
+    text = statement("list_oldest_reports") if oldest_first else statement("list_reports")
+    rows = await connection.fetch(text, tenants, *last, limit)
     return [dict(row) for row in rows]
 
 

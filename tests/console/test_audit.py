@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from html import unescape
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -46,10 +47,27 @@ async def test_each_change_is_listed_with_who_what_and_why_newest_first(
     assert "INC-31 ended" in first
     following = unescape(first.partition('rel="next" href="')[2].partition('"')[0])
     assert "pauseFlows" in (await browser.open(following)).text
+    turned = await rows_of(browser, f"{target}&oldest_first=true")
+    assert turned == [oldest, newest]
+    for href, order in await _turns(browser, f"{target}&limit=1"):
+        page = (await browser.open(href)).text
+        assert f'aria-sort="{order}"' in page
+        assert ("INC-31 ended" in page) is (order == "descending")
     other = await api.make_key("elsewhere-audit", *Scope, tenants=["umbra"])
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert await rows_of(stranger, target) == []
+
+
+async def _turns(browser: Browser, query: str) -> list[tuple[str, str]]:
+    """Return where the head of the time leads, and from there, with the order that each has."""
+    found = list[tuple[str, str]]()
+    href = f"/console/audit?{query}"
+    for order in ("ascending", "descending"):
+        page = (await browser.open(href)).text
+        href = unescape(re.findall(r'<a href="([^"]+)">When</a>', page)[0])
+        found.append((href, order))
+    return found
 
 
 async def test_an_empty_audit_says_what_to_do_first(api: Api) -> None:

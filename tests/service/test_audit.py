@@ -332,6 +332,7 @@ async def test_entries_are_filtered_paged_and_those_of_the_caller_s_tenants(
     problem(await api.ask("GET", f"/v1/audit?{paused}&since=1", key=boss), 422, "INVALID_INPUT")
 
 
+@pytest.mark.parametrize("name", ["list_audit", "list_oldest_audit"])
 @pytest.mark.parametrize(
     ("column", "arguments"),
     [
@@ -341,7 +342,7 @@ async def test_entries_are_filtered_paged_and_those_of_the_caller_s_tenants(
     ],
 )
 async def test_rare_entries_of_the_whole_ledger_are_found_without_reading_others(
-    api: Api, column: str, arguments: str
+    api: Api, column: str, arguments: str, name: str
 ) -> None:
     person_no, rare_no = api.person_no, await register_actor(api.owner, "key:rare", ActorKind.KEY)
     rare = {
@@ -362,9 +363,11 @@ async def test_rare_entries_of_the_whole_ledger_are_found_without_reading_others
         *rare[column],
     )
     await api.owner.execute("analyze ledger.audit")
-    await api.owner.execute(f"prepare by_{column} as {statement('list_audit')}")
+    await api.owner.execute(f"prepare {name}_{column} as {statement(name)}")
     before = await api.owner.fetchval(ROWS_READ)
-    found = await api.owner.fetch(f"execute by_{column} ({arguments}, null, null, null, null, 51)")
+    found = await api.owner.fetch(
+        f"execute {name}_{column} ({arguments}, null, null, null, null, 51)"
+    )
     read = await api.owner.fetchval(ROWS_READ) - before
     await transaction.rollback()
     assert (len(found), 0 < read < 100) == (1, True), read

@@ -16,6 +16,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
+from dueledger.service.routes.fields import OldestFirst
 
 audit = PageRoutes(Scope.AUDIT, "console")
 
@@ -39,8 +40,9 @@ async def list_changes(
     target: Filter = None,
     since: Moment = None,
     until: Moment = None,
+    oldest_first: OldestFirst = False,
 ) -> Response:
-    """List what was changed, newest first, before the instant `until`."""
+    """List what was changed, newest or oldest first, before the instant `until`."""
     wanted = AuditFilter(
         tenant=tenant,
         actor=actor,
@@ -55,6 +57,7 @@ async def list_changes(
         page.rows_max,
         tenants=call.tenants,
         after=page.place(AuditPlace, datetime, int),
+        oldest_first=oldest_first,
     )
     query = view.request.query_params
     is_filtered = any((tenant, actor, operation, target, since, until))
@@ -69,13 +72,15 @@ async def list_changes(
             "target": ("Target", target, None),
             "since": ("From", minutes(query.get("since", "")), "datetime-local"),
             "until": ("Before", minutes(query.get("until", "")), "datetime-local"),
+            "oldest_first": ("Oldest first", oldest_first, ()),
         },
         names=await suggest_names(call),
         is_filtered=is_filtered,
         changed=("audit", "Changes were recorded"),
         listing=Listing(
             caption="Changes",
-            order="newest first",
+            order="oldest first" if oldest_first else "newest first",
+            turns=("at", "oldest_first", oldest_first),
             columns=_columns(view),
             rows=[_shown(row) for row in rows[: page.limit]],
             empty=_NOTHING_MATCHES if is_filtered else _NOTHING_YET,

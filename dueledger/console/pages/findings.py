@@ -1,6 +1,7 @@
 """Findings and their repairs: both sides' evidence, what a repair would change, who decides."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
@@ -184,8 +185,9 @@ async def list_repairs(
     tenant: Filter = None,
     kind: Filter = None,
     taken: TakenFilter = None,
+    newest_first: NewestFirst = False,
 ) -> Response:
-    """List proposed repairs that were not executed yet, oldest first."""
+    """List proposed repairs that were not executed yet, oldest or newest first."""
     rows = await list_waiting_repairs(
         call.connection,
         tenant,
@@ -194,8 +196,10 @@ async def list_repairs(
         tenants=call.tenants,
         after=page.place(PageAfter, datetime, UUID),
         taken_by=taken_by(taken, call.caller.actor_no),
+        newest_first=newest_first,
     )
     cursor = page.cursor_of(rows, "proposed_at", "id")
+    listing = list_repairs_of(view, rows[: page.limit], cursor, downloads=True)
     return view.page(
         "list.html",
         title="Pending repairs",
@@ -204,11 +208,16 @@ async def list_repairs(
             "tenant": ("Tenant", tenant, None),
             "kind": ("Kind", kind, None),
             "taken": ("Taken by", taken, TAKEN_CHOICES),
+            "newest_first": ("Newest first", newest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind or taken),
+        is_filtered=bool(tenant or kind or taken or newest_first),
         changed=("repair", "Repairs have changed"),
-        listing=list_repairs_of(view, rows[: page.limit], cursor, downloads=True),
+        listing=replace(
+            listing,
+            order="newest first" if newest_first else "oldest first",
+            turns=("proposed_at", "newest_first", not newest_first),
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Reconciliation: up to when everything is complete, what differs, its repairs, and the reports."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -24,6 +25,7 @@ from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import reports
 from dueledger.service.routes.completeness import page_missing
+from dueledger.service.routes.fields import OldestFirst
 from dueledger.service.routes.reports import Number, OfTenant
 
 audit = PageRoutes(Scope.AUDIT, "console")
@@ -101,23 +103,37 @@ async def list_missing(
 
 @audit.page("/reconciliation/reports")
 async def list_recorded(
-    call: CurrentCall, view: CurrentView, page: CurrentPage, *, tenant: Filter = None
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    oldest_first: OldestFirst = False,
 ) -> Response:
-    """List reports, newest first, by month."""
+    """List reports, newest or oldest first, by month."""
     number, after = page.after(int, str)
-    rows = await reports.list_reports_of(call, tenant, before=(number, after), limit=page.rows_max)
+    rows = await reports.list_reports_of(
+        call, tenant, last=(number, after), limit=page.rows_max, oldest_first=oldest_first
+    )
     shown = rows[: page.limit]
     return view.page(
         "list.html",
         title="Reports",
         parent=("Reconciliation", "/reconciliation"),
-        filters={"tenant": ("Tenant", tenant, None)},
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "oldest_first": ("Oldest first", oldest_first, ()),
+        },
         names=await suggest_names(call),
-        is_filtered=tenant is not None,
+        is_filtered=tenant is not None or oldest_first,
         changed=("report", "Reports have changed"),
         groups=list(_by_month(view, shown)),
-        listing=_list_reports(
-            view, shown, page.cursor_of(rows, "reconciliation_no", "tenant"), downloads=True
+        listing=replace(
+            _list_reports(
+                view, shown, page.cursor_of(rows, "reconciliation_no", "tenant"), downloads=True
+            ),
+            order="oldest first" if oldest_first else "newest first",
+            turns=("as_of", "oldest_first", oldest_first),
         ),
     )
 

@@ -10,7 +10,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.audit import AuditFilter, AuditPlace, list_audit
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import Instant, Text
+from dueledger.service.routes.fields import Instant, OldestFirst, Text
 from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "audit")
@@ -56,6 +56,7 @@ async def list_changes(
     target: Annotated[str | None, Text] = None,
     since: Instant | None = None,
     until: Instant | None = None,
+    oldest_first: OldestFirst = False,
 ) -> Response:
     """List what people, API keys and tokens changed, the newest first, before the instant `until`.
 
@@ -70,5 +71,6 @@ async def list_changes(
         page.rows_max,
         tenants=call.tenants,
         after=page.place(AuditPlace, datetime, int),
+        oldest_first=oldest_first,
     )
     return page.answer_rows(AuditEntry, rows, "at", "audit_no")

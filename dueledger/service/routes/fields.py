@@ -42,6 +42,7 @@ Taken = Annotated[
     Query(description="only what the caller has taken, or what nobody has"),
 ]
 NewestFirst = Annotated[bool, Query(description="in the other order")]
+OldestFirst = NewestFirst
 
 
 def taken_by(taken: Taken, own_no: int) -> int | None:

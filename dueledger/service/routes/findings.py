@@ -351,6 +351,8 @@ async def list_repairs(
     tenant: Annotated[str | None, Text] = None,
     kind: Annotated[str | None, Text] = None,
     taken: Taken = None,
+    *,
+    newest_first: NewestFirst = False,
 ) -> Response:
     """List proposed repairs that were not executed yet, with what they would change."""
     rows = await list_waiting_repairs(
@@ -361,6 +363,7 @@ async def list_repairs(
         tenants=call.tenants,
         after=page.place(PageAfter, datetime, UUID),
         taken_by=taken_by(taken, call.caller.actor_no),
+        newest_first=newest_first,
     )
     return page.answer_rows(WaitingRepair, rows, "proposed_at", "id")
 

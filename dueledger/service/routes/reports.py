@@ -25,7 +25,7 @@ from dueledger.reconciler.report.model import (
 from dueledger.service.calls import ApiCall, CurrentCall, HeldCall, WaitingCall
 from dueledger.service.downloads import Download
 from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.fields import PRINTABLE, Text
+from dueledger.service.routes.fields import PRINTABLE, OldestFirst, Text
 from dueledger.service.scoped_routes import ScopedRoutes
 
 audit = ScopedRoutes(Scope.AUDIT, "reports")
@@ -80,11 +80,17 @@ class ReportDocument(BaseModel):
 
 @audit.add("GET", "/v1/reports", "listReports", ReportPage)
 async def list_recorded(
-    call: CurrentCall, page: CurrentPage, tenant: Annotated[str | None, Text] = None
+    call: CurrentCall,
+    page: CurrentPage,
+    tenant: Annotated[str | None, Text] = None,
+    *,
+    oldest_first: OldestFirst = False,
 ) -> Response:
     """List reports, newest first: of a tenant, or of the whole ledger or all tenants of the key."""
     number, after = page.after(int, str)
-    rows = await list_reports_of(call, tenant, before=(number, after), limit=page.rows_max)
+    rows = await list_reports_of(
+        call, tenant, last=(number, after), limit=page.rows_max, oldest_first=oldest_first
+    )
     return page.answer_rows(ReportSummary, rows, "reconciliation_no", "tenant")
 
 
@@ -92,14 +98,17 @@ async def list_reports_of(
     call: ApiCall,
     tenant: str | None,
     *,
-    before: tuple[int, str] | tuple[None, None] = (None, None),
+    last: tuple[int, str] | tuple[None, None] = (None, None),
     limit: int,
+    oldest_first: bool = False,
 ) -> list[dict[str, Any]]:
     """List reports of a tenant, or of the whole ledger or all tenants of the call."""
     tenants = call.tenants or [WHOLE_LEDGER]
     if tenant is not None:
         tenants = [tenant] if call.may_reach(tenant) else []
-    return await list_reports(call.connection, tenants, before=before, limit=limit)
+    return await list_reports(
+        call.connection, tenants, last=last, limit=limit, oldest_first=oldest_first
+    )
 
 
 @audit.add("GET", "/v1/reports/{number}", "getReport", ReportDocument)

@@ -12,7 +12,7 @@ from (select distinct unnest($1::text[])) t (tenant)
 cross join lateral (
   select r.*
   from ledger.report r
-  where r.tenant = t.tenant
+  where r.tenant = t.tenant and r.reconciliation_no <= coalesce($2::bigint, 9223372036854775807)
     and ($2::bigint is null or r.reconciliation_no < $2::bigint
       or r.reconciliation_no = $2::bigint and r.tenant > $3::text)
   order by r.reconciliation_no desc

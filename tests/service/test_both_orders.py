@@ -1,0 +1,115 @@
+"""Lists that go both ways by the same index: audit, reports, repairs that wait."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.statements import statement
+from tests.service.conftest import Api
+from tests.service.test_beside_another_tenant import ROWS_READ
+
+TENANTS = ("both", "ways")
+
+
+@pytest.fixture(scope="module")
+async def reader(api: Api) -> NewApiKey:
+    return await api.make_key("both-ways", *Scope, tenants=TENANTS)
+
+
+async def walk(api: Api, reader: NewApiKey, path: str, **query: str) -> list[dict[str, Any]]:
+    """Return all rows of a list, two a page."""
+    rows: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        asked = "&".join(f"{name}={value}" for name, value in query.items())
+        page = await api.ask("GET", f"{path}?limit=2&{asked}{cursor}", key=reader)
+        assert page.status == 200, page.text
+        rows += page.document["items"]
+        if page.document["next_cursor"] is None:
+            return rows
+        cursor = f"&cursor={page.document['next_cursor']}"
+
+
+def places(rows: Sequence[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "filters", [{}, {"tenant": "both"}, {"operation": "both"}, {"target": "both"}]
+)
+async def test_the_audit_read_the_other_way_has_each_entry_once_in_reverse(
+    api: Api, reader: NewApiKey, filters: dict[str, str]
+) -> None:
+    await api.owner.execute(
+        "insert into ledger.audit (actor_no, operation, target, tenants, reason, at)"
+        " select $1, 'both', 'both', array[t.tenant], t.tenant || n,"
+        " timestamptz '2026-01-01' + n / 4 * interval '1 hour'"
+        " from generate_series(1, 9) n cross join unnest($2::text[]) t (tenant)"
+        " where not exists (select from ledger.audit where operation = 'both')",
+        api.person_no,
+        TENANTS,
+    )
+    for key in (reader, await api.make_key("of-all", *Scope, tenants=None)):
+        wanted = {"until": "2026-01-02T00:00:00Z", **filters}
+        newest = await walk(api, key, "/v1/audit", **wanted)
+        oldest = await walk(api, key, "/v1/audit", **wanted, oldest_first="true")
+        assert oldest == newest[::-1]
+        times = [row["at"] for row in oldest]
+        assert times == sorted(times)
+        assert len(set(places(oldest, "reason"))) == (9 if "tenant" in filters else 18)
+
+
+async def test_reports_read_the_other_way_are_each_there_once(api: Api, reader: NewApiKey) -> None:
+    for _ in range(3):
+        await api.report("both")
+    await api.owner.execute(
+        "insert into ledger.report select 'ways', reconciliation_no, as_of, verdict, sentence,"
+        " findings_open, document from ledger.report where tenant = 'both'"
+    )
+    names = "reconciliation_no", "tenant"
+    newest = places(await walk(api, reader, "/v1/reports"), *names)
+    oldest = places(await walk(api, reader, "/v1/reports", oldest_first="true"), *names)
+    assert (len(newest), oldest) == (6, sorted(newest))
+    assert newest == sorted(newest, key=lambda place: (-place[0], place[1]))
+
+
+@pytest.mark.parametrize("filters", [{}, {"tenant": "both"}, {"taken": "mine"}])
+async def test_repairs_that_wait_read_the_other_way_have_each_once_in_reverse(
+    api: Api, reader: NewApiKey, filters: dict[str, str]
+) -> None:
+    for tenant in TENANTS:
+        for finding in await api.find(tenant, 3):
+            await api.propose(finding, api.person_no)
+            await api.ask("POST", f"/v1/findings/{finding}/take", key=reader, body={})
+    await api.owner.execute("update ledger.repair set proposed_at = '2026-01-01 09:00+00'")
+    oldest = await walk(api, reader, "/v1/repairs", **filters)
+    newest = await walk(api, reader, "/v1/repairs", **filters, newest_first="true")
+    assert oldest
+    assert newest == oldest[::-1]
+    assert len(set(places(newest, "id"))) == len(newest)
+
+
+@pytest.mark.parametrize(("name", "last"), [("list_reports", 2_900), ("list_oldest_reports", 100)])
+async def test_a_page_of_reports_reads_none_of_the_pages_before(
+    api: Api, name: str, last: int
+) -> None:
+    number = await api.report(name)
+    transaction = api.owner.transaction()
+    await transaction.start()
+    await api.owner.execute(
+        "insert into ledger.report select tenant, $1 + n, as_of, verdict, sentence, findings_open,"
+        " '{}' from ledger.report cross join generate_series(1, 3000) n where tenant = $2",
+        number,
+        name,
+    )
+    await api.owner.execute("analyze ledger.report")
+    place = number + last
+    before = await api.owner.fetchval(ROWS_READ)
+    found = await api.owner.fetch(statement(name), [name], place, name, 51)
+    read = await api.owner.fetchval(ROWS_READ) - before
+    await transaction.rollback()
+    step = 1 if name == "list_oldest_reports" else -1
+    assert [row["reconciliation_no"] for row in found][:2] == [place + step, place + 2 * step]
+    assert (len(found), 0 < read < 200) == (51, True), read
