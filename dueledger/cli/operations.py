@@ -1,4 +1,4 @@
-"""Commands for operations: the list, one of them, its pause and its end."""
+"""Commands for operations: the list, one of them, its approval, its pause and its end."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,7 +16,7 @@ from dueledger.cli.output import (
     say,
 )
 from dueledger.cli.session import ledger_connection, persons_change, run
-from dueledger.refusals import operation_refusal
+from dueledger.refusals import approval_refusal, operation_refusal
 
 if TYPE_CHECKING:
     from dueledger.cli.session import PersonsChange
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 operation = typer.Typer(
-    help="Show operations on many items; pause, resume and abort one.", rich_markup_mode=None
+    help="Show operations on many items; approve, pause, resume and abort one.",
+    rich_markup_mode=None,
 )
 app.add_typer(operation, name="operation")
 
@@ -56,11 +57,7 @@ def list_(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = 
 @operation.command()
 def show(operation_no: OperationArgument, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """Show one operation: its filter, its bounds, its progress, who asked and why."""
-    found = run(_show(operation_no, dsn))
-    if json_:
-        print_document(found)
-    else:
-        _print_operation(found)
+    _print(run(_show(operation_no, dsn)), as_json=json_)
 
 
 @operation.command()
@@ -86,6 +83,21 @@ def resume(
 
 
 @operation.command()
+def approve(
+    operation_no: OperationArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Approve an operation that waits for a second person, and that somebody else asked for."""
+    result, found = run(_approve(operation_no, reason, dsn))
+    _print(found, as_json=json_)
+    if result != "done":
+        say(f"The operation is not approved: {approval_refusal(result)}. Nothing was changed.")
+        options.exit_with(ExitCode.FAILED)
+
+
+@operation.command()
 def abort(
     operation_no: OperationArgument,
     reason: ReasonOption,
@@ -98,18 +110,23 @@ def abort(
 
 def _print_change(action: str, change: tuple[bool, dict[str, Any]], *, as_json: bool) -> None:
     is_changed, found = change
-    if as_json:
-        print_document(found)
-    else:
-        _print_operation(found)
+    _print(found, as_json=as_json)
     if not is_changed:
         refusal = operation_refusal(action, found["status"])
         say(f"The operation stays as it is: {refusal}. Nothing was changed.")
         options.exit_with(ExitCode.FAILED)
 
 
-def _print_operation(found: dict[str, Any]) -> None:
-    print_fields({name: each for name, each in mark_capped(found).items() if each is not None})
+def _print(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_document(found)
+    else:
+        print_fields({name: each for name, each in mark_capped(found).items() if each is not None})
+    if found["awaits_approval"]:
+        say(
+            "It waits for a second person: `dueledger operation approve "
+            f"{found['operation_no']} --reason …`, by somebody else than who asked."
+        )
 
 
 async def _list(limit: int, dsn: str | None) -> list[dict[str, Any]]:
@@ -154,6 +171,18 @@ async def _resume(operation_no: int, reason: str, dsn: str | None) -> tuple[bool
         is_resumed = await resume_operation(change.connection, operation_no)
         found = await _audit(change, "resumeOperation", operation_no, reason, is_resumed)
     return is_resumed, found
+
+
+async def _approve(operation_no: int, reason: str, dsn: str | None) -> tuple[str, dict[str, Any]]:
+    from dueledger.ledger.store.operations import approve_operation
+
+    async with persons_change(dsn) as change:
+        result = await approve_operation(
+            change.connection, operation_no, reason=reason, actor_no=change.actor_no
+        )
+        is_changed = result == "done"
+        found = await _audit(change, "approveOperation", operation_no, reason, is_changed)
+    return result, found
 
 
 async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
