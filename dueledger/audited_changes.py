@@ -21,7 +21,7 @@ FLOWS_MAX: Final = 100
 DRAINED: Final[Mapping[str, Any]] = {"drain_asked": True, "before": {"drain_asked": False}}
 """Of a process, which is asked once."""
 APPROVED: Final[Mapping[str, Any]] = {"approved": True, "before": {"approved": False}}
-"""Of a repair: an approval that does not cover a reason to ask counts as none."""
+"""Of an operation or repair. An approval that does not cover a reason to ask counts as none."""
 _STATE_AFTER: Final = {
     OperationVerb.PARK: State.MANUAL_REVIEW,
     OperationVerb.REDRIVE: State.SCHEDULED,

@@ -28,6 +28,7 @@ class Hindrance(StrEnum):
     OPERATION_RUNS = "OPERATION_RUNS"
     OPERATION_WAITS = "OPERATION_WAITS"
     OPERATION_PAUSED = "OPERATION_PAUSED"
+    OPERATION_UNAPPROVED = "OPERATION_UNAPPROVED"
     # Its key.
     BEHIND = "BEHIND"
     BEHIND_PARKED = "BEHIND_PARKED"
@@ -147,6 +148,12 @@ TEXTS: Final[Mapping[Hindrance, HindranceText]] = {
         "Operation {operation} ({verb}) is to change it, and is paused: {done} of {matched} items "
         "are done.",
         "`dueledger operation resume {operation} --reason …` lets it go on.",
+    ),
+    Hindrance.OPERATION_UNAPPROVED: HindranceText(
+        "Operation {operation} ({verb}) is to change it, and waits until a second person approves "
+        "it.",
+        "`dueledger operation approve {operation} --reason …`, by somebody else than who asked, "
+        "lets it begin.",
     ),
     Hindrance.BEHIND: HindranceText(
         "It waits until another item of its key ends: {behind}.",

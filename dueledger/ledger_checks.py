@@ -248,8 +248,9 @@ async def _operations(connection: Connection) -> DoctorCheck:
     if not opened:
         return DoctorCheck("operations", Health.OK, "none is open")
     named = ", ".join(
-        f"{operation_no} ({verb}{', paused' if is_paused else ''})"
-        for operation_no, verb, is_paused in opened[:_SHOWN_MAX]
+        f"{each.operation_no} ({each.verb}{', paused' if each.is_paused else ''}"
+        f"{', waits for a second person' if each.awaits_approval else ''})"
+        for each in opened[:_SHOWN_MAX]
     )
     more = ", …" if len(opened) > _SHOWN_MAX else ""
     count = f"{_OPERATIONS_MAX}+" if len(opened) > _OPERATIONS_MAX else f"{len(opened)}"

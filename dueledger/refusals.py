@@ -16,6 +16,15 @@ _OF_REPAIRS: Final = {
 }
 """By the result of `approve_repairs`, in the order in which that statement asks."""
 
+_OF_APPROVALS: Final = {
+    "ended": "it has ended",
+    "unasked": "it needs no second person",
+    "approved": "it is approved already",
+    "own": "you asked for it: somebody else approves it",
+    "unknown": "there is no such operation",
+}
+"""By the result of `approve_operation`, in the order in which that statement asks."""
+
 _OF_DRAINS: Final = {
     "ended": "it has stopped; what runs in its place has another name",
     "gone": "it is gone: it was killed, or lost its connection",
@@ -36,6 +45,11 @@ def operation_refusal(action: str, status: str) -> str | None:
             return "it is not paused"
         case _:
             return None
+
+
+def approval_refusal(result: str) -> str | None:
+    """Return why an operation is not approved, by the result of `approve_operation`."""
+    return _OF_APPROVALS.get(result)
 
 
 def drain_refusal(result: str) -> str | None:

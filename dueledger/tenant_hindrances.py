@@ -21,6 +21,8 @@ TENANT_SENTENCES: Final[Mapping[Hindrance, str]] = {
     Hindrance.OPERATION_WAITS: "An operation ({verb}) is to change it, and no process carries "
     "operations out.",
     Hindrance.OPERATION_PAUSED: "An operation ({verb}) is to change it, and is paused.",
+    Hindrance.OPERATION_UNAPPROVED: "An operation ({verb}) is to change it, and waits until a "
+    "second person approves it.",
     Hindrance.READ_ONLY: "The database accepts no writes: {reason}.",
     Hindrance.NO_ALLOCATOR: "It is due since {due}, and no allocator runs.",
     Hindrance.ALLOCATOR_SILENT: "It is due since {due}, and no allocator responds since "

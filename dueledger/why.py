@@ -137,6 +137,8 @@ def _of_operation(operation: OperationProgress, roles: Roles) -> _Found:
         "matched": f"{operation.matched:,}{'+' if operation.matched_capped else ''}",
         "last": last_of_upkeep(roles),
     }
+    if operation.awaits_approval:
+        return Hindrance.OPERATION_UNAPPROVED, facts
     if operation.is_paused:
         return Hindrance.OPERATION_PAUSED, facts
     return Hindrance.OPERATION_RUNS if has_upkeep(roles) else Hindrance.OPERATION_WAITS, facts

@@ -2804,6 +2804,7 @@ CREATE TABLE ledger.kind (
     compression text,
     no_replay boolean DEFAULT false NOT NULL,
     redacted_fields text[] DEFAULT '{}'::text[] NOT NULL,
+    operation_approval_above integer,
     policy_version integer DEFAULT 1 NOT NULL,
     CONSTRAINT kind_compression_known CHECK ((compression = ANY (ARRAY['none'::text, 'gzip'::text, 'lz4'::text]))),
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
@@ -2811,6 +2812,7 @@ CREATE TABLE ledger.kind (
     CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
     CONSTRAINT kind_late_known CHECK (((queue_late = ANY (ARRAY['retry'::text, 'park'::text])) AND (run_late = ANY (ARRAY['retry'::text, 'park'::text])))),
     CONSTRAINT kind_name_shape CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text)),
+    CONSTRAINT kind_operation_approval_bounded CHECK (((operation_approval_above >= 0) AND (operation_approval_above <= 10000))),
     CONSTRAINT kind_ordering_known CHECK ((ordering = ANY (ARRAY['none'::text, 'key'::text]))),
     CONSTRAINT kind_policy_positive CHECK (((dispatch_seconds > 0) AND (run_seconds > (0)::double precision) AND (total_seconds > (0)::double precision) AND (streak_max > 0))),
     CONSTRAINT kind_redacted_fields_max CHECK ((cardinality(redacted_fields) <= 50)),
@@ -2866,6 +2868,8 @@ COMMENT ON COLUMN ledger.kind.compression IS 'Codec of the record batches of the
 COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
 
 COMMENT ON COLUMN ledger.kind.redacted_fields IS 'JSON Pointers into payloads whose values nobody is shown; handlers get them.';
+
+COMMENT ON COLUMN ledger.kind.operation_approval_above IS 'Matched items above which an operation waits for a second person; null: it never does.';
 
 COMMENT ON COLUMN ledger.kind.policy_version IS 'How often its policy was put. The row is sealed with it: one that was changed without is a finding.';
 
@@ -4523,8 +4527,15 @@ CREATE TABLE ledger.operation (
     pause_reason text,
     stepped_at timestamp with time zone,
     worked_seconds double precision DEFAULT 0 NOT NULL,
+    needs_approval boolean DEFAULT false NOT NULL,
+    approved_at timestamp with time zone,
+    approved_by bigint,
+    approval_reason text,
+    awaits_approval boolean GENERATED ALWAYS AS ((needs_approval AND (approved_at IS NULL) AND (ended_at IS NULL))) STORED NOT NULL,
     CONSTRAINT operation_abort_named CHECK ((((aborted_by IS NULL) = (abort_reason IS NULL)) AND ((aborted_by IS NULL) OR (ended_at IS NOT NULL)))),
+    CONSTRAINT operation_approval_named CHECK (((num_nulls(approved_at, approved_by, approval_reason) = ANY (ARRAY[0, 3])) AND (needs_approval OR (approved_at IS NULL)))),
     CONSTRAINT operation_in_flight_cancels CHECK (((NOT in_flight) OR ((verb = 'cancel'::text) AND (parked_reason IS NULL) AND (error IS NULL) AND (since IS NULL) AND (state IS NULL)))),
+    CONSTRAINT operation_maker_is_not_checker CHECK ((approved_by <> actor_no)),
     CONSTRAINT operation_pause_named CHECK ((num_nulls(paused_at, paused_by, pause_reason) = ANY (ARRAY[0, 3]))),
     CONSTRAINT operation_state_known CHECK ((state = ANY (ARRAY[1, 4, 5]))),
     CONSTRAINT operation_until_snoozes CHECK ((((verb = 'snooze'::text) = (until IS NOT NULL)) AND (until < 'infinity'::timestamp with time zone))),
@@ -4576,6 +4587,12 @@ COMMENT ON COLUMN ledger.operation.paused_at IS 'While it is set, no item is mov
 COMMENT ON COLUMN ledger.operation.stepped_at IS 'When its last step ended, on the machine''s clock; null before the first one, and after a pause.';
 
 COMMENT ON COLUMN ledger.operation.worked_seconds IS 'How long it has been carried out, without pauses; of the time between two steps, a minute at most.';
+
+COMMENT ON COLUMN ledger.operation.needs_approval IS 'Whether a policy of the kinds that it reaches asked for a second person when it was recorded.';
+
+COMMENT ON COLUMN ledger.operation.approved_by IS 'The person who approved it: never the actor that asked for it.';
+
+COMMENT ON COLUMN ledger.operation.awaits_approval IS 'While it is set, no item is moved.';
 
 ALTER TABLE ledger.operation ALTER COLUMN operation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.operation_operation_no_seq
@@ -5773,6 +5790,8 @@ CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
 
 CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
 
+CREATE INDEX kind_approval_idx ON ledger.kind USING btree (tenant, name) WHERE (operation_approval_above IS NOT NULL);
+
 CREATE INDEX kind_name_idx ON ledger.kind USING btree (name COLLATE "C");
 
 CREATE INDEX kind_name_order_idx ON ledger.kind USING btree (tenant COLLATE "C", name COLLATE "C");
@@ -5781,7 +5800,11 @@ CREATE INDEX materialised_ends_at_idx ON ledger.materialised USING btree (ends_a
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
 
+CREATE INDEX operation_awaited_idx ON ledger.operation USING btree (operation_no) WHERE awaits_approval;
+
 CREATE INDEX operation_open_idx ON ledger.operation USING btree (operation_no) WHERE (ended_at IS NULL);
+
+CREATE INDEX operation_tenant_awaited_idx ON ledger.operation USING btree (tenant, ((- operation_no))) WHERE awaits_approval;
 
 CREATE INDEX operation_tenant_idx ON ledger.operation USING btree (tenant, ((- operation_no)));
 
@@ -5958,6 +5981,9 @@ ALTER TABLE ONLY ledger.operation
 
 ALTER TABLE ONLY ledger.operation
     ADD CONSTRAINT operation_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.operation
+    ADD CONSTRAINT operation_approved_by_fkey FOREIGN KEY (approved_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.operation
     ADD CONSTRAINT operation_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
@@ -6248,6 +6274,8 @@ GRANT UPDATE(compression) ON TABLE ledger.kind TO ledger_operator;
 GRANT UPDATE(no_replay) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(redacted_fields) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(operation_approval_above) ON TABLE ledger.kind TO ledger_operator;
 
 GRANT UPDATE(policy_version) ON TABLE ledger.kind TO ledger_operator;
 
@@ -6845,6 +6873,7 @@ GRANT SELECT ON TABLE ledger.open_item TO ledger_operator;
 GRANT SELECT ON TABLE ledger.open_item TO ledger_reconciler;
 GRANT SELECT ON TABLE ledger.open_item TO ledger_upkeep;
 
+GRANT SELECT ON TABLE ledger.operation TO ledger_approver;
 GRANT SELECT ON TABLE ledger.operation TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.operation TO ledger_operator;
 GRANT SELECT ON TABLE ledger.operation TO ledger_upkeep;
@@ -6874,6 +6903,12 @@ GRANT UPDATE(stepped_at) ON TABLE ledger.operation TO ledger_operator;
 GRANT UPDATE(stepped_at) ON TABLE ledger.operation TO ledger_upkeep;
 
 GRANT UPDATE(worked_seconds) ON TABLE ledger.operation TO ledger_upkeep;
+
+GRANT UPDATE(approved_at) ON TABLE ledger.operation TO ledger_approver;
+
+GRANT UPDATE(approved_by) ON TABLE ledger.operation TO ledger_approver;
+
+GRANT UPDATE(approval_reason) ON TABLE ledger.operation TO ledger_approver;
 
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.operation_state TO ledger_operator;
@@ -7277,6 +7312,7 @@ GRANT SELECT ON TABLE ledger.stalled_partition TO ledger_operator;
 GRANT SELECT,DELETE ON TABLE ledger.stalled_partition TO ledger_upkeep;
 GRANT SELECT,INSERT,DELETE ON TABLE ledger.stalled_partition TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.state TO ledger_approver;
 GRANT SELECT ON TABLE ledger.state TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.state TO ledger_operator;
 

@@ -64,6 +64,7 @@ def test_a_normalised_document_says_every_default_and_reads_back_as_equal() -> N
         "catch_up": {"policy": "all"},
         "overlap": "allow",
         "order": {"by": "none", "failure": "hold"},
+        "operations": {},
         "deadlines": {
             "dispatch": "PT30S",
             "queue": "PT2M",

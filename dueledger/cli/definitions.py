@@ -190,7 +190,7 @@ async def _define(
             topic_rules=topic_rules,
             actor_no=await register_person(connection),
             sources=sources,
-            may_drop_redaction=True,
+            may_loosen=True,
         )
         change = PersonsChange(connection, request.actor_no)
         planned = await plan_changes(connection, request)

@@ -264,8 +264,15 @@ def decide(
         else:
             print_fields({name: value for name, value in operation.items() if value is not None})
         number = operation["operation_no"]
+        if operation["awaits_approval"]:
+            say(
+                f"It waits for a second person: `dueledger operation approve {number} --reason …`, "
+                "by somebody else than you. Then upkeep carries it out."
+            )
+        else:
+            say("Upkeep carries it out.")
         say(
-            f"Upkeep carries it out. `dueledger operation show {number}` shows its progress; "
+            f"`dueledger operation show {number}` shows its progress; "
             f"`dueledger operation abort {number} --reason …` ends it, `pause` pauses it."
         )
     else:

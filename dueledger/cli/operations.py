@@ -1,4 +1,4 @@
-"""Commands for operations: the list, one of them, its pause and its end."""
+"""Commands for operations: the list, one of them, its approval, its pause and its end."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,7 +16,7 @@ from dueledger.cli.output import (
     say,
 )
 from dueledger.cli.session import ledger_connection, persons_change, run
-from dueledger.refusals import operation_refusal
+from dueledger.refusals import approval_refusal, operation_refusal
 
 if TYPE_CHECKING:
     from dueledger.cli.session import PersonsChange
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 operation = typer.Typer(
-    help="Show operations on many items; pause, resume and abort one.", rich_markup_mode=None
+    help="Show operations on many items; approve, pause, resume and abort one.",
+    rich_markup_mode=None,
 )
 app.add_typer(operation, name="operation")
 
@@ -57,11 +58,7 @@ def list_(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = 
 @operation.command()
 def show(operation_no: OperationArgument, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """Show one operation: its filter, its bounds, its progress, who asked and why."""
-    found = run(_show(operation_no, dsn))
-    if json_:
-        print_document(found)
-    else:
-        _print_operation(found)
+    _print(run(_show(operation_no, dsn)), as_json=json_)
 
 
 @operation.command()
@@ -87,6 +84,21 @@ def resume(
 
 
 @operation.command()
+def approve(
+    operation_no: OperationArgument,
+    reason: ReasonOption,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Approve an operation that waits for a second person, and that somebody else asked for."""
+    result, found = run(_approve(operation_no, reason, dsn))
+    _print(found, as_json=json_)
+    if result != "done":
+        say(f"The operation is not approved: {approval_refusal(result)}. Nothing was changed.")
+        options.exit_with(ExitCode.FAILED)
+
+
+@operation.command()
 def abort(
     operation_no: OperationArgument,
     reason: ReasonOption,
@@ -99,18 +111,23 @@ def abort(
 
 def _print_change(action: str, change: tuple[bool, dict[str, Any]], *, as_json: bool) -> None:
     is_changed, found = change
-    if as_json:
-        print_document(found)
-    else:
-        _print_operation(found)
+    _print(found, as_json=as_json)
     if not is_changed:
         refusal = operation_refusal(action, found["status"])
         say(f"The operation stays as it is: {refusal}. Nothing was changed.")
         options.exit_with(ExitCode.FAILED)
 
 
-def _print_operation(found: dict[str, Any]) -> None:
-    print_fields({name: each for name, each in mark_capped(found).items() if each is not None})
+def _print(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_document(found)
+    else:
+        print_fields({name: each for name, each in mark_capped(found).items() if each is not None})
+    if found["awaits_approval"]:
+        say(
+            "It waits for a second person: `dueledger operation approve "
+            f"{found['operation_no']} --reason …`, by somebody else than who asked."
+        )
 
 
 async def _list(limit: int, dsn: str | None) -> list[dict[str, Any]]:
@@ -144,7 +161,7 @@ async def _pause(operation_no: int, reason: str, dsn: str | None) -> tuple[bool,
         paused = await pause_operation(
             change.connection, operation_no, reason=reason, actor_no=change.actor_no
         )
-        found = await _audit(change, "pauseOperation", operation_no, reason, paused)
+        found = await _audit(change, "pauseOperation", operation_no, reason, _detail(paused))
     return paused is not None, found
 
 
@@ -153,8 +170,21 @@ async def _resume(operation_no: int, reason: str, dsn: str | None) -> tuple[bool
 
     async with persons_change(dsn) as change:
         resumed = await resume_operation(change.connection, operation_no)
-        found = await _audit(change, "resumeOperation", operation_no, reason, resumed)
+        found = await _audit(change, "resumeOperation", operation_no, reason, _detail(resumed))
     return resumed is not None, found
+
+
+async def _approve(operation_no: int, reason: str, dsn: str | None) -> tuple[str, dict[str, Any]]:
+    from dueledger.audited_changes import APPROVED
+    from dueledger.ledger.store.operations import approve_operation
+
+    async with persons_change(dsn) as change:
+        result = await approve_operation(
+            change.connection, operation_no, reason=reason, actor_no=change.actor_no
+        )
+        detail = dict(APPROVED) if result == "done" else None
+        found = await _audit(change, "approveOperation", operation_no, reason, detail)
+    return result, found
 
 
 async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool, dict[str, Any]]:
@@ -164,8 +194,14 @@ async def _abort(operation_no: int, reason: str, dsn: str | None) -> tuple[bool,
         aborted = await abort_operation(
             change.connection, operation_no, reason=reason, actor_no=change.actor_no
         )
-        found = await _audit(change, "abortOperation", operation_no, reason, aborted)
+        found = await _audit(change, "abortOperation", operation_no, reason, _detail(aborted))
     return aborted is not None, found
+
+
+def _detail(changed: "ChangedOperation | None") -> "dict[str, Any] | None":
+    from dueledger.audited_changes import operation_detail
+
+    return None if changed is None else operation_detail(changed)
 
 
 async def _audit(
@@ -173,17 +209,15 @@ async def _audit(
     name: str,
     operation_no: int,
     reason: str,
-    changed: "ChangedOperation | None",
+    detail: "dict[str, Any] | None",
 ) -> dict[str, Any]:
-    """Read the operation; record in the audit that it was changed, if it was."""
-    from dueledger.audited_changes import operation_detail
+    """Read the operation; record in the audit what was changed; None: nothing was."""
     from dueledger.ledger.store.operations import show_operation
 
     found = await show_operation(change.connection, operation_no)
     if found is None:
         raise _unknown(operation_no)
-    if changed is not None:
+    if detail is not None:
         tenants = None if found["tenant"] is None else [found["tenant"]]
-        detail = operation_detail(changed)
         await change.audit(name, f"operations/{operation_no}", tenants, reason, **detail)
     return found

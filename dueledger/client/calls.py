@@ -401,7 +401,11 @@ def create_operation(
 
 
 def list_operations(
-    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+    *,
+    tenant: str | None = None,
+    awaits_approval: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
 ) -> ServiceCall[models.OperationPage]:
     """List operations with their progress, newest first."""
     query = dict(locals())
@@ -428,6 +432,12 @@ def resume_operation(operation: int, reason: str) -> ServiceCall[models.Operatio
 def abort_operation(operation: int, reason: str) -> ServiceCall[models.OperationDocument]:
     """End an operation. Items that it has moved stay as they are."""
     path, body = f"/v1/operations/{operation}/abort", _body({"reason": reason})
+    return ServiceCall("POST", path, models.OperationDocument, body=body)
+
+
+def approve_operation(operation: int, reason: str) -> ServiceCall[models.OperationDocument]:
+    """Approve an operation that waits for a second person, and that another actor asked for."""
+    path, body = f"/v1/operations/{operation}/approve", _body({"reason": reason})
     return ServiceCall("POST", path, models.OperationDocument, body=body)
 
 

@@ -984,7 +984,7 @@ class OccurrenceDocument(BaseModel):
 
 class OperationChange(BaseModel):
     """
-    Why an operation is paused, resumed or ended.
+    Why an operation is paused, resumed, ended or approved.
     """
 
     model_config = ConfigDict(
@@ -2279,6 +2279,13 @@ class OperationDocument(BaseModel):
     paused_at: AwareDatetime | None
     paused_by: str | None
     pause_reason: str | None
+    needs_approval: Annotated[
+        bool, Field(description="a policy of its kinds asked for a second person")
+    ]
+    awaits_approval: Annotated[bool, Field(description="until then, no item is moved")]
+    approved_at: AwareDatetime | None
+    approved_by: str | None
+    approval_reason: str | None
     worked_seconds: Annotated[float, Field(description="so far, without pauses")]
     seconds_left: Annotated[
         float | None,

@@ -70,6 +70,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *flow_pauses.operate.routes,
     *operations.read.routes,
     *operations.operate.routes,
+    *operations.approve.routes,
     *reviews.read.routes,
     *operation_preview.operate.routes,
     *taken_reviews.operate.routes,

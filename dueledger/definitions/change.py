@@ -51,7 +51,7 @@ class DefinitionRequest:
     topic_rules: TopicRules
     actor_no: int
     sources: DefinitionFiles = field(default_factory=lambda: SINGLE_FILE)
-    may_drop_redaction: bool = False
+    may_loosen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ async def _put(connection: Connection, request: DefinitionRequest) -> list[Defin
         backfill=request.backfill,
         sources=request.sources,
         topic_rules=request.topic_rules,
-        may_drop_redaction=request.may_drop_redaction,
+        may_loosen=request.may_loosen,
     )
 
 

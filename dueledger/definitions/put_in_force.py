@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, Final
 
+from dueledger.definitions.approval_change import check_approval
 from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach, check_rolls
@@ -71,7 +72,7 @@ async def put_in_force(
     sources: DefinitionFiles = SINGLE_FILE,
     topic_rules: TopicRules = ANY_TOPIC,
     lock_seconds: float = _LOCK_SECONDS,
-    may_drop_redaction: bool = False,
+    may_loosen: bool = False,
 ) -> list[DefinedDocument]:
     """Define all documents in one transaction. The same documents again change nothing.
 
@@ -82,9 +83,9 @@ async def put_in_force(
     more than a year of the past without `backfill`; if `topic_rules` give a topic to somebody else;
     if two definitions of one kind, here or in the ledger, differ in how its items are handed out;
     or if two schedules of one kind have the same business key. Raises NotPermitted if a kind would
-    redact less without `may_drop_redaction`, Conflict if another session is defining the same for
-    more than `lock_seconds`, and InvalidDefinition if one names a calendar that does not exist or
-    rolls too much onto a day, or needs days after its last.
+    redact less, or ask less often for a second person, without `may_loosen`; Conflict if another
+    session is defining the same for more than `lock_seconds`; and InvalidDefinition if one names a
+    calendar that does not exist or rolls too much onto a day, or needs days after its last.
     """
     check_topics(definitions, topic_rules, sources)
     if effective_from is not None:
@@ -110,8 +111,9 @@ async def put_in_force(
         await lock_reordered_flows(connection, policies.values())
         for kind in sorted(policies):
             put = await put_kind_policy(connection, policies[kind])
+            check_approval(policies[kind], put, may_loosen=may_loosen)
             await change_redaction(
-                connection, policies[kind], put, actor_no=actor_no, may_drop=may_drop_redaction
+                connection, policies[kind], put, actor_no=actor_no, may_drop=may_loosen
             )
         definitions = await add_kept_fields(connection, definitions)
         owing = [one for one in definitions if not one.ended]
@@ -284,7 +286,7 @@ def _parts(definition: Definition) -> dict[str, Any]:
     parts = definition.model_dump(
         mode="json",
         exclude_none=True,
-        include={"dispatch", "retry", "deadlines", "order", "redacted_fields"},
+        include={"dispatch", "retry", "deadlines", "order", "operations", "redacted_fields"},
     )
     for way in parts["dispatch"].values():
         way.pop("partition_key", None)
@@ -340,6 +342,7 @@ def _policy(definition: Definition) -> KindPolicy:
         failure_holds=definition.order.failure == "hold",
         no_replay=retry.no_replay,
         redacted_fields=definition.redacted_fields,
+        operation_approval_above=definition.operations.approval_above,
     )
 
 

@@ -62,6 +62,7 @@ ROUTES: Final[Sequence[BaseRoute]] = [
     *reviews.read.routes,
     *reviews.operate.routes,
     *operations.read.routes,
+    *operations.approve.routes,
     *operations.operate.routes,
     *flows.read.routes,
     *flows.operate.routes,

@@ -37,6 +37,7 @@ from dueledger.ledger.definitions.policies import (
     Dispatch,
     EventMatch,
     KafkaDispatch,
+    OperationPolicy,
     OrderPolicy,
     RetryPolicy,
     SlaPolicy,
@@ -145,6 +146,7 @@ class Definition(DocumentPart):
     deadlines: DeadlinePolicy = DeadlinePolicy()
     sla: SlaPolicy = SlaPolicy()
     retry: RetryPolicy = RetryPolicy()
+    operations: OperationPolicy = OperationPolicy()
     dispatch: Dispatch = Field(default_factory=_default_dispatch)
     redacted_fields: tuple[JsonPointer, ...] | None = Field(
         default=None,

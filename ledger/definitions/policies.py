@@ -36,6 +36,8 @@ _RESERVED_PREFIXES: Final = ("__", HTTP_TOPIC_PREFIX)
 """Of Kafka's own topics, and of those between the allocator and the workers that send by HTTP."""
 
 CATCH_UP_ITEMS_MAX: Final = 10_000
+APPROVAL_ABOVE_MAX: Final = 10_000
+"""Matching items are counted up to so many; where there may be more, a person is asked anyway."""
 
 
 class EventMatch(DocumentPart):
@@ -145,6 +147,16 @@ class OrderPolicy(DocumentPart):
     by: Literal["none", "partition_key"] = "none"
     failure: Literal["hold", "pass"] = Field(
         default="hold", description="whether a failed item holds its key until it ends"
+    )
+
+
+class OperationPolicy(DocumentPart):
+    """When an operation on items of the kind waits for a second person."""
+
+    approval_above: Annotated[int, Field(ge=0, le=APPROVAL_ABOVE_MAX, strict=True)] | None = Field(
+        default=None,
+        description="an operation that matches more items waits until somebody else than who "
+        "asked approves it; 0: each does; none: none does",
     )
 
 

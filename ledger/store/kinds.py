@@ -14,10 +14,11 @@ class KindPolicy:
     """The work policy of a kind. None keeps the stored value, or the default.
 
     With a `dispatch` the policy is complete: None then removes `http`, `run_seconds`,
-    `total_seconds`, `outcome_topic` and `compression` (none, gzip or lz4). `dispatch` is kafka,
-    direct or http (`http` has the endpoint); `settled_by` is worker or topic; `queue_late` and
-    `run_late` are retry or park; `ordering` is none or key. `run_seconds` is the hard end of a run.
-    No item is retried later than `total_seconds` after its due_at.
+    `total_seconds`, `outcome_topic`, `operation_approval_above` (an operation on more items waits
+    for a second person) and `compression` (none, gzip or lz4). `dispatch` is kafka, direct or http
+    (`http` has the endpoint); `settled_by` is worker or topic; `queue_late` and `run_late` are
+    retry or park; `ordering` is none or key. `run_seconds` is the hard end of a run. No item is
+    retried later than `total_seconds` after its due_at.
     """
 
     tenant: str
@@ -45,13 +46,15 @@ class KindPolicy:
     no_replay: bool | None = None
     compression: str | None = None
     redacted_fields: Sequence[str] | None = None
+    operation_approval_above: int | None = None
 
 
 class PutPolicy(NamedTuple):
-    """The number of a kind whose policy was put, and the fields that it redacted before."""
+    """The number of a kind whose policy was put, and what protected it before."""
 
     kind_no: int
     redacted_before: list[str]
+    approval_above_before: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> PutPoli
             policy.no_replay,
             policy.compression,
             policy.redacted_fields,
+            policy.operation_approval_above,
         )
     if row is None:
         message = f"the kind {policy.tenant}/{policy.kind} is gone"
@@ -149,7 +153,8 @@ async def list_kind_policies(
     """List the work policies of a kind in definitions of other names than `names`.
 
     One definition name for each policy: its parts `dispatch` (without the partition key), `retry`,
-    `deadlines`, `order` and `redacted_fields`; None for a document that is older than these parts.
+    `deadlines`, `order`, `operations` and `redacted_fields`; None for a document that is older than
+    these parts.
     """
     rows = await connection.fetch(statement("list_kind_policies"), tenant, kind, names)
     return {row["name"]: row["policy"] for row in rows}

@@ -102,6 +102,17 @@ class OperationProgress:
     requested: int
     is_ended: bool
     is_paused: bool = False
+    awaits_approval: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOperation:
+    """An operation that has not ended, and what it waits for."""
+
+    operation_no: int
+    verb: OperationVerb
+    is_paused: bool
+    awaits_approval: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +171,7 @@ async def record_operation(
 
     Its bounds are those of this moment: the highest number of an open item, the time, and what is
     committed. Items that are emitted later, or come into their state later, are left alone.
+    It awaits approval if more items match than a policy of their kinds allows one person.
     `until` is of snooze alone, which needs it.
     """
     return await connection.fetchval(
@@ -192,29 +204,30 @@ async def list_operations(
     tenants: Sequence[str] | None = None,
     before_no: int | None = None,
     tenant: str | None = None,
+    kind: str | None = None,
+    awaits_approval: bool = False,
 ) -> list[dict[str, Any]]:
-    """List operations, newest first, below a number; with `tenants`, those of one of them alone."""
-    rows = await connection.fetch(
-        statement("list_operations"), None, limit, tenants, before_no, tenant
-    )
+    """List operations, newest first, below a number; with `tenants`, those of one of them alone.
+
+    With `awaits_approval`, those alone that do; with a `kind`, of them those that may reach it.
+    """
+    values = limit, tenants, before_no, tenant, awaits_approval, kind
+    rows = await connection.fetch(statement("list_operations"), None, *values)
     return [dict(row) for row in rows]
 
 
-async def list_open_operations(
-    connection: Connection, limit: int
-) -> list[tuple[int, OperationVerb, bool]]:
-    """List operations that have not ended, and whether each is paused, the first one first."""
+async def list_open_operations(connection: Connection, limit: int) -> list[OpenOperation]:
+    """List operations that have not ended, the first one first."""
     rows = await connection.fetch(statement("list_open_operations"), limit)
-    return [(row["operation_no"], OperationVerb(row["verb"]), row["is_paused"]) for row in rows]
+    return [OpenOperation(**{**row, "verb": OperationVerb(row["verb"])}) for row in rows]
 
 
 async def show_operation(
     connection: Connection, operation_no: int, *, tenants: Sequence[str] | None = None
 ) -> dict[str, Any] | None:
     """Read one operation; None if there is none of this number, or of these tenants."""
-    row = await connection.fetchrow(
-        statement("list_operations"), operation_no, 1, tenants, None, None
-    )
+    values = operation_no, 1, tenants, None, None, False, None
+    row = await connection.fetchrow(statement("list_operations"), *values)
     return dict(row) if row else None
 
 
@@ -241,6 +254,23 @@ async def abort_operation(
     values = operation_no, reason, actor_no, tenants
     was = await connection.fetchval(statement("abort_operation"), *values)
     return None if was is None else ChangedOperation("aborted", {"status": was})
+
+
+async def approve_operation(
+    connection: Connection,
+    operation_no: int,
+    *,
+    reason: str,
+    actor_no: int,
+    tenants: Sequence[str] | None = None,
+) -> str:
+    """Approve an operation that awaits it, unless this actor asked for it; return what came of it.
+
+    That is `done`, or what `dueledger.refusals` has in words. With `tenants`, one of another
+    tenant, or of all, is unknown.
+    """
+    values = operation_no, reason, actor_no, tenants
+    return await connection.fetchval(statement("approve_operation"), *values)
 
 
 async def pause_operation(
@@ -335,8 +365,8 @@ async def find_open_operation(connection: Connection, after_operation_no: int) -
 async def advance_operation(connection: Connection, operation_no: int) -> OperationProgress | None:
     """Move the next SLICE_ITEMS of an operation and record the progress, in one transaction.
 
-    None if it has ended, is paused, or another process advances it. The journal names the person
-    who asked.
+    None if it has ended, is paused, awaits approval, or another process advances it. The journal
+    names the person who asked.
     """
     began_at = monotonic()
     async with connection.transaction():

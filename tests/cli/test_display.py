@@ -155,6 +155,7 @@ SHOWN_BY: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
     ("operation", "show"): ("1",),
     ("operation", "pause"): ("1", f"--reason={HOSTILE}"),
     ("operation", "resume"): ("1", f"--reason={HOSTILE}"),
+    ("operation", "approve"): ("1", f"--reason={HOSTILE}"),
     ("operation", "abort"): ("1", f"--reason={HOSTILE}"),
     ("park",): (NONE, f"--reason={HOSTILE}"),
     ("pause",): (HOSTILE, f"--reason={HOSTILE}"),

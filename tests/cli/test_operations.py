@@ -106,6 +106,39 @@ async def test_an_operation_that_is_paused_or_aborted_says_by_whom_and_moves_not
     assert dueledger_on("why", item, "--json").document["code"] == "NOT_DUE"
 
 
+async def test_an_operation_that_waits_for_a_second_person_is_approved_by_one(
+    dueledger_on: Command, database: str, connection: Connection
+) -> None:
+    [item] = _emit(dueledger_on, "INV-1")
+    await connection.execute("update ledger.kind set operation_approval_above = 0")
+    execute = ("cancel", *FILTER, *REASON, "--execute", "--json")
+    asked = dueledger_on(*execute, DUELEDGER_ACTOR="jane")
+    number = str(asked.document["operation_no"])
+    assert asked.document["awaits_approval"]
+    assert f"It waits for a second person: `dueledger operation approve {number}" in asked.err
+    await _do_upkeep(database)
+    why = dueledger_on("why", item, "--json").document
+    assert why["code"] == "OPERATION_UNAPPROVED"
+    assert f"dueledger operation approve {number}" in why["remedy"]
+    checks = dueledger_on("doctor", "--json").document["checks"]
+    assert f"{number} (cancel, waits for a second person)" in str(checks)
+    approver = {"DUELEDGER_DSN": with_login(database, "approver")}
+    approve = ("operation", "approve", number, "--reason", "INC-1", "--json")
+    own = dueledger_on(*approve, DUELEDGER_ACTOR="jane", **approver)
+    assert (own.code, "you asked for it: somebody else approves it" in own.err) == (1, True)
+    approved = dueledger_on(*approve, DUELEDGER_ACTOR="bob", **approver)
+    assert (approved.code, approved.document["approved_by"]) == (0, "person:bob")
+    assert approved.err == ""
+    await _do_upkeep(database)
+    ended = dueledger_on("operation", "show", number, "--json").document
+    assert (ended["status"], ended["done"]) == ("done", 1)
+    listed = await connection.fetch(
+        "select operation, reason from ledger.audit where target = $1 order by audit_no",
+        f"operations/{number}",
+    )
+    assert [tuple(row) for row in listed][1:] == [("approveOperation", "INC-1")]
+
+
 def test_a_list_of_operations_that_is_cut_says_so(dueledger_on: Command) -> None:
     _emit(dueledger_on, "INV-1")
     for _ in range(2):

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from dueledger.hindrance_texts import Hindrance
 from dueledger.ledger.rules.drafts import Overlap
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.processes import ProcessRole
 
@@ -117,8 +118,9 @@ async def paused_lane(site: Installation) -> Hindered:
     return Hindered(item)
 
 
-async def _redriven(site: Installation) -> UUID:
+async def _redriven(site: Installation, **policy: int) -> UUID:
     [item] = await site.emit_direct()
+    await site.put_kind(dispatch="direct", **policy)
     await site.connection.execute("update ledger.pending set state = 4, attempt = 1")
     await site.run("park", str(item), "--reason", "the address is wrong")
     await site.run(
@@ -136,6 +138,15 @@ async def operation_paused(site: Installation) -> Hindered:
     item = await _redriven(site)
     number: int = await site.connection.fetchval("select operation_no from ledger.operation")
     await site.run("operation", "pause", str(number), "--reason", "the archive is slow")
+    await site.start_direct()
+    return Hindered(item)
+
+
+async def operation_unapproved(site: Installation) -> Hindered:
+    """Another person than the one who follows the remedy has asked for it."""
+    bob = await register_actor(site.connection, "person:bob", ActorKind.PERSON)
+    item = await _redriven(site, operation_approval_above=0)
+    await site.connection.execute("update ledger.operation set actor_no = $1", bob)
     await site.start_direct()
     return Hindered(item)
 
@@ -213,6 +224,7 @@ CASES: Final[Cases] = (
     (Hindrance.OPERATION_RUNS, operation_runs),
     (Hindrance.OPERATION_WAITS, operation_waits),
     (Hindrance.OPERATION_PAUSED, operation_paused),
+    (Hindrance.OPERATION_UNAPPROVED, operation_unapproved),
     (Hindrance.BEHIND, behind),
     (Hindrance.BEHIND_PARKED, behind_parked),
     (Hindrance.BEHIND_RETRY, behind_retry),

@@ -89,6 +89,7 @@ async def test_two_who_settle_one_kind_are_refused(
         ("retry", {"attempt_max": 9}),
         ("deadlines", {"queue": "PT5M"}),
         ("order", {"by": "partition_key"}),
+        ("operations", {"approval_above": 5}),
         ("redacted_fields", ["/id", "/ssn"]),
     ],
 )

@@ -141,9 +141,7 @@ class Api:
 
     async def define(self, tenant: str, name: str, document: dict[str, object]) -> None:
         definition = parse_definition({"tenant": tenant, "definition": name, **document})
-        await put_in_force(
-            self.owner, [definition], actor_no=self.person_no, may_drop_redaction=True
-        )
+        await put_in_force(self.owner, [definition], actor_no=self.person_no, may_loosen=True)
 
     async def put_calendar(self, tenant: str, name: str) -> None:
         document = parse_calendar(CALENDAR, source="test")

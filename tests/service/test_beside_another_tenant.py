@@ -61,7 +61,7 @@ READS = {
     "list_definition_names": "'{acme}', 500",
     "list_open_items": NO_FILTERS
     + ", false, 1000, 1000, 51, false, null, null, null, false, false",
-    "list_operations": "null, 51, '{acme}', null, null",
+    "list_operations": "null, 51, '{acme}', null, null, false, null",
     "list_keys": "'{acme}', null, null, 51",
     "list_audit": "'{acme}'" + ", null" * 8 + ", 51",
     "list_oldest_audit": "'{acme}'" + ", null" * 8 + ", 51",
@@ -101,6 +101,7 @@ QUERIES = {
         *("tenant=acme&definition=statements", "tenant=umbra&definition=statements"),
     ],
     "getFlow": ["lane=a"],
+    "listOperations": ["awaits_approval=true"],
     "listReviews": ["taken=mine", "taken=nobody"],
     "listReviewGroups": ["taken=mine", "taken=nobody"],
     "listUndecidedFindings": ["taken=mine", "taken=nobody"],

@@ -151,6 +151,7 @@ async def test_each_route_whose_repetition_has_another_effect_needs_a_key(api: A
         *("previewDefinition", "previewOperation"),  # they change nothing
         *("pauseDefinition", "resumeDefinition", "pauseFlows", "resumeFlows"),  # by the scope
         *("revokeKey", "abortOperation", "explainFinding", "acceptFinding", "approveRepair"),
+        "approveOperation",
         *("pauseOperation", "resumeOperation"),  # by its state
         *("proposeRepair", "drainProcess"),  # by its finding, its process
         *("takeReviews", "returnReviews", "takeFinding", "returnFinding"),  # by who has them

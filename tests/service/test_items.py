@@ -59,6 +59,7 @@ OPERATIONS = {
     ("/v1/audit", "get"): "listAudit",
     ("/v1/operations", "get"): "listOperations",
     ("/v1/operations/{operation}", "get"): "getOperation",
+    ("/v1/operations/{operation}/approve", "post"): "approveOperation",
     ("/v1/operations/{operation}/pause", "post"): "pauseOperation",
     ("/v1/operations/{operation}/resume", "post"): "resumeOperation",
     ("/v1/operations/{operation}/abort", "post"): "abortOperation",

@@ -310,6 +310,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "pauseOperation": _reason,
     "resumeOperation": _reason,
     "abortOperation": _reason,
+    "approveOperation": _reason,
     "listFlows": _of_tenant,
     "getFlow": _plain,
     "setFlowLimits": _sends({"lane": None, "weight": 2}),
@@ -349,8 +350,11 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
 
 OF_ALL = {"drainProcess"}
 """Routes that refuse each caller for some tenants."""
-REOPENED = "update ledger.operation set ended_at = null, aborted_by = null, abort_reason = null"
-"""What the walk has aborted can be paused again, in any order of the routes."""
+REOPENED = (
+    "update ledger.operation set ended_at = null, aborted_by = null, abort_reason = null,"
+    " needs_approval = true, approved_at = null, approved_by = null, approval_reason = null"
+)
+"""What the walk has ended or approved is paused, or approved, again, in any order of the routes."""
 
 LISTS = {
     *("listReviews", "listOperations", "listFlows", "listPauses", "listFindings", "listRepairs"),
@@ -405,6 +409,7 @@ async def place_of(api: Api, tenant: str, items: Sequence[UUID], *prefixes: str)
         actor_no=api.person_no,
     )
     assert operation_no is not None
+    await api.owner.execute("update ledger.operation set needs_approval = true")
     await api.owner.execute(
         "insert into ledger.watermark (tenant, kind, blocked_by, as_of)"
         " values ($1, 'LetterDue', 'P-secret', ledger.now()) on conflict do nothing",

@@ -70,7 +70,7 @@ PROCESS_COMMANDS: Final = frozenset(
 APPROVER_COMMANDS: Final = frozenset(
     {
         *("findings.accept", "findings.comment", "findings.explain", "findings.return_"),
-        *("findings.take", "repairs.approve"),
+        *("findings.take", "operations.approve", "repairs.approve"),
     }
 )
 """Commands of approvers; all other commands of people are an operator's."""

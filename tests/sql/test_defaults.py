@@ -10,7 +10,7 @@ from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 async def test_the_defaults_of_a_kind_are_those_of_documents_and_handlers(
     connection: Connection,
 ) -> None:
-    kind_no, _ = await put_kind_policy(connection, KindPolicy("acme", "Renewal"))
+    kind_no = (await put_kind_policy(connection, KindPolicy("acme", "Renewal"))).kind_no
     row = await connection.fetchrow("select * from ledger.kind where kind_no = $1", kind_no)
     assert row is not None
     retry, deadlines = RetryPolicy(), DeadlinePolicy()
@@ -27,7 +27,7 @@ async def test_a_kind_put_in_force_first_keeps_a_cap_above_its_base_and_starts_a
     connection: Connection,
 ) -> None:
     policy = KindPolicy("acme", "Renewal", attempt_max=40, backoff_base_seconds=900.0)
-    kind_no, _ = await put_kind_policy(connection, policy)
+    kind_no = (await put_kind_policy(connection, policy)).kind_no
     row = await connection.fetchrow(
         "select start_max, backoff_cap_seconds, topic from ledger.kind where kind_no = $1", kind_no
     )

@@ -226,7 +226,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
         "delete": {"outcome_intake", "pull_worker"},
     },
     # A person asks, and upkeep carries it out.
-    "operation": {"insert": {"operator"}, "update": {"operator", "upkeep"}},
+    "operation": {"insert": {"operator"}, "update": {"approver", "operator", "upkeep"}},
     "withdrawal": {
         "insert": {*CLAIMS, "operator", "upkeep", *WITHDRAWS},
         "update": {"upkeep"},

@@ -169,8 +169,10 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
     )
     await connection.execute(
         "insert into ledger.operation (verb, tenant, in_flight, as_of, item_no_max, matched,"
-        " matched_capped, actor_no, reason, ended_at) select 'cancel', 'tenant-' || n % 100,"
-        " false, now(), 1, 1, false, $1, 'test', case when n > 100 then now() end"
+        " matched_capped, needs_approval, actor_no, reason, ended_at)"
+        " select 'cancel', 'tenant-' || n % 100,"
+        " false, now(), 1, 1, false, n % 2 = 0, $1, 'test',"
+        " case when n > 100 then now() end"
         " from generate_series(1, 4000) n",
         actor_no,
     )

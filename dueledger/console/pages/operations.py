@@ -15,7 +15,7 @@ from dueledger.hindrances import has_upkeep
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import list_operations
 from dueledger.ledger.store.processes import read_roles
-from dueledger.refusals import operation_refusal
+from dueledger.refusals import approval_refusal, operation_refusal
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
@@ -25,18 +25,29 @@ from dueledger.time_spans import about
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
+approve = PageRoutes(Scope.APPROVE, "console")
 
 _ACTIONS: Final = ("pause", "resume", "abort")
 
 
 @read.page("/reviews/operations")
 async def list_recorded(
-    call: CurrentCall, view: CurrentView, page: CurrentPage, *, tenant: Filter = None
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    awaits_approval: bool = False,
 ) -> Response:
     """List operations with their progress, newest first."""
     [before_no] = page.after(int)
     rows = await list_operations(
-        call.connection, page.rows_max, tenants=call.tenants, before_no=before_no, tenant=tenant
+        call.connection,
+        page.rows_max,
+        tenants=call.tenants,
+        before_no=before_no,
+        tenant=tenant,
+        awaits_approval=awaits_approval,
     )
     shown = list_operations_of(
         view, rows[: page.limit], page.cursor_of(rows, "operation_no"), downloads=True
@@ -45,9 +56,12 @@ async def list_recorded(
         "list.html",
         title="Operations",
         parent=("Reviews", "/reviews"),
-        filters={"tenant": ("Tenant", tenant, None)},
+        filters={
+            "tenant": ("Tenant", tenant, None),
+            "awaits_approval": ("Waits for a second person", awaits_approval, ()),
+        },
         names=await suggest_names(call),
-        is_filtered=tenant is not None,
+        is_filtered=tenant is not None or awaits_approval,
         changed=("operation", "Operations have changed"),
         listing=shown,
     )
@@ -71,7 +85,11 @@ async def show_operation(
         refused=[(each.capitalize(), why) for each, why in refusals.items() if why]
         if view.may(Scope.OPERATE)
         else [],
-        has_upkeep=not is_open or has_upkeep(await read_roles(call.connection)),
+        may_approve=view.may(Scope.APPROVE),
+        approval=approval_refusal(_approval_result(found, call.caller.name)),
+        has_upkeep=not is_open
+        or found["awaits_approval"]
+        or has_upkeep(await read_roles(call.connection)),
     )
 
 
@@ -111,6 +129,23 @@ async def abort(
     return view.done("Ended.", f"/reviews/operations/{operation}")
 
 
+@approve.action("/reviews/operations/{operation}/approve", "approveOperation")
+async def approve_operation(
+    call: CurrentCall,
+    view: CurrentView,
+    operation: OperationPath,
+    form: Annotated[OperationChange, Depends(form_of(OperationChange))],
+) -> Response:
+    """Approve an operation that another actor asked for."""
+    await operations.approve_one(call, operation, form)
+    return view.done("Approved. It begins now.", f"/reviews/operations/{operation}")
+
+
+def _approval_result(found: Row, caller: str) -> str:
+    """Return what `approve_operation` would answer about an operation that awaits approval."""
+    return "own" if found["requested_by"] == caller else "done"
+
+
 def list_operations_of(
     view: View,
     rows: Sequence[Row],
@@ -130,6 +165,7 @@ def list_operations_of(
             Column("operation_no", "Operation", "id", show),
             Column("verb", "Verb", "word"),
             Column("status", "Status", "status"),
+            Column("waits_for", "Waits for", "prose"),
             Column("tenant", "Tenant", "scope"),
             Column("kind", "Kind", "scope"),
             Column("matched", "Matched", "count", None, "matched_capped"),
@@ -138,7 +174,10 @@ def list_operations_of(
             Column("reason", "Reason", "prose"),
             Column("as_of", "Asked", "time"),
         ),
-        rows=rows,
+        rows=[
+            {**row, "waits_for": "a second person" if row["awaits_approval"] else None}
+            for row in rows
+        ],
         empty="No operations yet. A decision about many items in Reviews is one.",
         next_cursor=next_cursor,
         downloads=downloads,

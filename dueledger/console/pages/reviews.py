@@ -19,9 +19,7 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import find_undecided_findings, read_findings
-from dueledger.ledger.store.operations import (
-    list_operations,
-)
+from dueledger.ledger.store.operations import list_operations
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -33,7 +31,7 @@ read = PageRoutes(Scope.READ, "console")
 EXAMINED_MAX: Final = 1_000
 """Parked items that are grouped; more are shown as this number and +."""
 COUNTED_MAX: Final = 100
-"""Repairs and findings that are counted; more are shown as this number and +."""
+"""Repairs, findings and operations that are counted; more are shown as this number and +."""
 SHOWN_MAX: Final = 5
 """Rows of a list that has a page of its own."""
 NOTHING: Final[dict[TakenFilter, str]] = {
@@ -72,6 +70,7 @@ async def show_reviews(
         taken_by=taken_by(taken, call.caller.actor_no),
     )
     recorded = await list_operations(call.connection, SHOWN_MAX, tenants=call.tenants)
+    awaited = _said(await _awaited(call, view, tenant, kind, taken), taken)
     parked = _said(_parked(view, rows, taken), taken)
     repairs: Waiting | None = None
     undecided: Waiting | None = None
@@ -82,7 +81,7 @@ async def show_reviews(
     return view.page(
         "reviews.html",
         title="Reviews",
-        verdict=_verdict(taken, parked, repairs, undecided),
+        verdict=_verdict(taken, parked, repairs, undecided, awaited),
         filters={"tenant": tenant or "", "kind": kind or "", "taken": taken or ""},
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind or taken),
@@ -91,6 +90,7 @@ async def show_reviews(
         parked=parked,
         repairs=repairs,
         undecided=undecided,
+        awaited=awaited,
         operations=list_operations_of(view, recorded),
         listing=parked.listing,
     )
@@ -192,9 +192,34 @@ async def _undecided(call: ApiCall, view: View, wanted: Wanted) -> Waiting:
     return Waiting(list_undecided_of(view, rows), count, len(ids) > COUNTED_MAX)
 
 
+async def _awaited(
+    call: ApiCall, view: View, tenant: str | None, kind: str | None, taken: TakenFilter
+) -> Waiting:
+    """Return operations that wait for a second person. Nobody takes one."""
+    rows: Sequence[Row] = ()
+    if taken != "mine":
+        rows = await list_operations(
+            call.connection,
+            COUNTED_MAX + 1,
+            tenants=call.tenants,
+            tenant=tenant,
+            kind=kind,
+            awaits_approval=True,
+        )
+    listing = replace(
+        list_operations_of(view, rows[:SHOWN_MAX]),
+        empty="No operation waits for a second person. Those wait that match more items than"
+        " `operations: {approval_above: …}` of their kind.",
+    )
+    return Waiting(listing, min(len(rows), COUNTED_MAX), len(rows) > COUNTED_MAX)
+
+
 def _verdict(taken: TakenFilter, *sections: Waiting | None) -> str:
-    """Return in one sentence what waits: parked items, repairs and findings, in this order."""
-    words = (("item", "items"), ("repair", "repairs"), ("finding", "findings"))
+    """Return in one sentence what waits: in the order of the page."""
+    words = (
+        *(("item", "items"), ("repair", "repairs")),
+        *(("finding", "findings"), ("operation", "operations")),
+    )
     found = [
         (each, one if each.number == 1 else many)
         for each, (one, many) in zip(sections, words, strict=True)

@@ -315,7 +315,7 @@ async def plan_definitions(
         backfill=backfill,
         topic_rules=replace(TopicSettings().rules(), shown_tenants=call.tenants),
         actor_no=call.caller.actor_no,
-        may_drop_redaction=Scope.APPROVE in call.caller.scopes,
+        may_loosen=Scope.APPROVE in call.caller.scopes,
     )
     return await plan_changes(call.connection, request)
 

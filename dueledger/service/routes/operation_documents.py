@@ -194,6 +194,13 @@ class OperationDocument(BaseModel):
     paused_at: datetime | None
     paused_by: str | None
     pause_reason: str | None
+    needs_approval: Annotated[
+        bool, Field(description="a policy of its kinds asked for a second person")
+    ]
+    awaits_approval: Annotated[bool, Field(description="until then, no item is moved")]
+    approved_at: datetime | None
+    approved_by: str | None
+    approval_reason: str | None
     worked_seconds: Annotated[float, Field(description="so far, without pauses")]
     seconds_left: Annotated[
         float | None,
@@ -209,7 +216,7 @@ class OperationPage(Page[OperationDocument]):
 
 
 class OperationChange(RequestBody):
-    """Why an operation is paused, resumed or ended."""
+    """Why an operation is paused, resumed, ended or approved."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "it meant another kind"}]})
 

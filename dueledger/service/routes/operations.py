@@ -1,17 +1,19 @@
 """Routes of decisions about items, and of operations on all items of a filter."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import Path, Request, Response
+from fastapi import Path, Query, Request, Response
 
-from dueledger.audited_changes import decision_detail, operation_detail
+from dueledger.audited_changes import APPROVED, decision_detail, operation_detail
 from dueledger.decisions import KeyedItems, check_until, decide_for_tenant, detail_of, find_named
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.operations import (
     ChangedOperation,
     abort_operation,
+    approve_operation,
     estimate_seconds,
     list_operations,
     pause_operation,
@@ -20,7 +22,7 @@ from dueledger.ledger.store.operations import (
     resume_operation,
     show_operation,
 )
-from dueledger.refusals import operation_refusal
+from dueledger.refusals import approval_refusal, operation_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
@@ -39,6 +41,7 @@ from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "operations")
 operate = ScopedRoutes(Scope.OPERATE, "operations")
+approve = ScopedRoutes(Scope.APPROVE, "operations")
 
 _NUMBER_MAX = 2**53
 OperationPath = Annotated[int, Path(ge=1, le=_NUMBER_MAX)]
@@ -131,7 +134,13 @@ async def record(call: ApiCall, tenant: str, asked: OperationRequest) -> int:
 
 @read.add("GET", "/v1/operations", "listOperations", OperationPage)
 async def list_recorded(
-    call: CurrentCall, page: CurrentPage, tenant: Annotated[str | None, Text] = None
+    call: CurrentCall,
+    page: CurrentPage,
+    tenant: Annotated[str | None, Text] = None,
+    *,
+    awaits_approval: Annotated[
+        bool, Query(description="those alone that wait for a second person")
+    ] = False,
 ) -> Response:
     """List operations with their progress, newest first."""
     [before_no] = page.after(int)
@@ -141,6 +150,7 @@ async def list_recorded(
         tenants=call.tenants,
         before_no=before_no,
         tenant=tenant,
+        awaits_approval=awaits_approval,
     )
     return page.answer_rows(OperationDocument, rows, "operation_no")
 
@@ -184,6 +194,26 @@ async def abort(call: CurrentCall, operation: OperationPath, asked: OperationCha
     return await _changed(call, operation, "abort", aborted)
 
 
+@approve.add("POST", "/v1/operations/{operation}/approve", "approveOperation", OperationDocument)
+async def approve_one(
+    call: CurrentCall, operation: OperationPath, asked: OperationChange
+) -> Response:
+    """Approve an operation that waits for a second person, and that another actor asked for."""
+    result = await approve_operation(
+        call.connection,
+        operation,
+        reason=asked.reason,
+        actor_no=call.caller.actor_no,
+        tenants=call.tenants,
+    )
+    found = await find_operation(call, operation)
+    if result != "done":
+        message = f"The operation is not approved: {approval_refusal(result)}."
+        raise Conflict(message, result=result)
+    call.note_change(tenants=_tenants_of(found), **APPROVED)
+    return answer(found)
+
+
 async def _changed(
     call: ApiCall, operation_no: int, action: str, changed: ChangedOperation | None
 ) -> Response:
@@ -192,8 +222,8 @@ async def _changed(
     Raises NotFound; Conflict where it has ended otherwise.
     """
     found = await find_operation(call, operation_no)
-    tenants = None if found["tenant"] is None else [str(found["tenant"])]
     is_changed = changed is not None
+    tenants = _tenants_of(found)
     call.note_change(tenants=tenants, is_changed=is_changed, **operation_detail(changed))
     is_as_asked = found["ended_at"] is None or (action, found["status"]) == ("abort", "aborted")
     if not (is_changed or is_as_asked):
@@ -201,6 +231,10 @@ async def _changed(
         message = f"The operation stays as it is: {refusal}. Nothing was changed."
         raise Conflict(message, operation=operation_no)
     return answer(found)
+
+
+def _tenants_of(found: Mapping[str, object]) -> list[str] | None:
+    return None if found["tenant"] is None else [str(found["tenant"])]
 
 
 async def find_operation(call: ApiCall, operation_no: int) -> dict[str, object]:

@@ -22,7 +22,7 @@ grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, cir
   circuit_run_no, circuit_window_seconds, concurrency_max, lag_target_seconds, pause_reason, paused_at, paused_by,
   rate_per_second, retry_share, weight, window_items) on ledger.flow to ledger_operator;
 grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compression, dispatch, dispatch_seconds,
-  failure_holds, grace_seconds, http, lease_seconds, no_replay, ordering, outcome_topic, policy_version, queue_late, queue_seconds, redacted_fields, run_late,
+  failure_holds, grace_seconds, http, lease_seconds, no_replay, operation_approval_above, ordering, outcome_topic, policy_version, queue_late, queue_seconds, redacted_fields, run_late,
   run_seconds, settled_by, start_max, streak_max, topic, total_seconds) on ledger.kind to ledger_operator;
 grant update (ends_at) on ledger.materialised to ledger_operator;
 grant update (abort_reason, aborted_by, ended_at, pause_reason, paused_at, paused_by, stepped_at) on ledger.operation to ledger_operator;

@@ -26,6 +26,7 @@ create table ledger.kind (
   compression text,
   no_replay boolean not null default false,
   redacted_fields text[] not null default '{}',
+  operation_approval_above integer,
   policy_version integer not null default 1,
   unique (tenant, name),
   unique (kind_no, tenant, name, ordering),
@@ -44,11 +45,13 @@ create table ledger.kind (
     dispatch_seconds > 0 and run_seconds > 0 and total_seconds > 0 and streak_max > 0),
   constraint kind_late_known check (queue_late in ('retry', 'park') and run_late in ('retry', 'park')),
   constraint kind_redacted_fields_max check (cardinality(redacted_fields) <= 50),
+  constraint kind_operation_approval_bounded check (operation_approval_above between 0 and 10000),
   constraint kind_ordering_known check (ordering in ('none', 'key'))
 );
 -- A page of kinds goes on after the last one of the page before, in an order that programs have, too.
 create index kind_name_order_idx on ledger.kind (tenant collate "C", name collate "C");
 create index kind_name_idx on ledger.kind (name collate "C");
+create index kind_approval_idx on ledger.kind (tenant, name) where operation_approval_above is not null;
 
 comment on table ledger.kind is
   'Types of work of each tenant, and how their items are handed out and retried. Made at the first emission, set by define.';
@@ -74,6 +77,8 @@ comment on column ledger.kind.compression is
   'Codec of the record batches of the topic; null: the one of the allocator''s settings.';
 comment on column ledger.kind.no_replay is
   'Whether no item of the kind may be worked again by a repair once it was handed out, or may have been.';
+comment on column ledger.kind.operation_approval_above is
+  'Matched items above which an operation waits for a second person; null: it never does.';
 comment on column ledger.kind.redacted_fields is
   'JSON Pointers into payloads whose values nobody is shown; handlers get them.';
 comment on column ledger.kind.dispatch_seconds is 'Time from the claim until Kafka must have acknowledged it.';

@@ -48,6 +48,11 @@ create table ledger.operation (
   pause_reason text,
   stepped_at timestamptz,
   worked_seconds double precision not null default 0,
+  needs_approval boolean not null default false,
+  approved_at timestamptz,
+  approved_by bigint references ledger.actor,
+  approval_reason text,
+  awaits_approval boolean not null generated always as (needs_approval and approved_at is null and ended_at is null) stored,
   constraint operation_verb_known check (verb in ('trigger', 'park', 'redrive', 'write_off', 'snooze', 'cancel')),
   constraint operation_until_snoozes check ((verb = 'snooze') = (until is not null) and until < 'infinity'),
   constraint operation_in_flight_cancels check (
@@ -55,7 +60,10 @@ create table ledger.operation (
   constraint operation_state_known check (state in (1 /* Scheduled */, 4 /* RetryableFailure */, 5 /* ManualReview */)),
   constraint operation_abort_named check (
     (aborted_by is null) = (abort_reason is null) and (aborted_by is null or ended_at is not null)),
-  constraint operation_pause_named check (num_nulls(paused_at, paused_by, pause_reason) in (0, 3))
+  constraint operation_pause_named check (num_nulls(paused_at, paused_by, pause_reason) in (0, 3)),
+  constraint operation_approval_named check (
+    num_nulls(approved_at, approved_by, approval_reason) in (0, 3) and (needs_approval or approved_at is null)),
+  constraint operation_maker_is_not_checker check (approved_by <> actor_no)
 );
 
 comment on table ledger.operation is
@@ -91,6 +99,13 @@ comment on column ledger.operation.stepped_at is
 comment on column ledger.operation.worked_seconds is
   'How long it has been carried out, without pauses; of the time between two steps, a minute at most.';
 
+comment on column ledger.operation.needs_approval is
+  'Whether a policy of the kinds that it reaches asked for a second person when it was recorded.';
+comment on column ledger.operation.approved_by is 'The person who approved it: never the actor that asked for it.';
+comment on column ledger.operation.awaits_approval is 'While it is set, no item is moved.';
+
 create index operation_open_idx on ledger.operation (operation_no) where ended_at is null;
 -- No other index has this order: however few a tenant has among those of others, no plan reads theirs.
 create index operation_tenant_idx on ledger.operation (tenant, (-operation_no));
+create index operation_awaited_idx on ledger.operation (operation_no) where awaits_approval;
+create index operation_tenant_awaited_idx on ledger.operation (tenant, (-operation_no)) where awaits_approval;

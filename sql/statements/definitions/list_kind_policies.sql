@@ -11,7 +11,8 @@ from ledger.definition d
 cross join lateral (
   select jsonb_build_object(
     'dispatch', d.document -> 'dispatch' #- '{kafka,partition_key}' #- '{http,partition_key}' #- '{direct,partition_key}',
-    'retry', d.document -> 'retry', 'deadlines', d.document -> 'deadlines', 'order', d.document -> 'order', 'redacted_fields', d.document -> 'redacted_fields') as policy
+    'retry', d.document -> 'retry', 'deadlines', d.document -> 'deadlines', 'order', d.document -> 'order', 'operations', d.document -> 'operations',
+    'redacted_fields', d.document -> 'redacted_fields') as policy
 ) p
 where d.tenant = $1::text and d.kind = $2::text and d.name <> all ($3::text[])
   and not coalesce((d.document ->> 'ended')::boolean, false)

@@ -1,4 +1,4 @@
--- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http`, `outcome_topic`, `compression` and the deadlines of run and retry.
+-- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http`, `outcome_topic`, `compression`, `operation_approval_above` and the deadlines of run and retry.
 -- returns: one
 -- roles: operator
 -- $1 tenant text
@@ -26,10 +26,11 @@
 -- $23 no_replay boolean
 -- $24 compression text
 -- $25 redacted_fields text[]
+-- $26 operation_approval_above integer
 -- index: kind_tenant_name_key
 -- locks: kind row (for update), and its flows if the ordering changes, which are locked by lock_reordered_flows, in a statement before
 with before as (
-  select k.kind_no, k.redacted_fields from ledger.kind k where k.tenant = $1::text and k.name = $2::text for update
+  select k.kind_no, k.redacted_fields, k.operation_approval_above from ledger.kind k where k.tenant = $1::text and k.name = $2::text for update
 )
 update ledger.kind k set
   topic = coalesce($3::text, k.topic),
@@ -57,7 +58,10 @@ update ledger.kind k set
   outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end,
   policy_version = k.policy_version + 1,
   redacted_fields = coalesce($25::text[], k.redacted_fields),
+  operation_approval_above = case when $11::text is null then coalesce($26::integer, k.operation_approval_above)
+    else $26::integer end,
   compression = case when $11::text is null then coalesce($24::text, k.compression) else $24::text end
 from before
 where k.kind_no = before.kind_no
-returning k.kind_no, before.redacted_fields as redacted_before
+returning k.kind_no, before.redacted_fields as redacted_before,
+  before.operation_approval_above as approval_above_before

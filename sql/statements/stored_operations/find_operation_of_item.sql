@@ -10,7 +10,7 @@ open as materialized (
   select o.* from ledger.operation o where o.ended_at is null order by o.operation_no limit $2::integer
 )
 select o.operation_no, o.verb, o.done, o.matched, o.matched_capped, o.requested, false as is_ended,
-  o.paused_at is not null as is_paused
+  o.paused_at is not null as is_paused, o.awaits_approval
 from open o
 cross join lateral ledger.match_items(
   row(o.verb, o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, o.in_flight, o.as_of,

@@ -1,12 +1,14 @@
--- List operations with their filters, bounds and progress, newest first; one of them by its number.
+-- List operations with their filters, bounds and progress, newest first; one of them by its number, or those alone that await approval.
 -- returns: zero or more
--- roles: auditor, operator
+-- roles: approver, auditor, operator
 -- $1 operation_no bigint
 -- $2 limit integer
 -- $3 tenants text[]
 -- $4 before_no bigint
 -- $5 tenant text
--- index: operation_pkey, operation_tenant_idx
+-- $6 awaits_approval boolean
+-- $7 kind text
+-- index: operation_awaited_idx, operation_pkey, operation_tenant_awaited_idx, operation_tenant_idx
 -- locks: none
 with scope as materialized (
   select distinct t.tenant
@@ -19,7 +21,7 @@ chosen as materialized (
    where o.operation_no = $1::bigint and ($3::text[] is null or o.tenant = any ($3::text[])))
   union all
   (select o.operation_no from ledger.operation o
-   where $1::bigint is null and $3::text[] is null and $5::text is null
+   where $1::bigint is null and not $6::boolean and $3::text[] is null and $5::text is null
      and o.operation_no < coalesce($4::bigint, 9223372036854775807)
    order by o.operation_no desc limit $2::integer)
   union all
@@ -27,7 +29,24 @@ chosen as materialized (
    from scope s
    cross join lateral (
      select o.operation_no from ledger.operation o
-     where $1::bigint is null and o.tenant = s.tenant and -o.operation_no > -coalesce($4::bigint, 9223372036854775807)
+     where $1::bigint is null and not $6::boolean and o.tenant = s.tenant and -o.operation_no > -coalesce($4::bigint, 9223372036854775807)
+     order by -o.operation_no limit $2::integer  -- ordered like the index
+   ) x
+   order by x.operation_no desc limit $2::integer)
+  union all
+  (select o.operation_no from ledger.operation o
+   where $1::bigint is null and $6::boolean and $3::text[] is null and $5::text is null and o.awaits_approval
+     and o.operation_no < coalesce($4::bigint, 9223372036854775807)
+     and ($7::text is null or o.kind is null or o.kind = $7::text)
+   order by o.operation_no desc limit $2::integer)
+  union all
+  (select x.operation_no
+   from scope s
+   cross join lateral (
+     select o.operation_no from ledger.operation o
+     where $1::bigint is null and $6::boolean and o.tenant = s.tenant and o.awaits_approval
+       and -o.operation_no > -coalesce($4::bigint, 9223372036854775807)
+       and ($7::text is null or o.kind is null or o.kind = $7::text)
      order by -o.operation_no limit $2::integer  -- ordered like the index
    ) x
    order by x.operation_no desc limit $2::integer)
@@ -37,7 +56,8 @@ select o.operation_no, o.verb,
     when o.paused_at is not null then 'paused' when o.advanced_at is not null then 'running' else 'waiting' end as status,
   o.tenant, o.kind, o.lane, o.parked_reason, o.error, o.since, s.name as state, o.due_from, o.due_before, o.until, o.in_flight, o.as_of, o.item_no_max, o.matched, o.matched_capped,
   o.done, o.requested, o.reached_item_no, a.name as requested_by, o.reason, o.advanced_at, o.ended_at, b.name as aborted_by,
-  o.abort_reason, o.paused_at, p.name as paused_by, o.pause_reason, o.worked_seconds,
+  o.abort_reason, o.paused_at, p.name as paused_by, o.pause_reason,
+  o.needs_approval, o.awaits_approval, o.approved_at, v.name as approved_by, o.approval_reason, o.worked_seconds,
   case when o.ended_at is null and not o.matched_capped and o.done + o.requested > 0 and o.worked_seconds > 0
     then greatest(0, o.matched - o.done - o.requested) * o.worked_seconds / (o.done + o.requested) end as seconds_left
 from chosen c
@@ -46,4 +66,5 @@ join ledger.actor a on a.actor_no = o.actor_no
 left join ledger.state s on s.state = o.state
 left join ledger.actor b on b.actor_no = o.aborted_by
 left join ledger.actor p on p.actor_no = o.paused_by
+left join ledger.actor v on v.actor_no = o.approved_by
 order by o.operation_no desc
