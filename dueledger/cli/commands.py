@@ -85,7 +85,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
         ),
         **_entries(
             "dueledger.cli.operations",
-            {"operation": "Show operations on many items; pause, resume and abort one."},
+            {"operation": "Show operations on many items; approve, pause, resume and abort one."},
         ),
     },
     "Processes": _entries(
