@@ -48,6 +48,12 @@ class ApiCall:
         """Return whether the call may reach a tenant."""
         return self.tenants is None or tenant in self.tenants
 
+    def tenants_of(self, tenant: str | None) -> Sequence[str] | None:
+        """Return the call's tenants, or the one that is asked for, if it is one of them."""
+        if tenant is None:
+            return self.tenants
+        return [tenant] if self.may_reach(tenant) else []
+
     def note_change(
         self,
         *,

@@ -24,7 +24,6 @@ from dueledger.planning.load_plan import LoadPlan
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage, PageRequest
 from dueledger.service.routes.load import QUIET_MINUTES, definitions_of, plan_week
-from dueledger.service.routes.past_load import reached
 from dueledger.service.schedule_times import times_of
 
 read = PageRoutes(Scope.READ, "console")
@@ -117,7 +116,7 @@ async def _by_hour(
         call.connection,
         asked,
         view.clock.zone,
-        tenants=reached(call, names["tenant"]),
+        tenants=call.tenants_of(names["tenant"]),
         kind=names["kind"],
     )
     return make_hour_grid(view, asked, past, found, names)

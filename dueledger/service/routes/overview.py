@@ -64,9 +64,7 @@ async def get_overview(
     limit: Annotated[int, Query(ge=1, le=FLOWS_MAX, description="flows")] = _FLOWS_DEFAULT,
 ) -> Response:
     """Read what the worst flows were and are due in each quarter hour of two days."""
-    tenants = call.tenants
-    if tenant is not None:
-        tenants = [tenant] if call.may_reach(tenant) else []
+    tenants = call.tenants_of(tenant)
     place = await read_overview_place(call.connection)
     if place is None:
         return answer({"since": None, "complete_since": None, "items": []})

@@ -157,7 +157,7 @@ async def list_hours(
     """List the results of the items of a kind, a tenant or all that were due in each hour."""
     asked, past = await _asked(call, zone, first_day, days)
     found = await past.list_hours(
-        call.connection, asked, load_zone(zone), tenants=reached(call, tenant), kind=kind
+        call.connection, asked, load_zone(zone), tenants=call.tenants_of(tenant), kind=kind
     )
     items = [{"since": since, **members_of_results(results)} for since, results in found.items()]
     return answer({**_counted(past), "items": items})
@@ -174,13 +174,6 @@ async def _asked(
     else:
         asked = PastDays.of(first_day, days, found)
     return asked, await read_past_load(call.connection)
-
-
-def reached(call: ApiCall, tenant: str | None) -> list[str] | None:
-    """Return the tenants of a caller, or the one that is asked for, if it is one of them."""
-    if tenant is None:
-        return None if call.tenants is None else list(call.tenants)
-    return [tenant] if call.may_reach(tenant) else []
 
 
 def members_of_results(results: DueResults) -> dict[str, int]:

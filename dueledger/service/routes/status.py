@@ -87,9 +87,7 @@ async def get_status(
     limit: Annotated[int, Query(ge=1, le=FLOWS_MAX, description="flows")] = FLOWS_MAX,
 ) -> Response:
     """Read which flows have open items, what hinders each, and what is due next."""
-    tenants = call.tenants
-    if tenant is not None:
-        tenants = [tenant] if call.may_reach(tenant) else []
+    tenants = call.tenants_of(tenant)
     flows = await read_status(call.connection, tenants=tenants, limit=limit, count_max=COUNTED_MAX)
     roles = await read_roles(call.connection)
     found = make_status(request.state.now, flows, roles).document()

@@ -45,9 +45,7 @@ class ThroughputDocument(BaseModel):
 @read.add("GET", "/v1/throughput", "getThroughput", ThroughputDocument)
 async def get_throughput(call: CurrentCall, tenant: Annotated[str | None, Text] = None) -> Response:
     """Read how many items were completed in each minute of the last hour, and how late."""
-    tenants = call.tenants
-    if tenant is not None:
-        tenants = [tenant] if call.may_reach(tenant) else []
+    tenants = call.tenants_of(tenant)
     found = await read_throughput(call.connection, tenants=tenants)
     if found is None:
         return answer({"until": None, "hour": None, "items": []})
