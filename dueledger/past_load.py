@@ -203,11 +203,8 @@ class PastLoad:
         rows = await list_past_hours(connection, spans, minutes=minutes, tenants=tenants, kind=kind)
         if not is_shifted:
             return dict(rows)
-        sums: dict[datetime, DueResults] = {}
-        for at, results in rows:
-            hour = hour_of(at, zone)
-            sums[hour] = sums[hour].plus(results) if hour in sums else results
-        return sums
+        by_hour = groupby(rows, key=lambda row: hour_of(row.begins, zone))
+        return {hour: DueResults.total(each.results for each in rows) for hour, rows in by_hour}
 
 
 async def _days_of(

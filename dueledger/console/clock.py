@@ -73,7 +73,8 @@ class PageClock:
 def iso(instant: datetime | date) -> str:
     """Return a time in UTC as ISO 8601, or a date."""
     if isinstance(instant, datetime):
-        return f"{instant.astimezone(UTC).isoformat(timespec='seconds')[:_OFFSET]}Z"
+        at = instant if instant.tzinfo is UTC else instant.astimezone(UTC)
+        return f"{at.isoformat(timespec='seconds')[:_OFFSET]}Z"
     return instant.isoformat()
 
 

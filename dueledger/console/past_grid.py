@@ -175,18 +175,18 @@ def _weekdays(
 ) -> list[GridRow]:
     zone, address = view.clock.zone, _address(view.url("/items", **names))
     until = past.until or asked.begins[-1]
-    sums: dict[tuple[int, int], DueResults] = {}
-    worst: dict[tuple[int, int], tuple[tuple[int, int], datetime]] = {}
+    hours: dict[tuple[int, int], list[DueResults]] = {}
+    worst: dict[tuple[int, int], tuple[tuple[int, int], datetime, date]] = {}
     for at, results in found.items():
         local = at.astimezone(zone)
         place = local.weekday(), local.hour
         rank, number = _judged(results)
-        badness = (-rank, number), at
-        if place in sums:
-            sums[place] = sums[place].plus(results)
+        badness = (-rank, number), at, local.date()
+        if place in hours:
+            hours[place].append(results)
             worst[place] = max(worst[place], badness)
         else:
-            sums[place], worst[place] = results, badness
+            hours[place], worst[place] = [results], badness
     is_full = len(worst) == len(_WEEKDAYS) * 24
     known = worst.keys() if is_full else _known_places(view, asked, past)
     rows: list[GridRow] = []
@@ -196,14 +196,15 @@ def _weekdays(
         for hour in range(24):
             place = weekday, hour
             if place in worst:
-                at = worst[place][1]
+                _, at, day = worst[place]
                 shown = CellPlace(
                     f"{name} {hour:02}:00, four weeks: ",
                     _span_query(at, min(at + _HOUR, until)),
-                    f"; the worst was {at.astimezone(zone).date()}",
+                    f"; the worst was {day}",
                 )
-                cells.append(_cell(address, shown, sums[place]))
-                due += sums[place].items
+                results = DueResults.total(hours[place])
+                cells.append(_cell(address, shown, results))
+                due += results.items
             else:
                 cells.append("<td></td>" if place in known else _UNKNOWN)
         rows.append(GridRow(name, None, Markup("".join(cells)), due))  # noqa: S704 - escaped cells

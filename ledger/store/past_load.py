@@ -1,9 +1,8 @@
 """The past load: the results of the items that were due in each quarter hour of five weeks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from operator import add
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dueledger.ledger.store.connection import Connection
@@ -37,9 +36,10 @@ class DueResults(NamedTuple):
         ended = self.completed + self.withdrawn + self.written_off
         return self.items - ended - self.in_review
 
-    def plus(self, other: "DueResults") -> "DueResults":
-        """Return the sums of both."""
-        return DueResults._make(map(add, self, other))
+    @classmethod
+    def total(cls, results: "Iterable[DueResults]") -> "DueResults":
+        """Return the sums of at least one."""
+        return cls._make(map(sum, zip(*results, strict=True)))
 
 
 class PastQuarter(NamedTuple):
