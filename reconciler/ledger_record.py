@@ -9,7 +9,7 @@ from typing import final
 import orjson
 
 from dueledger.ledger.finding_types import Resolution
-from dueledger.ledger.store import Connection, findings, past_load
+from dueledger.ledger.store import Connection, findings, passes, past_load
 from dueledger.ledger.store.past_load import PastLoadCount, PastQuarter
 from dueledger.ledger.store.witnessed import WitnessedVersion, list_witnessed, record_witnessed
 from dueledger.ledger.witness import WitnessedTimes
@@ -33,11 +33,11 @@ class LedgerRecord(PassRecord):
         self._actor_no = actor_no
         self._reconciliation_no = reconciliation_no
 
-    async def begin(self, connection: Connection, scope: PassScope) -> findings.PassStart:
+    async def begin(self, connection: Connection, scope: PassScope) -> passes.PassStart:
         """Open the record of the next pass."""
         dates = {"from_date": scope.from_date, "to_date": scope.to_date}
-        start = await findings.read_pass_start(connection)
-        self._reconciliation_no = await findings.begin_reconciliation(
+        start = await passes.read_pass_start(connection)
+        self._reconciliation_no = await passes.begin_reconciliation(
             connection, start, actor_no=self._actor_no, scope=orjson.dumps(dates).decode()
         )
         return replace(start, reconciliation_no=self._reconciliation_no)
@@ -76,11 +76,11 @@ class LedgerRecord(PassRecord):
     async def record_watermarks(
         self,
         connection: Connection,
-        watermarks: Sequence[findings.WatermarkRecord],
+        watermarks: Sequence[passes.WatermarkRecord],
         as_of: datetime,
     ) -> None:
         """Record how far each kind is complete."""
-        await findings.record_watermarks(connection, watermarks, as_of)
+        await passes.record_watermarks(connection, watermarks, as_of)
 
     async def record_past_load(
         self, connection: Connection, window: DateRange, quarters: Sequence[PastQuarter]
@@ -94,16 +94,16 @@ class LedgerRecord(PassRecord):
         await past_load.forget_past_load(connection, count.counted_from)
 
     async def record_populations(
-        self, connection: Connection, populations: Sequence[findings.PopulationRecord]
+        self, connection: Connection, populations: Sequence[passes.PopulationRecord]
     ) -> None:
         """Record how each source was read."""
-        await findings.record_populations(connection, self._reconciliation_no, populations)
+        await passes.record_populations(connection, self._reconciliation_no, populations)
 
     async def finish(
         self, connection: Connection, counts: str, *, witness_credit_seconds: float
     ) -> None:
         """Close the record of the pass."""
-        await findings.finish_reconciliation(
+        await passes.finish_reconciliation(
             connection,
             self._reconciliation_no,
             counts,

@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 
 from dueledger.ledger.finding_types import Resolution, Severity
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, findings, passes
 from dueledger.ledger.store.past_load import PastLoadCount, PastQuarter
 from dueledger.ledger.store.witnessed import WitnessedVersion, list_witnessed
 from dueledger.ledger.witness import Agreement, WitnessedTimes
@@ -40,9 +40,9 @@ class MemoryRecord(PassRecord):
         self._found = dict[UUID, dict[str, Any]]()
         self._cleared = dict[UUID, str]()
 
-    async def begin(self, connection: Connection, scope: PassScope) -> findings.PassStart:  # noqa: ARG002 - nothing is recorded of it
+    async def begin(self, connection: Connection, scope: PassScope) -> passes.PassStart:  # noqa: ARG002 - nothing is recorded of it
         """Begin the pass, which has no number."""
-        start = await findings.read_pass_start(connection)
+        start = await passes.read_pass_start(connection)
         self._as_of = start.as_of
         return start
 
@@ -102,7 +102,7 @@ class MemoryRecord(PassRecord):
     async def record_watermarks(
         self,
         connection: Connection,
-        watermarks: Sequence[findings.WatermarkRecord],
+        watermarks: Sequence[passes.WatermarkRecord],
         as_of: datetime,
     ) -> None:
         """Record nothing: the result of the pass has them."""
@@ -116,7 +116,7 @@ class MemoryRecord(PassRecord):
         """Record nothing."""
 
     async def record_populations(
-        self, connection: Connection, populations: Sequence[findings.PopulationRecord]
+        self, connection: Connection, populations: Sequence[passes.PopulationRecord]
     ) -> None:
         """Record nothing: the result of the pass has them."""
 

@@ -7,13 +7,8 @@ from typing import Protocol
 
 from dueledger.ledger.finding_types import Resolution
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.findings import (
-    CheckedFindings,
-    FindingRecord,
-    PassStart,
-    PopulationRecord,
-    WatermarkRecord,
-)
+from dueledger.ledger.store.findings import CheckedFindings, FindingRecord
+from dueledger.ledger.store.passes import PassStart, PopulationRecord, WatermarkRecord
 from dueledger.ledger.store.past_load import PastLoadCount, PastQuarter
 from dueledger.ledger.store.witnessed import WitnessedVersion
 from dueledger.ledger.witness import WitnessedTimes

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Final
 
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
-from dueledger.ledger.store import findings, items
+from dueledger.ledger.store import items, passes
 from dueledger.reconciler.compare.comparison import Comparison
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.event_backlog import EventBacklog
@@ -128,9 +128,7 @@ class PassResult:
     unexpected: Counter[KindKey] = field(default_factory=Counter[KindKey])
     sources: list[SourceRead] = field(default_factory=list[SourceRead])
     accounting: list[items.Accounting] = field(default_factory=list[items.Accounting])
-    watermarks: list[findings.WatermarkRecord] = field(
-        default_factory=list[findings.WatermarkRecord]
-    )
+    watermarks: list[passes.WatermarkRecord] = field(default_factory=list[passes.WatermarkRecord])
     unknown: dict[KindKey, str] = field(default_factory=dict[KindKey, str])
     backlog: EventBacklog | None = None
     expectation: Expectation | None = None

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import WHOLE_LEDGER
-from dueledger.ledger.store import findings
+from dueledger.ledger.store import passes
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.event_backlog import kinds_of_events
 from dueledger.reconciler.expect.expectation import Expectation
@@ -17,7 +17,7 @@ OF_ANY_KIND: Final = (WHOLE_LEDGER, WHOLE_LEDGER)
 """The kind of findings about what may have items of any kind, as a claim."""
 
 
-def watermarks_of(expectation: Expectation, result: PassResult) -> list[findings.WatermarkRecord]:
+def watermarks_of(expectation: Expectation, result: PassResult) -> list[passes.WatermarkRecord]:
     """Return the watermark of each kind, and what blocks it."""
     unknown = expectation.unknown_since(result.as_of)
     backlog = result.backlog
@@ -26,7 +26,7 @@ def watermarks_of(expectation: Expectation, result: PassResult) -> list[findings
     failed_reads = [read for read in result.sources if read.failure]
     named = {key for read in failed_reads for key in read.kinds or ()}
     tallies = result.comparison.tallies
-    records: list[findings.WatermarkRecord] = []
+    records: list[passes.WatermarkRecord] = []
     for key in sorted({*tallies, *unknown, *of_events, *failed_versions, *named}):
         tally = tallies.get(key, KindTally())
         before: datetime | None = result.as_of
@@ -50,7 +50,7 @@ def watermarks_of(expectation: Expectation, result: PassResult) -> list[findings
         omitted = result.omitted_open[key] + result.omitted_open[OF_ANY_KIND]
         if omitted or result.cut:
             before, blocked_by = None, "more findings than one pass lists"
-        records.append(findings.WatermarkRecord(*key, before, blocked_by))
+        records.append(passes.WatermarkRecord(*key, before, blocked_by))
     return records
 
 

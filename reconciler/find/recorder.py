@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 
 from dueledger.ledger.finding_types import FindingType, Resolution, Severity
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, findings, passes
 from dueledger.ledger.store.past_load import PastQuarter
 from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import Finding
@@ -113,9 +113,9 @@ def finding_record(finding: Finding) -> findings.FindingRecord:
     )
 
 
-def population_record(read: SourceRead, result: PassResult) -> findings.PopulationRecord:
+def population_record(read: SourceRead, result: PassResult) -> passes.PopulationRecord:
     """Return the record of a source as it was read."""
-    return findings.PopulationRecord(
+    return passes.PopulationRecord(
         name=read.name,
         origin=read.origin,
         query_digest=read.extract.digest or read.digest,

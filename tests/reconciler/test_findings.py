@@ -12,7 +12,7 @@ from dueledger.ledger.finding_types import FindingType, RepairAction, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, clock, findings, reconciled_rows
+from dueledger.ledger.store import Connection, clock, findings, passes, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import mark_published
 from dueledger.ledger.store.definitions import define
@@ -380,7 +380,7 @@ async def test_the_watermark_is_at_what_is_due_and_still_within_its_grace(
     (mark,) = result.watermarks
     assert mark.complete_before == due
     assert mark.blocked_by is not None
-    assert (await findings.list_watermarks(frozen))[0]["complete_before"] == due
+    assert (await passes.list_watermarks(frozen))[0]["complete_before"] == due
 
 
 async def test_a_finding_that_holds_again_is_the_same_finding_reopened(

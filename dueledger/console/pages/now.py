@@ -20,10 +20,11 @@ from dueledger.hindrance_texts import Hindrance
 from dueledger.items import ListedItems, page_open_items
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import count_findings, list_watermarks
+from dueledger.ledger.store.findings import count_findings
 from dueledger.ledger.store.flows import list_next_due, list_pauses, read_status
 from dueledger.ledger.store.item_lists import ItemListFilter, count_late_items
 from dueledger.ledger.store.overview import list_overview, read_overview_place
+from dueledger.ledger.store.passes import list_watermarks
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.throughput import read_throughput

@@ -15,11 +15,8 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import (
-    count_findings,
-    count_missing,
-    list_watermarks,
-)
+from dueledger.ledger.store.findings import count_findings, count_missing
+from dueledger.ledger.store.passes import list_watermarks
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage

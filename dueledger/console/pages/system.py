@@ -17,7 +17,7 @@ from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
-from dueledger.ledger.store.findings import list_watermarks, read_last_pass
+from dueledger.ledger.store.passes import list_watermarks, read_last_pass
 from dueledger.ledger.store.processes import (
     DrainResult,
     ProcessRow,

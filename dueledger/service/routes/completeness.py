@@ -8,12 +8,8 @@ from pydantic import BaseModel, Field
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import (
-    MissingPlace,
-    count_findings,
-    count_missing,
-    list_watermarks,
-)
+from dueledger.ledger.store.findings import MissingPlace, count_findings, count_missing
+from dueledger.ledger.store.passes import list_watermarks
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX, CurrentPage, Page, PageRequest
