@@ -282,6 +282,20 @@ CREATE FUNCTION ledger.announce_sleep(until timestamp with time zone) RETURNS bo
 
 COMMENT ON FUNCTION ledger.announce_sleep(until timestamp with time zone) IS 'Let emissions of items due before then ask who sleeps; true. Before the row of the process is committed.';
 
+CREATE FUNCTION ledger.approval_above(wanted ledger.item_filter, items ledger.matched_item[], is_capped boolean) RETURNS integer
+    LANGUAGE sql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select min(k.operation_approval_above)
+  from ledger.kind k
+  where k.operation_approval_above is not null and (
+    -- Those that were not counted may be of any kind that the filter reaches.
+    is_capped and (wanted.tenant is null or k.tenant = wanted.tenant) and (wanted.kind is null or k.name = wanted.kind)
+    or exists (select from unnest(items) m where m.tenant = k.tenant and m.kind = k.name))
+$$;
+
+COMMENT ON FUNCTION ledger.approval_above(wanted ledger.item_filter, items ledger.matched_item[], is_capped boolean) IS 'Above how many items an operation waits for a second person, by the policies of the kinds of its items; null: never. One that matches more than were counted (is_capped) waits if there is such a policy.';
+
 CREATE FUNCTION ledger.assign_cell(wanted integer) RETURNS smallint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2682,13 +2696,7 @@ begin
     update ledger.pending p
     set serial_due_at = case when p.serial is not null then t.moved_to end,
       available_at = case when p.available_at = 'infinity' then p.available_at
-        else greatest(ledger.available_from(t.moved_to, (t.item).due_at, p.available_at),
-          -- It may have been due still later since it was put off.
-          case when p.snoozed then (
-            select max((s.detail ->> 'until')::timestamptz)
-            from ledger.transition s
-            where s.item_no = p.item_no and s.effective_date = p.effective_date and s.event = 8 /* snoozed */ and s.run_no is null)
-          end) end
+        else greatest(ledger.available_from(t.moved_to, (t.item).due_at, p.available_at), p.snoozed_until) end
     from taken t
     where p.item_no = (t.item).item_no and t.moved_to is not null
   ),
@@ -3384,13 +3392,7 @@ begin
       -- Items that wait for a held key keep waiting: the statement that frees the key wakes them.
       available_at = case
         when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
-        else greatest(ledger.available_from((t.given).due_at, (t.item).due_at, p.available_at),
-          -- It may have been due still later since it was put off.
-          case when p.snoozed then (
-            select max((s.detail ->> 'until')::timestamptz)
-            from ledger.transition s
-            where s.item_no = p.item_no and s.effective_date = p.effective_date and s.event = 8 /* snoozed */ and s.run_no is null)
-          end) end
+        else greatest(ledger.available_from((t.given).due_at, (t.item).due_at, p.available_at), p.snoozed_until) end
     from taken t
     where p.item_no = (t.item).item_no and (t.given).skip_reason is null
   ),
@@ -4912,7 +4914,7 @@ CREATE TABLE ledger.pending (
     serial bigint,
     serial_due_at timestamp with time zone,
     overlap smallint,
-    snoozed boolean,
+    snoozed_until timestamp with time zone,
     CONSTRAINT pending_valid CHECK (ledger.pending_valid(state, serial, serial_due_at, overlap))
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
@@ -4933,7 +4935,7 @@ COMMENT ON COLUMN ledger.pending.serial_due_at IS 'Order within the key: due_at 
 
 COMMENT ON COLUMN ledger.pending.overlap IS 'As in due_item.';
 
-COMMENT ON COLUMN ledger.pending.snoozed IS 'Whether a person snoozed it, so that it may be due long before it is available; null: nobody did.';
+COMMENT ON COLUMN ledger.pending.snoozed_until IS 'Until when a person snoozed it, so that it may be due long before it is available; null: nobody did.';
 
 CREATE TABLE ledger.permitted_transition (
     event smallint NOT NULL,
@@ -6992,8 +6994,8 @@ GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
 GRANT UPDATE(overlap) ON TABLE ledger.pending TO ledger_operator;
 GRANT UPDATE(overlap) ON TABLE ledger.pending TO ledger_upkeep;
 
-GRANT UPDATE(snoozed) ON TABLE ledger.pending TO ledger_operator;
-GRANT UPDATE(snoozed) ON TABLE ledger.pending TO ledger_upkeep;
+GRANT UPDATE(snoozed_until) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(snoozed_until) ON TABLE ledger.pending TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;

@@ -62,7 +62,7 @@ async def snooze(ledger: Ledger, until: datetime | None, *items: UUID) -> list[R
 async def waiting(ledger: Ledger, item: UUID) -> dict[str, Any]:
     """Return how an item waits."""
     row = await ledger.connection.fetchrow(
-        "select p.state, p.available_at, p.attempt, p.starts, p.overlap, p.snoozed, i.due_at"
+        "select p.state, p.available_at, p.attempt, p.starts, p.overlap, p.snoozed_until, i.due_at"
         " from ledger.pending p join ledger.due_item i using (effective_date, item_no)"
         " where i.id = $1",
         item,
@@ -79,11 +79,11 @@ async def test_g3_a_snoozed_item_is_handed_out_from_then_on_and_its_due_time_sta
     assert await snooze(ledger, noon + 3 * HOUR, due, later) == [DONE, DONE]
     for item, due_at in ((due, noon - HOUR), (later, noon + HOUR)):
         row = await waiting(ledger, item)
-        assert (row["state"], row["available_at"], row["due_at"], row["snoozed"]) == (
+        assert (row["state"], row["available_at"], row["due_at"], row["snoozed_until"]) == (
             State.SCHEDULED,
             noon + 3 * HOUR,
             due_at,
-            True,
+            noon + 3 * HOUR,
         )
     journal = await ledger.connection.fetch(
         "select event, attempt, run_no, actor_no, at, detail from ledger.transition"
@@ -224,7 +224,7 @@ async def test_a_snoozed_item_is_triggered_and_snoozed_again(
     assert await snooze(ledger, noon + HOUR, item) == [ILLEGAL]
     await expedite_items(ledger.connection, [item], reason="now", actor_no=ledger.worker_no)
     triggered = await waiting(ledger, item)
-    assert (triggered["available_at"], triggered["snoozed"]) == (noon, None)
+    assert (triggered["available_at"], triggered["snoozed_until"]) == (noon, None)
     assert await snooze(ledger, noon + HOUR, item) == [DONE]
     assert (await ledger.claim()).item_nos == []
 

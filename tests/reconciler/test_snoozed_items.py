@@ -63,6 +63,8 @@ async def test_g11_a_snooze_is_no_finding_and_the_item_is_overdue_as_any_other(
     [
         ("delete from ledger.transition where item_no = 1", WRONG_DATE),
         (OF_PENDING.format("available_at = available_at + interval '1 hour'"), WRONG_DATE),
+        (OF_PENDING.format("snoozed_until = null"), WRONG_DATE),
+        (OF_PENDING.format("snoozed_until = snoozed_until + interval '1 hour'"), WRONG_DATE),
         (OF_JOURNAL.format("detail = detail || jsonb_build_object('until', at)"), WRONG_DATE),
         (OF_JOURNAL.format("detail = detail - 'until'"), CONFLICT),
         (OF_JOURNAL.format("actor_no = (select min(actor_no) from ledger.actor)"), CONFLICT),

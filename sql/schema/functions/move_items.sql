@@ -38,13 +38,7 @@ begin
     update ledger.pending p
     set serial_due_at = case when p.serial is not null then t.moved_to end,
       available_at = case when p.available_at = 'infinity' then p.available_at
-        else greatest(ledger.available_from(t.moved_to, (t.item).due_at, p.available_at),
-          -- It may have been due still later since it was put off.
-          case when p.snoozed then (
-            select max((s.detail ->> 'until')::timestamptz)
-            from ledger.transition s
-            where s.item_no = p.item_no and s.effective_date = p.effective_date and s.event = 8 /* snoozed */ and s.run_no is null)
-          end) end
+        else greatest(ledger.available_from(t.moved_to, (t.item).due_at, p.available_at), p.snoozed_until) end
     from taken t
     where p.item_no = (t.item).item_no and t.moved_to is not null
   ),

@@ -89,13 +89,7 @@ begin
       -- Items that wait for a held key keep waiting: the statement that frees the key wakes them.
       available_at = case
         when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
-        else greatest(ledger.available_from((t.given).due_at, (t.item).due_at, p.available_at),
-          -- It may have been due still later since it was put off.
-          case when p.snoozed then (
-            select max((s.detail ->> 'until')::timestamptz)
-            from ledger.transition s
-            where s.item_no = p.item_no and s.effective_date = p.effective_date and s.event = 8 /* snoozed */ and s.run_no is null)
-          end) end
+        else greatest(ledger.available_from((t.given).due_at, (t.item).due_at, p.available_at), p.snoozed_until) end
     from taken t
     where p.item_no = (t.item).item_no and (t.given).skip_reason is null
   ),

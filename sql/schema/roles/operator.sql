@@ -27,7 +27,7 @@ grant update (attempt_max, backoff_base_seconds, backoff_cap_seconds, compressio
 grant update (ends_at) on ledger.materialised to ledger_operator;
 grant update (abort_reason, aborted_by, ended_at, pause_reason, paused_at, paused_by, stepped_at) on ledger.operation to ledger_operator;
 grant update (paused_until, resumed_at, resumed_by) on ledger.pause to ledger_operator;
-grant update (available_at, overlap, snoozed, state) on ledger.pending to ledger_operator;
+grant update (available_at, overlap, snoozed_until, state) on ledger.pending to ledger_operator;
 grant update (drain_asked_at, drain_asked_by, drain_reason) on ledger.process to ledger_operator;
 grant update (taken_at, taken_by) on ledger.review to ledger_operator;
 grant update (flow_no) on ledger.run to ledger_operator;

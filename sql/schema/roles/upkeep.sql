@@ -23,7 +23,7 @@ grant update (advanced_at, done, ended_at, reached_item_no, requested, stepped_a
 grant update (available_at, expirations) on ledger.partition_backoff to ledger_upkeep;
 grant update (checked_at) on ledger.partition_span to ledger_upkeep;
 grant update (resumed_at) on ledger.pause to ledger_upkeep;
-grant update (available_at, overlap, snoozed, state) on ledger.pending to ledger_upkeep;
+grant update (available_at, overlap, snoozed_until, state) on ledger.pending to ledger_upkeep;
 grant update (unlocked_at) on ledger.process to ledger_upkeep;
 grant update (reason) on ledger.review to ledger_upkeep;  -- to lock rows
 grant update (closed_at, lease_until) on ledger.run to ledger_upkeep;

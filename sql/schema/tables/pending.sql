@@ -10,7 +10,7 @@ create table ledger.pending (
   serial bigint,
   serial_due_at timestamptz,
   overlap smallint,
-  snoozed boolean,
+  snoozed_until timestamptz,
   constraint pending_valid check (ledger.pending_valid(state, serial, serial_due_at, overlap))
 ) with (
   fillfactor = 90,
@@ -29,8 +29,8 @@ comment on column ledger.pending.batch_max is
 comment on column ledger.pending.serial is 'As in due_item.';
 comment on column ledger.pending.serial_due_at is 'Order within the key: due_at of a serial item.';
 comment on column ledger.pending.overlap is 'As in due_item.';
-comment on column ledger.pending.snoozed is
-  'Whether a person snoozed it, so that it may be due long before it is available; null: nobody did.';
+comment on column ledger.pending.snoozed_until is
+  'Until when a person snoozed it, so that it may be due long before it is available; null: nobody did.';
 
 -- First attempts, retries and serial items are found apart, so that none of them hides another.
 -- The lower bound of a flow is remembered and the scan starts there. A thousand item numbers share one entry: a million

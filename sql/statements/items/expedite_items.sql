@@ -20,7 +20,7 @@ locked as materialized (
   order by p.item_no for update of p
 ),
 hastened as (
-  update ledger.pending p set available_at = ledger.now(), snoozed = null
+  update ledger.pending p set available_at = ledger.now(), snoozed_until = null
   from locked l where p.item_no = l.item_no and l.free and p.available_at > ledger.now()
 ),
 noted as (

@@ -55,7 +55,7 @@ read_items as materialized (
   cross join lateral (
     -- What was never started, nor snoozed, and is available in 5 minutes or later is due then: other waits for a first start end in a minute.
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 1 as source,
-      p.starts = 0 and p.snoozed is null and p.available_at > (select w.now + interval '5 minutes' from wanted w) as is_ahead
+      p.starts = 0 and p.snoozed_until is null and p.available_at > (select w.now + interval '5 minutes' from wanted w) as is_ahead
      from ledger.pending p
      where not $21::boolean and p.flow_no = s.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')

@@ -11,21 +11,21 @@ with locked_default as (select from ledger.due_item_default),
 place as materialized (
   select o.*
   from (
-    (select 'waiting' as state, p.item_no, p.effective_date, p.flow_no, p.serial, p.overlap, p.serial_due_at, p.available_at, p.starts,
+    (select 'waiting' as state, p.item_no, p.effective_date, p.flow_no, p.serial, p.overlap, p.serial_due_at, p.available_at, p.snoozed_until, p.starts,
        p.attempt
      from ledger.pending p
      where p.item_no > $1::bigint and p.item_no <= coalesce((select max(n) from unnest($3::bigint[]) n), 9223372036854775807)
        and ($3::bigint[] is null or p.item_no = any ($3::bigint[]))
      order by p.item_no limit $2::integer)
     union all
-    (select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null, r.attempt
+    (select 'parked', r.item_no, r.effective_date, r.flow_no, null, null, null, null, null, null, r.attempt
      from ledger.review r
      where r.item_no > $1::bigint and r.item_no <= coalesce((select max(n) from unnest($3::bigint[]) n), 9223372036854775807)
        and ($3::bigint[] is null or r.item_no = any ($3::bigint[]))
      order by r.item_no limit $2::integer)
     union all
     -- A run beyond the end of its claim has no item there, and nothing is greater than null.
-    select 'handed_out', c.item_no, c.effective_date, null, null, null, null, null, null, c.attempt - 1
+    select 'handed_out', c.item_no, c.effective_date, null, null, null, null, null, null, null, c.attempt - 1
     from ledger.open_item c
     where c.item_no > $1::bigint and ($3::bigint[] is null or c.item_no = any ($3::bigint[]))
   ) o
@@ -59,11 +59,12 @@ compared as (
     p.starts = 0 and (p.serial is null or p.available_at < 'infinity')
       -- One that waited for its key has the time at which another writer, by its clock, woke it.
       and p.available_at > greatest(i.due_at, (select ledger.now())) + case when p.serial is null then interval '1 minute' else interval '1 day' end
-      and not exists (
+      and p.snoozed_until is distinct from p.available_at
+      or p.snoozed_until is not null and not exists (
         select from ledger.transition t
         where t.effective_date = p.effective_date and t.item_no = p.item_no and t.event = 8 /* snoozed */
-          and t.run_no is null and t.detail -> 'until' = to_jsonb(p.available_at) offset 0)
-        or p.available_at < i.due_at and not exists (select from ledger.expedited x where x.item_no = p.item_no) as is_mistimed
+          and t.run_no is null and t.detail -> 'until' = to_jsonb(p.snoozed_until) offset 0)
+      or p.available_at < i.due_at and not exists (select from ledger.expedited x where x.item_no = p.item_no) as is_mistimed
   from place p
   -- One look-up for each: a join of some numbers may read all items.
   left join lateral (

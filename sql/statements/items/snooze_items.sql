@@ -23,7 +23,7 @@ locked as materialized (
 -- A retry is never skipped by overlap: as a redriven item, it waits for its key.
 put_off as (
   update ledger.pending p
-  set available_at = $4::timestamptz, state = 1 /* Scheduled */, snoozed = true,
+  set available_at = $4::timestamptz, state = 1 /* Scheduled */, snoozed_until = $4::timestamptz,
     overlap = case when p.serial is not null and p.state = 4 /* RetryableFailure */ then 1 else p.overlap end
   from locked l where p.item_no = l.item_no and p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
   returning p.item_no, p.effective_date, p.attempt, l.state, l.available_at

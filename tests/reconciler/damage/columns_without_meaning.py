@@ -83,7 +83,6 @@ WITHOUT_MEANING: Final = {
     "missed_range.occurrences": "a count for people: the range decides",
     "pause.pause_no": _TRACE,
     "pause.reason": _TRACE,
-    "pending.snoozed": _LISTED,
     "pending.batch_max": "in how large runs suspects are started",
     "pending.state": "whether it is claimed as a first attempt or as a retry",
     "pending.starts": "how often an item was started bounds how often it is again",

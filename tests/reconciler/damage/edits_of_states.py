@@ -179,6 +179,12 @@ EDITS_OF_STATES: Final = (
         FindingType.WRONG_DATE,
     ),
     edit(
+        "snoozed by nobody",
+        WAITING_NOTICES,
+        set_pending("snoozed_until = '2199-01-01'"),
+        FindingType.WRONG_DATE,
+    ),
+    edit(
         "waiting in another flow",
         "kind = 'Premium' and state = 'waiting'",
         set_pending("flow_no = (select min(flow_no) from ledger.flow)"),
