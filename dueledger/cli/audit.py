@@ -46,11 +46,12 @@ def audit(
     until: Annotated[
         str | None, typer.Option("--until", help="Only before this instant.", metavar="INSTANT")
     ] = None,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
     limit: LimitOption = 100,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List what people, API keys and tokens changed, the newest first.
+    """List what people, API keys and tokens changed, the newest first unless asked otherwise.
 
     Emissions, claims and outcomes are in the history of their items: `dueledger show ITEM`.
     """
@@ -64,13 +65,15 @@ def audit(
         since=None if since is None else read_instant(since, "--since"),
         until=None if until is None else read_instant(until, "--until"),
     )
-    rows = run(_list(wanted, limit + 1, dsn))
+    rows = run(_list(wanted, limit + 1, dsn, oldest_first=oldest_first))
     print_list(rows, _COLUMNS, limit=limit, as_json=json_, empty="Nothing was changed.")
 
 
-async def _list(wanted: "AuditFilter", limit: int, dsn: str | None) -> list[dict[str, object]]:
+async def _list(
+    wanted: "AuditFilter", limit: int, dsn: str | None, *, oldest_first: bool
+) -> list[dict[str, object]]:
     from dueledger.ledger.store.audit import list_audit
 
     async with ledger_connection(dsn) as connection:
-        rows = await list_audit(connection, wanted, limit)
+        rows = await list_audit(connection, wanted, limit, oldest_first=oldest_first)
     return [{name: value for name, value in row.items() if name != "audit_no"} for row in rows]

@@ -108,3 +108,5 @@ async def test_the_audit_has_what_a_person_changed_by_commands_and_under_which_l
     assert made["key"] not in json.dumps(listed)
     filtered = dueledger_on("audit", "--target", key, "--operation", "revokeKey", "--json").lines
     assert filtered == listed[1:2]
+    oldest = dueledger_on("audit", "--oldest-first", "--limit", "2", "--json").lines
+    assert oldest == listed[:-3:-1]
