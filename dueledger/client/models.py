@@ -1006,6 +1006,12 @@ class OperationCount(BaseModel):
             description="how long so many would take, by the tenant's last operations with the verb; null: these have moved too few items to say so"
         ),
     ]
+    approval_above: Annotated[
+        int | None,
+        Field(
+            description="of more items than these the operation waits for a second person, by the policies of their kinds; null: of no number"
+        ),
+    ]
     groups: list[MatchedItems]
 
 

@@ -76,15 +76,25 @@ class MatchedGroup:
 
 @dataclass(frozen=True, slots=True)
 class OperationPreview:
-    """What an operation would move now. `capped`: counting stopped, there may be more."""
+    """What an operation would move now. `capped`: counting stopped, there may be more.
+
+    `approval_above`: of more items than these it waits for a second person, by the policies of
+    their kinds; None: of no number.
+    """
 
     groups: list[MatchedGroup]
     capped: bool
+    approval_above: int | None
 
     @property
     def items(self) -> int:
         """Count the items of all groups."""
         return sum(group.items for group in self.groups)
+
+    @property
+    def needs_approval(self) -> bool:
+        """Return whether it would wait for a second person; of more than were counted, it may."""
+        return self.approval_above is not None and self.items > self.approval_above
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,7 @@ async def preview_operation(
     )
     columns = MatchedGroup.__dataclass_fields__
     groups = [MatchedGroup(**{name: row[name] for name in columns}) for row in rows if row["items"]]
-    return OperationPreview(groups, rows[0]["is_capped"])
+    return OperationPreview(groups, rows[0]["is_capped"], rows[0]["approval_above"])
 
 
 async def record_operation(

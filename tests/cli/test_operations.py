@@ -111,6 +111,10 @@ async def test_an_operation_that_waits_for_a_second_person_is_approved_by_one(
 ) -> None:
     [item] = _emit(dueledger_on, "INV-1")
     await connection.execute("update ledger.kind set operation_approval_above = 0")
+    previewed = dueledger_on("cancel", *FILTER, *REASON)
+    assert (
+        "It would wait for a second person: a policy asks for one above 0 items." in previewed.err
+    )
     execute = ("cancel", *FILTER, *REASON, "--execute", "--json")
     asked = dueledger_on(*execute, DUELEDGER_ACTOR="jane")
     number = str(asked.document["operation_no"])

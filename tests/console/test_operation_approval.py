@@ -21,6 +21,9 @@ async def ask(api: Api, browser: Browser, key: NewApiKey) -> tuple[str, str]:
     kind = f"Checked{uuid4().hex[:8]}"
     await api.define("acme", kind, {"kind": kind, "operations": {"approval_above": 0}})
     await api.emit(key, api.item("C-1", kind=kind))
+    decide = await browser.open(f"/console/reviews/acme/decide?kind={kind}&verb=cancel")
+    waits = "It waits until another person approves it: a policy asks for that above 0 items."
+    assert waits in decide.text
     fields = {"verb": "cancel", "kind": kind, "shown": "1", "reason": "INC-1"}
     done = await browser.send("/console/reviews/acme/decide", fields)
     assert done.status == 303, done.text

@@ -17,6 +17,7 @@ from dueledger.ledger.store.operations import (
     list_open_operations,
     list_operations,
     pause_operation,
+    preview_operation,
     record_operation,
     resume_operation,
     show_operation,
@@ -175,6 +176,9 @@ async def test_the_policy_of_the_kind_says_from_how_many_items_on_a_second_perso
     await fail(ledger, count=2)
     await ask_above(ledger, 0, "another")
     await ask_above(ledger, above)
+    wanted = ItemFilter(kind=ledger.kind)
+    seen = await preview_operation(ledger.connection, REDRIVE, wanted)
+    assert (seen.approval_above, seen.needs_approval) == (above, asking > 0)
     numbers = [await ask(ledger, REDRIVE, maker_no, tenant=each) for each in (None, "acme")]
     assert sum([await needs_approval(ledger, each) for each in numbers]) == asking
 
@@ -258,3 +262,19 @@ async def test_those_that_await_approval_are_listed_alone_newest_first_by_tenant
     assert await listed(kind="another") == await listed(tenant="acme", kind="another") == []
     everything = await list_operations(ledger.connection, 10)
     assert [row["operation_no"] for row in everything] == [*newest, plain]
+
+
+async def test_a_preview_that_counts_some_items_names_the_policies_of_all_that_its_filter_reaches(
+    ledger: Ledger,
+) -> None:
+    await fail(ledger, count=2)
+    await ask_above(ledger, 5)
+    await ask_above(ledger, 3, "another")
+    for wanted, above in (
+        (ItemFilter(kind=ledger.kind), 5),
+        (ItemFilter(tenant="acme"), 3),
+        (ItemFilter(tenant="acme", kind="unknown"), None),
+    ):
+        seen = await preview_operation(ledger.connection, REDRIVE, wanted, examined_max=1)
+        assert seen.capped == (above is not None)
+        assert (seen.approval_above, seen.needs_approval) == (above, False)

@@ -29,7 +29,10 @@ async def ask(api: Api, key: NewApiKey, maker: NewApiKey, above: int = 0) -> int
     kind = f"Checked{uuid4().hex[:8]}"
     await api.define("acme", kind, {"kind": kind, "operations": {"approval_above": above}})
     await api.emit(key, api.item("C-1", kind=kind))
-    body = {"verb": "cancel", "kind": kind, **REASON}
+    chosen = {"verb": "cancel", "kind": kind}
+    seen = await api.ask("POST", f"{OPERATIONS}/preview", key=maker, body=chosen)
+    assert (seen.status, seen.document["approval_above"]) == (200, above), seen.text
+    body = {**chosen, **REASON}
     asked = await api.ask("POST", OPERATIONS, key=maker, body=body)
     assert asked.status == 202, asked.text
     return asked.document["operation_no"]

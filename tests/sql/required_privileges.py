@@ -36,6 +36,8 @@ class Privilege(NamedTuple):
 # Functions with the rights of their caller that read or write: calls that plan all of a body.
 CALLER_FUNCTIONS: Final = {
     "accounting": "select * from ledger.accounting()",
+    "approval_above": "select ledger.approval_above(row('cancel', null, null, null, null, null, "
+    "null, true, now(), 1, null, null, null, null, null)::ledger.item_filter, '{}', true)",
     "count_outcomes": "select ledger.count_outcomes(array[1], array[1], array[1], array[1])",
     "completed_since": "select ledger.completed_since(1, 'key', now())",
     "examine_items": "select * from ledger.examine_items(row('cancel', null, null, null, "

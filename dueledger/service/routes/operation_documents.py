@@ -161,6 +161,13 @@ class OperationCount(BaseModel):
             " verb; null: these have moved too few items to say so"
         ),
     ]
+    approval_above: Annotated[
+        int | None,
+        Field(
+            description="of more items than these the operation waits for a second person, by the"
+            " policies of their kinds; null: of no number"
+        ),
+    ]
     groups: list[MatchedItems]
 
 

@@ -92,7 +92,7 @@ async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter)
     seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
     groups = [asdict(group) for group in found.groups]
     counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
-    return answer({**counted, "groups": groups})
+    return answer({**counted, "approval_above": found.approval_above, "groups": groups})
 
 
 @operate.add(

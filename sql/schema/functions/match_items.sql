@@ -243,3 +243,18 @@ comment on function ledger.match_items is
   'The next items by number that a filter matches: at most matched_max, among at most examined_max open ones. '
   'reached_item_no: number up to which items were examined; null where no open item is left. Without after_item_no, items are '
   'examined by the flows of the filter, in no order: that counts, and names no place from which to go on.';
+
+create function ledger.approval_above(wanted ledger.item_filter, items ledger.matched_item[], is_capped boolean) returns integer
+  language sql stable set search_path = pg_catalog, pg_temp
+as $$
+  select min(k.operation_approval_above)
+  from ledger.kind k
+  where k.operation_approval_above is not null and (
+    -- Those that were not counted may be of any kind that the filter reaches.
+    is_capped and (wanted.tenant is null or k.tenant = wanted.tenant) and (wanted.kind is null or k.name = wanted.kind)
+    or exists (select from unnest(items) m where m.tenant = k.tenant and m.kind = k.name))
+$$;
+
+comment on function ledger.approval_above is
+  'Above how many items an operation waits for a second person, by the policies of the kinds of its items; null: never. '
+  'One that matches more than were counted (is_capped) waits if there is such a policy.';

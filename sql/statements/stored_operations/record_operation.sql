@@ -17,41 +17,34 @@
 -- $14 counted_max integer
 -- $15 reason text
 -- $16 actor_no bigint
--- index: kind_approval_idx, kind_tenant_name_key, pending_pkey, review_pkey
+-- index: pending_pkey, review_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 bound as materialized (
-  select ledger.now() as as_of, greatest(
-    (select max(p.item_no) from ledger.pending p), (select max(r.item_no) from ledger.review r),
-    (select max(u.item_no) from ledger.claim c cross join lateral unnest(c.item_no) u (item_no)
-     where $8::boolean and c.closed_at is null), 0) as item_no_max
+  select b.*,
+    row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, b.as_of,
+      b.item_no_max, null, $9::smallint, $10::timestamptz, $11::timestamptz, $12::timestamptz)::ledger.item_filter as wanted
+  from (
+    select ledger.now() as as_of, greatest(
+      (select max(p.item_no) from ledger.pending p), (select max(r.item_no) from ledger.review r),
+      (select max(u.item_no) from ledger.claim c cross join lateral unnest(c.item_no) u (item_no)
+       where $8::boolean and c.closed_at is null), 0) as item_no_max
+  ) b
 ),
 matched as materialized (
-  select b.as_of, b.item_no_max, m.items as found, cardinality(m.items) as items, m.reached_item_no is not null as is_capped
+  select b.*, m.items as found, cardinality(m.items) as items, m.reached_item_no is not null as is_capped
   from bound b
-  cross join lateral ledger.match_items(
-    row($1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, b.as_of,
-      b.item_no_max, null, $9::smallint, $10::timestamptz, $11::timestamptz, $12::timestamptz)::ledger.item_filter,
-    null, $13::integer, $14::integer) m
+  cross join lateral ledger.match_items(b.wanted, null, $13::integer, $14::integer) m
 ),
 judged as (
-  select m.*,
-    -- Those that were not counted may be of any kind that the filter reaches, and more than any policy allows.
-    m.is_capped and exists (
-      select from ledger.kind k
-      where k.operation_approval_above is not null
-        and ($2::text is null or k.tenant = $2::text) and ($3::text is null or k.name = $3::text))
-    or coalesce(m.items > (
-      select min(k.operation_approval_above)
-      from (select distinct u.tenant, u.kind from unnest(m.found) u) f
-      join ledger.kind k on k.tenant = f.tenant and k.name = f.kind), false) as needs_approval
-  from matched m
+  select m.*, ledger.approval_above(m.wanted, m.found, m.is_capped) as approval_above from matched m
 )
 insert into ledger.operation (
   verb, tenant, kind, lane, parked_reason, error, since, in_flight, state, due_from, due_before, until, as_of, item_no_max, matched,
   matched_capped, needs_approval, reason, actor_no)
 select $1::text, $2::text, $3::text, $4::text, $5::text, $6::text, $7::timestamptz, $8::boolean, $9::smallint, $10::timestamptz,
-  $11::timestamptz, $12::timestamptz, m.as_of, m.item_no_max, m.items, m.is_capped, m.needs_approval, $15::text, $16::bigint
+  $11::timestamptz, $12::timestamptz, m.as_of, m.item_no_max, m.items, m.is_capped,
+  m.approval_above is not null and (m.is_capped or m.items > m.approval_above), $15::text, $16::bigint
 from judged m
 where m.items > 0 or m.is_capped
 returning operation_no
