@@ -30,6 +30,7 @@ MEASURED_ITEMS_MIN: Final = SLICE_ITEMS
 """Fewer items than one step moves say little about how long many take."""
 
 
+_STATE_OF: Final = {state.label: state for state in State}
 STATES: Final = (State.SCHEDULED, State.RETRYABLE_FAILURE, State.MANUAL_REVIEW)
 """States of items that a filter may name: those in which items are not handed out."""
 
@@ -90,6 +91,11 @@ class OperationPreview:
     def items(self) -> int:
         """Count the items of all groups."""
         return sum(group.items for group in self.groups)
+
+    @property
+    def states(self) -> set[State]:
+        """Return the states of the items."""
+        return {_STATE_OF[group.state] for group in self.groups}
 
     @property
     def needs_approval(self) -> bool:

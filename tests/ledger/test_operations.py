@@ -17,6 +17,7 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import RequestResult, emit_items
 from dueledger.ledger.store.operations import (
     EXAMINED_MAX,
@@ -227,6 +228,21 @@ async def test_an_operation_on_a_state_or_due_times_takes_no_others(
     shown = await show_operation(ledger.connection, number)
     assert shown is not None
     assert {name: shown[name] for name in chosen} == {**chosen, "state": state and state.label}
+
+
+async def test_a_preview_of_due_times_examines_no_item_that_is_due_before_them(
+    ledger: Ledger, noon: datetime, person_no: int
+) -> None:
+    hour = timedelta(hours=1)
+    await ledger.stand_at(noon)
+    await ledger.emit(5, due_at=noon + hour)
+    first, *_ = await ledger.emit(3, due_at=noon + 2 * hour)
+    await expedite_items(ledger.connection, [first], reason="now", actor_no=person_no)
+    wanted = ItemFilter(kind=ledger.kind, due_from=noon + 2 * hour)
+    seen = await preview_operation(
+        ledger.connection, OperationVerb.CANCEL, wanted, examined_max=4, counted_max=10
+    )
+    assert (seen.items, seen.capped) == (3, False)
 
 
 async def test_cancelling_what_is_scheduled_leaves_what_is_handed_out(

@@ -184,8 +184,13 @@ async def preview_decision(
     )
     is_parked = parked_reason is not None
     verbs = _verbs_of(State.MANUAL_REVIEW if is_parked else wanted.state)
-    verb = verb or await _first_verb(call, verbs, wanted)
-    found = await preview_operation(call.connection, verb, wanted, **limits._asdict())
+    open_items = await preview_operation(
+        call.connection,
+        OperationVerb.CANCEL,
+        replace(wanted, state=None, error=None),
+        **limits._asdict(),
+    )
+    verb, found = await _first_moving(call, [verb] if verb else verbs, wanted, open_items, limits)
     seconds = await estimate_seconds(call.connection, verb, tenant, found.items)
     must_type = _must_type(verb, found.items)
     fields = {
@@ -223,7 +228,7 @@ async def preview_decision(
         preview=found,
         takes=None if seconds is None else about(timedelta(seconds=seconds)),
         left=_count_left(groups, wanted),
-        unmoved=None if is_parked else await _count_unmoved(call, verb, wanted, found, limits),
+        unmoved=None if is_parked else _count_unmoved(verb, wanted, found, open_items),
         may_count=found.capped and not count,
         people=people,
         comments=None if people is None else people.comments,
@@ -275,36 +280,50 @@ def _verbs_of(state: State | None) -> list[OperationVerb]:
     return [each for each in OperationVerb if state is None or state in VERB_STATES[each]]
 
 
-async def _first_verb(
-    call: ApiCall, verbs: Sequence[OperationVerb], wanted: ItemFilter
-) -> OperationVerb:
-    """Return the first verb that is applied to an item of a filter; the first, if none is."""
+async def _first_moving(
+    call: ApiCall,
+    verbs: Sequence[OperationVerb],
+    wanted: ItemFilter,
+    open_items: OperationPreview,
+    limits: PreviewLimits,
+) -> tuple[OperationVerb, OperationPreview]:
+    """Return the first verb that is applied to an item of a filter, and to how many.
+
+    If none is, the first verb.
+    """
     for verb in verbs:
-        found = await preview_operation(
-            call.connection, verb, wanted, examined_max=QUICK.examined_max, counted_max=1
-        )
-        if found.items:
-            return verb
-    return verbs[0]
+        if open_items.capped or open_items.states & VERB_STATES[verb]:
+            found = await _preview(call, verb, wanted, open_items, limits)
+            if found.items:
+                return verb, found
+    return verbs[0], await _preview(call, verbs[0], wanted, open_items, limits)
 
 
-async def _count_unmoved(
+async def _preview(
     call: ApiCall,
     verb: OperationVerb,
     wanted: ItemFilter,
-    found: OperationPreview,
+    open_items: OperationPreview,
     limits: PreviewLimits,
+) -> OperationPreview:
+    """Count the items to which the verb is applied; they may be just those that are counted."""
+    is_whole = not open_items.capped or open_items.items == limits.counted_max
+    is_of_all = wanted.state is None and wanted.error is None and verb not in _WAITS
+    if is_whole and is_of_all and open_items.states <= VERB_STATES[verb]:
+        return open_items
+    return await preview_operation(call.connection, verb, wanted, **limits._asdict())
+
+
+def _count_unmoved(
+    verb: OperationVerb,
+    wanted: ItemFilter,
+    found: OperationPreview,
+    of_all: OperationPreview,
 ) -> Unmoved:
     """Count the open items of the filter's flows and due times that the verb leaves alone."""
     counts: Counter[str] = Counter()
-    if verb is OperationVerb.CANCEL and wanted.state is None:
+    if found is of_all:
         return Unmoved(counts, is_capped=False)
-    of_all = await preview_operation(
-        call.connection,
-        OperationVerb.CANCEL,
-        replace(wanted, state=None, error=None),
-        **limits._asdict(),
-    )
     is_capped = of_all.capped or found.capped
     matched = Counter[str]()
     for group in found.groups:

@@ -95,7 +95,8 @@ as $$
     select coalesce(bool_or(v.state = 1 /* Scheduled */), false) as scheduled,
       coalesce(bool_or(v.state = 4 /* RetryableFailure */), false) as failed,
       coalesce(bool_or(v.state = 5 /* ManualReview */), false) as parked,
-      case when wanted.verb = 'trigger' then ledger.now() else '-infinity' end as after_at
+      -- What was not expedited is available when it is due, or later.
+      greatest(case when wanted.verb = 'trigger' then ledger.now() end, wanted.due_from, '-infinity') as after_at
     from ledger.operation_state v where v.verb = wanted.verb and (wanted.state is null or v.state = wanted.state)
   )
   select u.*
@@ -127,6 +128,16 @@ as $$
        where (select m.failed from moved m) and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
         and p.available_at >= (select m.after_at from moved m)
        order by p.state, p.available_at limit examined_max)
+      union all
+      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
+       from (
+         select x.item_no from ledger.expedited x
+         where wanted.due_from is not null and x.flow_no = s.flow_no and x.due_at >= wanted.due_from
+         order by x.due_at, x.item_no limit examined_max
+       ) x
+       join ledger.pending p on p.item_no = x.item_no and p.available_at < wanted.due_from
+       where case p.state when 1 /* Scheduled */ then (select m.scheduled from moved m) else (select m.failed from moved m) end
+       limit examined_max)
       union all
       (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, null, r.parked_at, r.reason
        from ledger.review r
