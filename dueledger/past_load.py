@@ -200,11 +200,13 @@ class PastLoad:
             [begins[0], min(until, begins[-1])], _HOUR_SUMS if is_whole else _QUARTER_SUMS
         )
         minutes = 15 if is_shifted else 60
-        rows = await list_past_hours(connection, spans, minutes=minutes, tenants=tenants, kind=kind)
+        found = await list_past_hours(
+            connection, spans, minutes=minutes, tenants=tenants, kind=kind
+        )
         if not is_shifted:
-            return dict(rows)
-        by_hour = groupby(rows, key=lambda row: hour_of(row.begins, zone))
-        return {hour: DueResults.total(each.results for each in rows) for hour, rows in by_hour}
+            return found
+        by_hour = groupby(found, key=lambda begins: hour_of(begins, zone))
+        return {hour: DueResults.total(map(found.__getitem__, begins)) for hour, begins in by_hour}
 
 
 async def _days_of(

@@ -74,7 +74,7 @@ def iso(instant: datetime | date) -> str:
     """Return a time in UTC as ISO 8601, or a date."""
     if isinstance(instant, datetime):
         at = instant if instant.tzinfo is UTC else instant.astimezone(UTC)
-        return f"{at.isoformat(timespec='seconds')[:_OFFSET]}Z"
+        return f"{at.isoformat()[:_OFFSET]}Z"
     return instant.isoformat()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import pairwise
+from math import ceil
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
@@ -15,7 +16,8 @@ from dueledger.console.view import View
 from dueledger.ledger.states import State
 from dueledger.ledger.store.past_load import DueResults
 from dueledger.past_load import KindName, KindPage, PastDays, PastLoad
-from dueledger.planning.load_plan import LoadPlan
+from dueledger.planning.load_plan import OwedQuarters
+from dueledger.planning.schedule_load import QUARTER
 from dueledger.service.routes.past_load import members_of_results
 
 COMING: Final = 7
@@ -408,19 +410,19 @@ def _head(day: date) -> tuple[str, str]:
 
 
 def coming_by_kind(
-    view: View, asked: PastDays, plan: LoadPlan | None
+    view: View, asked: PastDays, owed: OwedQuarters | None
 ) -> dict[KindName, Counter[date]]:
     """Return what schedules owe of each kind on each day from the last of these days on."""
     found: dict[KindName, Counter[date]] = {}
-    if plan is None:
+    if owed is None:
         return found
-    last = asked.days[-1] + COMING * _DAY
-    days = [each.start.astimezone(view.clock.zone).date() for each in plan.quarters]
-    for key, quarters in plan.kinds.items():
+    ends = PastDays.of(asked.days[-1], COMING, view.clock.zone).begins[1:]
+    bounds = [0, *(ceil((each - owed.start) / QUARTER) for each in ends)]
+    for key, quarters in owed.kinds.items():
         counts = Counter[date]()
-        for place, due in quarters.items():
-            if days[place] < last:
-                counts[days[place]] += due
+        for number, (first, last) in enumerate(pairwise(bounds)):
+            if due := sum(quarters[place] for place in range(first, last)):
+                counts[asked.days[-1] + number * _DAY] = due
         if counts:
             found[KindName(*key)] = counts
     return found

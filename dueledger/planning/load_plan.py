@@ -64,10 +64,7 @@ class QuietPeriod:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """The load of a window; `overdue` items are available already.
-
-    `kinds` has what schedules owe of each kind, by tenant and name, and by the quarter's place.
-    """
+    """The load of a window; `overdue` items are available already."""
 
     start: datetime
     end: datetime
@@ -80,6 +77,16 @@ class LoadPlan:
     peaks: tuple[LoadPeak, ...]
     quiet: tuple[QuietPeriod, ...]
     quietest: QuietPeriod | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwedQuarters:
+    """What schedules owe of each kind from `start` on, by its tenant and name.
+
+    Each has how many are due in each quarter of an hour, by the quarter's place.
+    """
+
+    start: datetime
     kinds: Mapping[tuple[str, str], Counter[int]]
 
 
@@ -127,8 +134,17 @@ def make_plan(
         _peaks(quarters, schedules, waiting),
         quiet,
         None if quiet else _quietest(minutes.due, start, wanted),
-        _by_kind(schedules),
     )
+
+
+def owed_by_kind(schedules: ScheduleLoad) -> OwedQuarters:
+    """Count what schedules owe of each kind."""
+    found: dict[tuple[str, str], Counter[int]] = {}
+    for times in schedules.times:
+        key = times.source.tenant, times.source.kind
+        counts = found.setdefault(key, Counter())
+        counts.update(minute // QUARTER_MINUTES for minute in times.as_defined)
+    return OwedQuarters(schedules.start, found)
 
 
 def _count(schedules: ScheduleLoad, waiting: Sequence[PendingLoad]) -> _Minutes:
@@ -142,15 +158,6 @@ def _count(schedules: ScheduleLoad, waiting: Sequence[PendingLoad]) -> _Minutes:
         for counts in (minutes.due, minutes.smeared, minutes.waiting):
             counts[place] += items
     return minutes
-
-
-def _by_kind(schedules: ScheduleLoad) -> dict[tuple[str, str], Counter[int]]:
-    found: dict[tuple[str, str], Counter[int]] = {}
-    for times in schedules.times:
-        key = times.source.tenant, times.source.kind
-        counts = found.setdefault(key, Counter())
-        counts.update(minute // QUARTER_MINUTES for minute in times.as_defined)
-    return found
 
 
 def _placed(waiting: Sequence[PendingLoad], start: datetime) -> Iterator[tuple[int, int]]:

@@ -21,7 +21,7 @@ from dueledger.ledger.schedule import RECURRING, Calendar, Occurrence, ScheduleW
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendars_of_tenant
 from dueledger.ledger.store.definitions import DefinitionVersion
-from dueledger.planning.load_plan import LoadPlan, make_plan
+from dueledger.planning.load_plan import LoadPlan, OwedQuarters, make_plan, owed_by_kind
 from dueledger.planning.schedule_load import QUARTER, DefinitionInForce, expand_days
 from dueledger.preview.clock_changes import ClockChange, clock_changes
 from dueledger.preview.occurrences import preview_definition, preview_smears
@@ -129,9 +129,20 @@ class ScheduleTimes:
         occurrences_max: int,
     ) -> LoadPlan:
         """Return what schedules owe in the days from an instant on. Raises as `expand_days`."""
-        begins = start - (start - _EPOCH) % QUARTER
-        asked = tuple(definitions), begins, begins + days * _DAY, quiet_for, occurrences_max
+        asked = tuple(definitions), *_days_from(start, days), quiet_for, occurrences_max
         return await asyncio.to_thread(_plan, *asked)
+
+    async def owed(
+        self,
+        definitions: Sequence[DefinitionInForce],
+        start: datetime,
+        days: int,
+        *,
+        occurrences_max: int,
+    ) -> OwedQuarters:
+        """Return what schedules owe of each kind. Raises as `expand_days`."""
+        asked = tuple(definitions), *_days_from(start, days), occurrences_max
+        return await asyncio.to_thread(_owed, *asked)
 
     def _coming(self, definition: Definition, since: datetime) -> Coming:
         zone: str = getattr(definition.when, "timezone", "UTC")
@@ -220,6 +231,18 @@ def _plan(
 ) -> LoadPlan:
     schedules = expand_days(definitions, start, end, occurrences_max=occurrences_max)
     return make_plan(schedules, quiet_for=quiet_for)
+
+
+@lru_cache(maxsize=_PLANS_KEPT_MAX)
+def _owed(
+    definitions: Sequence[DefinitionInForce], start: datetime, end: datetime, occurrences_max: int
+) -> OwedQuarters:
+    return owed_by_kind(expand_days(definitions, start, end, occurrences_max=occurrences_max))
+
+
+def _days_from(start: datetime, days: int) -> tuple[datetime, datetime]:
+    begins = start - (start - _EPOCH) % QUARTER
+    return begins, begins + days * _DAY
 
 
 def times_of(request: Request) -> ScheduleTimes:

@@ -61,13 +61,6 @@ class PastDay(NamedTuple):
     results: DueResults
 
 
-class PastSum(NamedTuple):
-    """The items that were due in a span: a quarter hour, an hour, six hours or a day."""
-
-    begins: datetime
-    results: DueResults
-
-
 class SumSpan(NamedTuple):
     """A time whose sums are read, and how long the spans are of which they are."""
 
@@ -198,16 +191,16 @@ async def list_past_hours(
     minutes: SumMinutes,
     tenants: Sequence[str] | None,
     kind: str | None = None,
-) -> list[PastSum]:
+) -> dict[datetime, DueResults]:
     """Return the results of the items of tenants by so many minutes from the first span on.
 
     None: of all tenants; of all kinds without one. A time without items is left out.
     """
     if not spans:
-        return []
+        return {}
     given = (tenants, kind or "", *_columns(spans), minutes, spans[0].begins)
     rows = await connection.fetch(statement("list_past_hours"), *given)
-    return [PastSum(row["begins"], DueResults(*row[1:])) for row in rows]
+    return {row["begins"]: DueResults(*row[1:]) for row in rows}
 
 
 def _columns(spans: Sequence[SumSpan]) -> tuple[list[int], list[datetime], list[datetime]]:

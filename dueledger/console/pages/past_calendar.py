@@ -20,15 +20,15 @@ from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.past_load import DAYS, KindPlace, PastDays, PastLoad, read_past_load
-from dueledger.planning.load_plan import LoadPlan
+from dueledger.planning.load_plan import OwedQuarters
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage, PageRequest
-from dueledger.service.routes.load import QUIET_MINUTES, definitions_of, plan_week
+from dueledger.service.routes.load import OCCURRENCES_MAX, definitions_of
 from dueledger.service.schedule_times import times_of
 
 read = PageRoutes(Scope.READ, "console")
 
-KINDS_SHOWN: Final = 10
+KINDS_SHOWN: Final = 8
 KINDS_OF_PART: Final = PART_ROWS // (DAYS + COMING)
 """Kinds that a download reads at a time."""
 
@@ -78,7 +78,7 @@ async def _by_day(
     """Return a page of kinds by day: those that had items, and those that will have some."""
     limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_OF_PART)
     since = _rest_of_today(past, asked)
-    ahead = coming_by_kind(view, asked, await _coming(call, view, since, names))
+    ahead = coming_by_kind(view, asked, await _owed(call, view, since, names))
     kinds = await past.page_days(
         call.connection,
         asked,
@@ -98,13 +98,13 @@ def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:
     return today if past.until is None else max(past.until, today)
 
 
-async def _coming(
+async def _owed(
     call: ApiCall, view: View, since: datetime, names: dict[str, str | None]
-) -> LoadPlan | None:
+) -> OwedQuarters | None:
     times = times_of(view.request)
     found = await definitions_of(call, times, names["tenant"], names["kind"], is_past=False)
     try:
-        return await plan_week(times, found, since, QUIET_MINUTES)
+        return await times.owed(found.definitions, since, COMING, occurrences_max=OCCURRENCES_MAX)
     except DueledgerError:
         return None
 
