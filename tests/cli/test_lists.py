@@ -128,6 +128,28 @@ async def test_a_list_says_so_where_late_items_in_their_backoff_were_not_all_rea
             assert (len(found.items), found.is_cut) == (min(read_max, 5), read_max == 3)
 
 
+async def test_what_a_person_snoozed_is_listed_as_late_however_many_items_come_before_then(
+    connection: Connection,
+) -> None:
+    await emit(connection, 1)
+    snoozed = await connection.fetchval("select id from ledger.due_item")
+    clerk = await register_actor(connection, "person:clerk", ActorKind.PERSON)
+    until = datetime(2199, 6, 1, tzinfo=UTC)
+    terms: dict[str, Any] = {"reason": "INC-7", "actor_no": clerk, "until": until}
+    await snooze_items(connection, [snoozed], **terms)
+    await connection.execute(
+        "select ledger.emit('acme', 'ReminderDue', 'LATER-' || n, '2027-01-01',"
+        " timestamptz '2199-01-01' + n * interval '1 minute') from generate_series(1, 5) n"
+    )
+    for read_max in (2, 9):  # fewer than come before it, and all: it is listed once
+        for wanted in (
+            ItemListFilter(),
+            ItemListFilter(due_before=datetime(2027, 1, 1, tzinfo=UTC)),
+        ):
+            found = await list_open_items(connection, wanted, past_sla=True, read_max=read_max)
+            assert ([each["id"] for each in found.items], found.is_cut) == ([snoozed], False)
+
+
 async def test_only_a_page_is_looked_up_of_items_that_are_due_later_and_all_that_were_snoozed(
     connection: Connection,
 ) -> None:

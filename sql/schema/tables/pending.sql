@@ -40,6 +40,7 @@ create index pending_available_idx on ledger.pending (flow_no, available_at, (it
 create index pending_retry_idx on ledger.pending (flow_no, available_at)
   where state = 4 /* RetryableFailure */ and serial is null;
 create index pending_serial_idx on ledger.pending (flow_no, state, available_at) where serial is not null;
+create index pending_snoozed_idx on ledger.pending (flow_no, available_at) where snoozed_until is not null;
 create index pending_key_idx on ledger.pending (serial, serial_due_at, item_no) where serial is not null;
 -- Items that wait for a held key have no time of their own: the settlement that releases the key wakes the next one.
 create index pending_blocked_idx on ledger.pending (serial, serial_due_at, item_no)

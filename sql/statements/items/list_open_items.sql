@@ -23,7 +23,7 @@
 -- $20 worker text
 -- $21 serial boolean
 -- $22 blocked boolean
--- index: pending_available_idx, pending_retry_idx, pending_serial_idx, pending_pkey, expedited_due_idx, review_flow_idx, due_item_pkey
+-- index: pending_available_idx, pending_retry_idx, pending_serial_idx, pending_snoozed_idx, pending_pkey, expedited_due_idx, review_flow_idx, due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
 scope as materialized (
@@ -64,6 +64,11 @@ read_items as materialized (
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 2, false from ledger.pending p
      where not $21::boolean and p.flow_no = s.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
       and p.available_at >= coalesce($11::timestamptz, '-infinity')
+     order by p.available_at limit (select m.items from flow_max m))
+    union all
+    -- What a person snoozed is available long after it is due. The first ones may be among those above, too.
+    (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 7, false from ledger.pending p
+     where not $21::boolean and p.flow_no = s.flow_no and p.snoozed_until is not null and p.serial is null
      order by p.available_at limit (select m.items from flow_max m))
     union all
     (select p.item_no, p.effective_date, p.state, p.attempt, p.available_at, 3, false from ledger.pending p
@@ -122,7 +127,7 @@ examined as materialized (
    limit case when $5::text is null and $7::text is null and $18::bigint[] is null then $16::integer end)
 ),
 page as materialized (
-  select i.*, r.state, r.attempt, r.available_at
+  select distinct on (i.due_at, i.item_no) i.*, r.state, r.attempt, r.available_at
   from examined r
   cross join lateral (  -- `offset 0`: each is found by its key, however few rows the plan was made for
     select i.id, i.flow_no, i.item_no, i.business_key, i.cycle, i.effective_date, i.due_at, i.start_by, i.complete_by, i.labels,
@@ -150,8 +155,8 @@ found as (
 select f.id, f.tenant, f.kind, f.lane, f.business_key, f.cycle, f.effective_date, f.due_at, f.state, f.attempt, f.available_at,
   null::timestamptz as ended_at, f.item_no, f.start_by, f.complete_by, f.labels, c.is_cut
 from (
-  -- First attempts are read in the order in which they are due, those not read are due later than the last one. Retries, and
-  -- items that wait for their key, may have been due long before they are available.
+  -- First attempts are read in the order in which they are due, those not read are due later than the last one. Retries, items
+  -- that a person snoozed, and those that wait for their key, may have been due long before they are available.
   select exists (
     select from read_items r
     where r.source <> 1 or r.available_at = 'infinity'
