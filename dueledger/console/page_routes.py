@@ -25,15 +25,19 @@ class PageRoutes(ScopedRoutes):
 
     def page(self, path: str) -> Callable[[_Answering], _Answering]:
         """Make a page of a function that returns `view.page(...)`."""
-        return self.add_page("GET", path, PATH)
+        return self.add_page("GET", path)
 
     def answer(self, path: str) -> Callable[[_Answering], _Answering]:
         """Make the answer to a form that changes nothing, of a function that returns a page."""
-        return self.add_page("POST", path, PATH)
+        return self.add_page("POST", path)
 
-    def action(self, path: str, operation_id: str) -> Callable[[_Answering], _Answering]:
+    def action(
+        self, path: str, operation_id: str, target: str | None = None
+    ) -> Callable[[_Answering], _Answering]:
         """Make the action of a form of a function that returns `view.done(...)`.
 
         `operation_id` is that of the route that does the same by REST: the audit names both so.
+        `target` is what that route changes, by parameters of the path, as the audit has it; without
+        it, the function notes it.
         """
-        return self.add_page("POST", path, PATH, operation_id)
+        return self.add_page("POST", path, operation_id, target)

@@ -24,10 +24,13 @@ class AuditNote:
 
 @dataclass(frozen=True, slots=True)
 class AuditedRequest:
-    """The request of a call: its operation, the path of its route, and what it was asked."""
+    """The request of a call: its operation, what its route changes, and what it was asked.
+
+    `target` has the names of parameters of the path.
+    """
 
     operation: str
-    path: str
+    target: str
     path_params: Mapping[str, Any]
     body: object
     request_id: str
@@ -44,7 +47,7 @@ async def audit_call(
         return
     tenant = request.path_params.get("tenant")
     tenants = note.tenants or (caller.tenants if tenant is None else [tenant])
-    target = note.target or _resource(request.path).format(**request.path_params)
+    target = note.target or request.target.format(**request.path_params)
     await record_audit(
         connection,
         caller.actor_no,
@@ -55,8 +58,8 @@ async def audit_call(
     )
 
 
-def _resource(path: str) -> str:
-    """Return the path of what a route changes: `definitions/{tenant}/{name}` of its pause, too."""
+def resource_of(path: str) -> str:
+    """Return what a route of REST changes: `definitions/{tenant}/{name}` of its pause, too."""
     segments = path.split("/")[_VERSION_SEGMENTS:]
     return "/".join(segments if segments[-1].startswith("{") else segments[:-1])
 

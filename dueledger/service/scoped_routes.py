@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.store.api_keys import SCOPE_ROLES, ApiCaller, Scope, assume_role
-from dueledger.service.auditing import AuditedRequest, audit_call
+from dueledger.service.auditing import AuditedRequest, audit_call, resource_of
 from dueledger.service.bodies import ReadBody, ReadRequest
 from dueledger.service.calls import ApiCall, CallHost, WaitingCall
 from dueledger.service.idempotency import (
@@ -47,8 +47,8 @@ class CallRoute(APIRoute):
     role: ClassVar[str]
     takes_idempotency_key: ClassVar[bool]
     is_audited: ClassVar[bool]
-    root: ClassVar[str] = ""
-    """Path below which its own is; the audit has the whole."""
+    target: ClassVar[str | None] = None
+    """What it changes, as the audit has it; without one, its path says it."""
     waits: ClassVar[bool] = False
     takes_form: ClassVar[bool] = False
     """Its function reads the body by itself."""
@@ -100,7 +100,7 @@ class CallRoute(APIRoute):
     async def _audit(self, request: Request, call: ApiCall, body: ReadBody) -> None:
         audited = AuditedRequest(
             self.operation_id or "",
-            self.root + self.path,
+            self.target or resource_of(self.path),
             request.path_params,
             body.value,
             request_id_of(request),
@@ -194,9 +194,9 @@ class ScopedRoutes:
         return decorate
 
     def add_page(
-        self, method: str, path: str, root: str, operation_id: str | None = None
+        self, method: str, path: str, operation_id: str | None = None, target: str | None = None
     ) -> Callable[[_Answering], _Answering]:
-        """Make a route for people, below `root`: it is no part of the OpenAPI document.
+        """Make a route for people: it is no part of the OpenAPI document.
 
         With the `operation_id` of the route that does the same by REST, the audit has its calls.
         """
@@ -205,7 +205,7 @@ class ScopedRoutes:
             "takes_idempotency_key": False,
             "is_audited": operation_id is not None,
             "takes_form": True,
-            "root": root,
+            "target": target,
         }
         route_class = cast("type[CallRoute]", type("ScopedRoute", (self.page_route,), members))
 

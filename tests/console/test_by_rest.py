@@ -2,16 +2,21 @@
 
 import csv
 import io
+import json
 import re
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 
+from dueledger.console.app import PAGES
 from dueledger.lateness import LATENESS_READ, WORST
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.service.auditing import resource_of
+from dueledger.service.scoped_routes import CallRoute
 from tests.console.conftest import Browser
 from tests.console.test_schedules import NIGHTLY
 from tests.logins import with_login
@@ -329,3 +334,30 @@ async def test_findings_are_listed_newest_first_and_of_a_day_too(
     assert "Newest first" in (await browser.open(path)).text
     hidden = await api.ask("GET", "/v1/findings?newest_first=true&tenant=ordered", key=other)
     assert hidden.document["items"] == []
+
+
+OPENAPI = Path(__file__).parents[2] / "docs/openapi.json"
+NOTED = {
+    *("pauseFlows", "resumeFlows", "setFlowLimits", "createOperation", "putDefinition"),
+    *("drainProcess", "commentOnReviews"),
+}
+"""Operations of which the function notes what it changes."""
+
+
+def test_the_audit_names_what_an_action_of_a_page_changes_as_it_does_by_rest() -> None:
+    paths = json.loads(OPENAPI.read_text())["paths"]
+    by_rest = {
+        route["operationId"]: resource_of(path)
+        for path, routes in paths.items()
+        for method, route in routes.items()
+        if method != "get"
+    }
+    actions = [each for each in PAGES if isinstance(each, CallRoute) and each.is_audited]
+    for each in actions:
+        known = each.target, by_rest[each.operation_id or ""]
+        if each.operation_id == "decideItems":
+            assert known == ("items/{item}", "tenants/{tenant}")  # of one item, by its page
+        elif each.operation_id in NOTED:
+            assert each.target is None
+        else:
+            assert known[0] == known[1], each.operation_id

@@ -128,7 +128,7 @@ async def test_a_schedule_is_paused_resumed_and_triggered_with_a_reason(
     audited = await api.owner.fetch(
         "select operation, reason from ledger.audit where operation in"
         " ('pauseDefinition', 'resumeDefinition', 'triggerDefinition')"
-        " and target like '%/triggered' order by audit_no"
+        " and target = 'definitions/acme/triggered' order by audit_no"
     )
     assert [tuple(row) for row in audited] == [
         ("pauseDefinition", "INC-5"),

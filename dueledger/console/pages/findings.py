@@ -145,14 +145,16 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
     )
 
 
-@approve.action("/reconciliation/findings/{finding}/propose", "proposeRepair")
+@approve.action("/reconciliation/findings/{finding}/propose", "proposeRepair", "findings/{finding}")
 async def propose(call: CurrentCall, view: CurrentView, finding: UUID) -> Response:
     """Propose the repair of the finding."""
     await findings.propose_repair(call, finding)
     return view.done("Proposed.", f"/reconciliation/findings/{finding}")
 
 
-@approve.action("/reconciliation/findings/{finding}/explain", "explainFinding")
+@approve.action(
+    "/reconciliation/findings/{finding}/explain", "explainFinding", "findings/{finding}"
+)
 async def explain(
     call: CurrentCall,
     view: CurrentView,
@@ -164,7 +166,7 @@ async def explain(
     return view.done("Explained.", f"/reconciliation/findings/{finding}")
 
 
-@approve.action("/reconciliation/findings/{finding}/accept", "acceptFinding")
+@approve.action("/reconciliation/findings/{finding}/accept", "acceptFinding", "findings/{finding}")
 async def accept(
     call: CurrentCall,
     view: CurrentView,
@@ -221,7 +223,7 @@ async def list_repairs(
     )
 
 
-@approve.action("/reconciliation/repairs/{repair}/approve", "approveRepair")
+@approve.action("/reconciliation/repairs/{repair}/approve", "approveRepair", "repairs/{repair}")
 async def approve_repair(
     call: CurrentCall,
     view: CurrentView,

@@ -238,7 +238,7 @@ async def show_item(
     )
 
 
-@operate.action("/items/{item}/decide", "decideItems")
+@operate.action("/items/{item}/decide", "decideItems", "items/{item}")
 async def decide(
     call: CurrentCall,
     view: CurrentView,

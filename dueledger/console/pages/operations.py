@@ -93,7 +93,7 @@ async def show_operation(
     )
 
 
-@operate.action("/reviews/operations/{operation}/pause", "pauseOperation")
+@operate.action("/reviews/operations/{operation}/pause", "pauseOperation", "operations/{operation}")
 async def pause(
     call: CurrentCall,
     view: CurrentView,
@@ -105,7 +105,9 @@ async def pause(
     return view.done("Paused.", f"/reviews/operations/{operation}")
 
 
-@operate.action("/reviews/operations/{operation}/resume", "resumeOperation")
+@operate.action(
+    "/reviews/operations/{operation}/resume", "resumeOperation", "operations/{operation}"
+)
 async def resume(
     call: CurrentCall,
     view: CurrentView,
@@ -117,7 +119,7 @@ async def resume(
     return view.done("Resumed.", f"/reviews/operations/{operation}")
 
 
-@operate.action("/reviews/operations/{operation}/abort", "abortOperation")
+@operate.action("/reviews/operations/{operation}/abort", "abortOperation", "operations/{operation}")
 async def abort(
     call: CurrentCall,
     view: CurrentView,
@@ -129,7 +131,9 @@ async def abort(
     return view.done("Ended.", f"/reviews/operations/{operation}")
 
 
-@approve.action("/reviews/operations/{operation}/approve", "approveOperation")
+@approve.action(
+    "/reviews/operations/{operation}/approve", "approveOperation", "operations/{operation}"
+)
 async def approve_operation(
     call: CurrentCall,
     view: CurrentView,
@@ -138,7 +142,7 @@ async def approve_operation(
 ) -> Response:
     """Approve an operation that another actor asked for."""
     await operations.approve_one(call, operation, form)
-    return view.done("Approved. It begins now.", f"/reviews/operations/{operation}")
+    return view.done("Approved.", f"/reviews/operations/{operation}")
 
 
 def _approval_result(found: Row, caller: str) -> str:

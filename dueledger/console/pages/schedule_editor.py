@@ -136,6 +136,7 @@ async def put_schedule(
         raise PreconditionFailed(message)
     await planned.apply(call.connection, await planned.ask_witness(), form.accept)
     call.note_change(
+        target=f"definitions/{definition.tenant}/{definition.definition}",
         tenants=[definition.tenant],
         is_changed=defined.changed,
         **version_detail(defined.version),

@@ -98,6 +98,7 @@ async def define_import(
         if each.defined.changed
     }
     call.note_change(
+        target=f"definitions/{form.tenant}",
         tenants=[form.tenant],
         is_changed=bool(changed),
         definitions=len(definitions),

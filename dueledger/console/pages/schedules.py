@@ -175,7 +175,9 @@ async def show_schedule(
     )
 
 
-@operate.action("/schedules/{tenant}/{name}/pause", "pauseDefinition")
+@operate.action(
+    "/schedules/{tenant}/{name}/pause", "pauseDefinition", "definitions/{tenant}/{name}"
+)
 async def pause(
     call: CurrentCall,
     view: CurrentView,
@@ -189,7 +191,9 @@ async def pause(
     return view.done(f"Paused the kind of {tenant} {name}.", schedule_path(tenant, name))
 
 
-@operate.action("/schedules/{tenant}/{name}/resume", "resumeDefinition")
+@operate.action(
+    "/schedules/{tenant}/{name}/resume", "resumeDefinition", "definitions/{tenant}/{name}"
+)
 async def resume(
     call: CurrentCall,
     view: CurrentView,
@@ -207,7 +211,9 @@ async def resume(
     return view.done(said + still * is_wider, schedule_path(tenant, name))
 
 
-@operate.action("/schedules/{tenant}/{name}/trigger", "triggerDefinition")
+@operate.action(
+    "/schedules/{tenant}/{name}/trigger", "triggerDefinition", "definitions/{tenant}/{name}"
+)
 async def trigger(
     call: CurrentCall,
     view: CurrentView,

@@ -16,7 +16,7 @@ from dueledger.service.routes.review_documents import Commented, TakeOver
 approve = PageRoutes(Scope.APPROVE, "console")
 
 
-@approve.action("/reconciliation/findings/{finding}/take", "takeFinding")
+@approve.action("/reconciliation/findings/{finding}/take", "takeFinding", "findings/{finding}")
 async def take(
     call: CurrentCall,
     view: CurrentView,
@@ -28,14 +28,16 @@ async def take(
     return view.done("Taken.", f"/reconciliation/findings/{finding}")
 
 
-@approve.action("/reconciliation/findings/{finding}/return", "returnFinding")
+@approve.action("/reconciliation/findings/{finding}/return", "returnFinding", "findings/{finding}")
 async def return_(call: CurrentCall, view: CurrentView, finding: UUID) -> Response:
     """Return the finding that the caller has: nobody has it then."""
     await taken_findings.return_(call, finding)
     return view.done("Returned.", f"/reconciliation/findings/{finding}")
 
 
-@approve.action("/reconciliation/findings/{finding}/comments", "commentOnFinding")
+@approve.action(
+    "/reconciliation/findings/{finding}/comments", "commentOnFinding", "findings/{finding}"
+)
 async def comment(
     call: CurrentCall,
     view: CurrentView,

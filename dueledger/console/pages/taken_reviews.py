@@ -95,7 +95,7 @@ class ReviewPeople:
     is_open: bool = True
 
 
-@operate.action("/reviews/{tenant}/take", "takeReviews")
+@operate.action("/reviews/{tenant}/take", "takeReviews", "tenants/{tenant}/reviews")
 async def take(
     call: CurrentCall,
     view: CurrentView,
@@ -107,7 +107,7 @@ async def take(
     return _done(view, tenant, form, "Taken", found)
 
 
-@operate.action("/reviews/{tenant}/return", "returnReviews")
+@operate.action("/reviews/{tenant}/return", "returnReviews", "tenants/{tenant}/reviews")
 async def return_(
     call: CurrentCall,
     view: CurrentView,
