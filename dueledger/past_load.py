@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Any, Final, NamedTuple
 
@@ -26,9 +27,10 @@ KINDS_RANKED_MAX: Final = 300
 _DAY: Final = timedelta(days=1)
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _QUARTER: Final = timedelta(minutes=15)
-_DAY_SUMS: Final[Sequence[SumMinutes]] = (1440, 360, 60, 15)
-_HOUR_SUMS: Final[Sequence[SumMinutes]] = (60, 15)
-_QUARTER_SUMS: Final[Sequence[SumMinutes]] = (15,)
+_DAY_SUMS: Final[tuple[SumMinutes, ...]] = (1440, 360, 60, 15)
+_HOUR_SUMS: Final[tuple[SumMinutes, ...]] = (60, 15)
+_QUARTER_SUMS: Final[tuple[SumMinutes, ...]] = (15,)
+_SPANS_KEPT_MAX: Final = 64
 
 
 class KindName(NamedTuple):
@@ -174,12 +176,12 @@ class PastLoad:
         next_place = places[limit - 1] if len(places) > limit else None
         return KindPage(names, {each.name: each for each in found}, next_place, is_ranked)
 
-    def _days(self, asked: PastDays) -> list[datetime]:
+    def _days(self, asked: PastDays) -> tuple[datetime, ...]:
         """Return where the days that are counted begin, and where the last one ends."""
         begins, until = asked.begins, self.until
         if until is None or until <= begins[0]:
-            return []
-        return [*(each for each in begins[:-1] if each < until), min(until, begins[-1])]
+            return ()
+        return (*(each for each in begins[:-1] if each < until), min(until, begins[-1]))
 
     async def list_hours(
         self,
@@ -197,7 +199,7 @@ class PastLoad:
         is_whole = all(each.minute == 0 for each in begins)
         is_shifted = any(each.minute != begins[0].minute for each in begins)
         spans = spans_of(
-            [begins[0], min(until, begins[-1])], _HOUR_SUMS if is_whole else _QUARTER_SUMS
+            (begins[0], min(until, begins[-1])), _HOUR_SUMS if is_whole else _QUARTER_SUMS
         )
         minutes = 15 if is_shifted else 60
         found = await list_past_hours(
@@ -210,7 +212,7 @@ class PastLoad:
 
 
 async def _days_of(
-    connection: Connection, names: Sequence[tuple[str, str]], days: Sequence[datetime]
+    connection: Connection, names: Sequence[tuple[str, str]], days: tuple[datetime, ...]
 ) -> list[KindDays]:
     rows = await list_past_days(connection, names, days, spans_of(days, _DAY_SUMS))
     return [
@@ -230,7 +232,8 @@ def hour_of(instant: datetime, zone: tzinfo) -> datetime:
     return instant - timedelta(minutes=local.minute, seconds=local.second)
 
 
-def spans_of(bounds: Sequence[datetime], sizes: Sequence[SumMinutes]) -> list[SumSpan]:
+@lru_cache(maxsize=_SPANS_KEPT_MAX)
+def spans_of(bounds: tuple[datetime, ...], sizes: tuple[SumMinutes, ...]) -> Sequence[SumSpan]:
     """Return the longest sums of these sizes, longest first, that add up to each time of a list.
 
     Those of one size that follow one another are one span.

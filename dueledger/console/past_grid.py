@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from itertools import pairwise
 from math import ceil
 from typing import Any, Final, NamedTuple
@@ -64,7 +64,7 @@ class PastGrid:
     """The heads of the columns, past and to come, the rows, and the download.
 
     `shown` are the rows of the table below them, if the page is asked for it; a page has not those
-    of the download.
+    of the download. `not_said` is what of the coming days is left out.
     """
 
     heads: Sequence[tuple[str, str]]
@@ -72,6 +72,7 @@ class PastGrid:
     rows: Sequence[GridRow]
     listing: Listing
     shown: Listing | None
+    not_said: str = ""
     marks: Sequence[Mark] = MARKS
 
 
@@ -409,20 +410,22 @@ def _head(day: date) -> tuple[str, str]:
     return f"{day:%a}"[:2], str(day.day)
 
 
-def coming_by_kind(
-    view: View, asked: PastDays, owed: OwedQuarters | None
-) -> dict[KindName, Counter[date]]:
-    """Return what schedules owe of each kind on each day from the last of these days on."""
+def coming_days(asked: PastDays, zone: tzinfo) -> PastDays:
+    """Return the days from the last of these on, of which it is said what schedules owe."""
+    return PastDays.of(asked.days[-1], COMING, zone)
+
+
+def coming_by_kind(coming: PastDays, owed: OwedQuarters | None) -> dict[KindName, Counter[date]]:
+    """Return what schedules owe of each kind on each of these days."""
     found: dict[KindName, Counter[date]] = {}
     if owed is None:
         return found
-    ends = PastDays.of(asked.days[-1], COMING, view.clock.zone).begins[1:]
-    bounds = [0, *(ceil((each - owed.start) / QUARTER) for each in ends)]
+    bounds = [0, *(ceil((each - owed.start) / QUARTER) for each in coming.begins[1:])]
     for key, quarters in owed.kinds.items():
         counts = Counter[date]()
-        for number, (first, last) in enumerate(pairwise(bounds)):
+        for day, (first, last) in zip(coming.days, pairwise(bounds), strict=True):
             if due := sum(quarters[place] for place in range(first, last)):
-                counts[asked.days[-1] + number * _DAY] = due
+                counts[day] = due
         if counts:
             found[KindName(*key)] = counts
     return found

@@ -129,19 +129,20 @@ class ScheduleTimes:
         occurrences_max: int,
     ) -> LoadPlan:
         """Return what schedules owe in the days from an instant on. Raises as `expand_days`."""
-        asked = tuple(definitions), *_days_from(start, days), quiet_for, occurrences_max
+        begins = _quarter_of(start)
+        asked = tuple(definitions), begins, begins + days * _DAY, quiet_for, occurrences_max
         return await asyncio.to_thread(_plan, *asked)
 
     async def owed(
         self,
         definitions: Sequence[DefinitionInForce],
         start: datetime,
-        days: int,
+        until: datetime,
         *,
         occurrences_max: int,
     ) -> OwedQuarters:
-        """Return what schedules owe of each kind. Raises as `expand_days`."""
-        asked = tuple(definitions), *_days_from(start, days), occurrences_max
+        """Return what schedules owe of each kind until an instant. Raises as `expand_days`."""
+        asked = tuple(definitions), _quarter_of(start), until, occurrences_max
         return await asyncio.to_thread(_owed, *asked)
 
     def _coming(self, definition: Definition, since: datetime) -> Coming:
@@ -240,9 +241,8 @@ def _owed(
     return owed_by_kind(expand_days(definitions, start, end, occurrences_max=occurrences_max))
 
 
-def _days_from(start: datetime, days: int) -> tuple[datetime, datetime]:
-    begins = start - (start - _EPOCH) % QUARTER
-    return begins, begins + days * _DAY
+def _quarter_of(instant: datetime) -> datetime:
+    return instant - (instant - _EPOCH) % QUARTER
 
 
 def times_of(request: Request) -> ScheduleTimes:

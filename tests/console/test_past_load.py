@@ -212,6 +212,7 @@ async def test_each_key_sees_its_tenants_alone_and_kinds_have_pages(
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert [row["kind"] for row in rows] == kinds
     assert "Link" not in answer.headers
+    assert (await browser.open(f"{PAST}?format=csv")).text == answer.text
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         own = (await stranger.open(PAST)).text
@@ -335,3 +336,21 @@ async def test_days_of_other_lengths_and_far_ones_are_answered(api: Api, key: Ne
                 query = f"zone={zone}&from={day}&days=35"
                 answer = await api.ask("GET", f"/v1/past-load/{path}?{query}", key=key)
                 assert (answer.status, answer.document["items"]) == (200, []), answer.text
+
+
+async def test_the_page_says_what_of_the_coming_days_it_leaves_out(
+    api: Api, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        name = f"nightly-{number}"
+        daily = {"cron": "0 9 * * *", "timezone": "UTC"}
+        await api.define("acme", name, {**SCHEDULE, "business_key": name, "when": daily})
+    await reconcile(api)
+    whole = (await browser.open(PAST)).text
+    assert "What schedules owe is not said of all." not in whole
+    monkeypatch.setattr("dueledger.service.routes.load.DEFINITIONS_MAX", 1)
+    monkeypatch.setattr("dueledger.console.pages.past_calendar.DEFINITIONS_MAX", 1)
+    assert "Of the first 1 definitions alone." in (await browser.open(PAST)).text
+    monkeypatch.setattr("dueledger.console.pages.past_calendar.OCCURRENCES_MAX", 1)
+    cut = (await browser.open(PAST)).text
+    assert "They owe more than 1 items: choose a tenant and a kind." in cut

@@ -1,5 +1,6 @@
 """The results of the last four weeks, and what schedules owe in the next days, by kind and hour."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -12,18 +13,19 @@ from dueledger.console.past_grid import (
     COMING,
     PastGrid,
     coming_by_kind,
+    coming_days,
     make_hour_grid,
     make_kind_grid,
 )
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
-from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.errors import DueledgerError, WindowTooLarge
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.past_load import DAYS, KindPlace, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import OwedQuarters
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage, PageRequest
-from dueledger.service.routes.load import OCCURRENCES_MAX, definitions_of
+from dueledger.service.routes.load import DEFINITIONS_MAX, OCCURRENCES_MAX, definitions_of
 from dueledger.service.schedule_times import times_of
 
 read = PageRoutes(Scope.READ, "console")
@@ -48,13 +50,15 @@ async def show_past(
     asked = PastDays.until(view.clock.now, view.clock.zone)
     past = await read_past_load(call.connection)
     by_day = by_hour = None
-    if view.format == "html" or view.table != "past_hours":
+    table = view.table or "past_days"
+    if view.format == "html" or table == "past_days":
         by_day = await _by_day(call, view, page, past, asked=asked, names=names)
-    if view.format == "html" or view.table == "past_hours":
+    if view.format == "html" or table == "past_hours":
         by_hour = await _by_hour(call, view, past, asked, names)
     return view.page(
         "past_calendar.html",
         title="Last four weeks",
+        listing=None if view.format == "html" or by_day is None else by_day.listing,
         filters={"tenant": tenant or "", "kind": kind or ""},
         names=await suggest_names(call),
         is_filtered=any((tenant, kind)),
@@ -78,7 +82,9 @@ async def _by_day(
     """Return a page of kinds by day: those that had items, and those that will have some."""
     limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_OF_PART)
     since = _rest_of_today(past, asked)
-    ahead = coming_by_kind(view, asked, await _owed(call, view, since, names))
+    coming = coming_days(asked, view.clock.zone)
+    owed, not_said = await _owed(call, view, since, coming.begins[-1], names)
+    ahead = coming_by_kind(coming, owed)
     kinds = await past.page_days(
         call.connection,
         asked,
@@ -89,7 +95,8 @@ async def _by_day(
         others=ahead,
     )
     cursor = page.cursor_after(kinds.next_place)
-    return make_kind_grid(view, asked, past, kinds, ahead, since=since, next_cursor=cursor)
+    grid = make_kind_grid(view, asked, past, kinds, ahead, since=since, next_cursor=cursor)
+    return replace(grid, not_said=not_said)
 
 
 def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:
@@ -99,14 +106,18 @@ def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:
 
 
 async def _owed(
-    call: ApiCall, view: View, since: datetime, names: dict[str, str | None]
-) -> OwedQuarters | None:
+    call: ApiCall, view: View, since: datetime, until: datetime, names: dict[str, str | None]
+) -> tuple[OwedQuarters | None, str]:
+    """Return what schedules owe in the coming days, and what of it is left out."""
     times = times_of(view.request)
     found = await definitions_of(call, times, names["tenant"], names["kind"], is_past=False)
     try:
-        return await times.owed(found.definitions, since, COMING, occurrences_max=OCCURRENCES_MAX)
-    except DueledgerError:
-        return None
+        owed = await times.owed(found.definitions, since, until, occurrences_max=OCCURRENCES_MAX)
+    except WindowTooLarge:
+        return None, f"They owe more than {OCCURRENCES_MAX:,} items: choose a tenant and a kind."
+    except DueledgerError as error:
+        return None, str(error)
+    return owed, f"Of the first {DEFINITIONS_MAX:,} definitions alone." if found.is_cut else ""
 
 
 async def _by_hour(
