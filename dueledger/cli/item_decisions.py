@@ -309,7 +309,8 @@ def _print_preview(preview: "OperationPreview", seconds: float | None, *, as_jso
     ]
     if as_json:
         counts = {"items": preview.items, "capped": preview.capped, "seconds": seconds}
-        print_document({**counts, "approval_above": preview.approval_above, "groups": groups})
+        approval = {name: getattr(preview, name) for name in ("approval_above", "needs_approval")}
+        print_document({**counts, **approval, "groups": groups})
     else:
         columns = ("tenant", "kind", "lane", "state", "items", "oldest_at", "newest_at")
         shown = [
@@ -320,7 +321,7 @@ def _print_preview(preview: "OperationPreview", seconds: float | None, *, as_jso
     if groups or preview.capped:
         takes = "" if seconds is None else f", {about(timedelta(seconds=seconds))} of work"
         say(f"It would be {counted} items{takes}. Nothing was changed; --execute does it.")
-    if groups and preview.needs_approval:
+    if preview.needs_approval:
         above = f"{preview.approval_above:,}"
         say(f"It would wait for a second person: a policy asks for one above {above} items.")
 

@@ -1012,6 +1012,9 @@ class OperationCount(BaseModel):
             description="of more items than these the operation waits for a second person, by the policies of their kinds; null: of no number"
         ),
     ]
+    needs_approval: Annotated[
+        bool, Field(description="whether it would wait now: of more items, or if there may be more")
+    ]
     groups: list[MatchedItems]
 
 

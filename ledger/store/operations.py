@@ -99,8 +99,9 @@ class OperationPreview:
 
     @property
     def needs_approval(self) -> bool:
-        """Return whether it would wait for a second person; of more than were counted, it may."""
-        return self.approval_above is not None and self.items > self.approval_above
+        """Return whether it would wait for a second person, if it counts up to the same limits."""
+        above = self.approval_above
+        return above is not None and (self.capped or self.items > above)
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,6 +245,27 @@ async def test_a_preview_of_due_times_examines_no_item_that_is_due_before_them(
     assert (seen.items, seen.capped) == (3, False)
 
 
+async def test_a_preview_of_due_times_says_that_there_may_be_more_behind_what_was_expedited(
+    ledger: Ledger, noon: datetime, person_no: int
+) -> None:
+    hour = timedelta(hours=1)
+    await ledger.stand_at(noon)
+    ids = [(await ledger.emit(due_at=noon + (2 + n) * hour))[0] for n in range(4)]
+    await expedite_items(ledger.connection, ids, reason="now", actor_no=person_no)
+    for each in ids[:3]:
+        await ledger.cancel(each)
+    wanted = ItemFilter(kind=ledger.kind, due_from=noon + 2 * hour)
+    for examined_max, found in ((3, (0, True)), (10, (1, False))):
+        seen = await preview_operation(
+            ledger.connection,
+            OperationVerb.CANCEL,
+            wanted,
+            examined_max=examined_max,
+            counted_max=10,
+        )
+        assert (seen.items, seen.capped) == found
+
+
 async def test_cancelling_what_is_scheduled_leaves_what_is_handed_out(
     ledger: Ledger, person_no: int
 ) -> None:

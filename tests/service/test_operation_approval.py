@@ -32,6 +32,7 @@ async def ask(api: Api, key: NewApiKey, maker: NewApiKey, above: int = 0) -> int
     chosen = {"verb": "cancel", "kind": kind}
     seen = await api.ask("POST", f"{OPERATIONS}/preview", key=maker, body=chosen)
     assert (seen.status, seen.document["approval_above"]) == (200, above), seen.text
+    assert seen.document["needs_approval"] is (above < 1)
     body = {**chosen, **REASON}
     asked = await api.ask("POST", OPERATIONS, key=maker, body=body)
     assert asked.status == 202, asked.text

@@ -21,6 +21,8 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.operations import (
+    COUNT_EXAMINED_MAX,
+    COUNTED_MAX,
     STATES,
     ItemFilter,
     OperationPreview,
@@ -47,8 +49,8 @@ class PreviewLimits(NamedTuple):
 
 QUICK: Final = PreviewLimits(examined_max=1_000, counted_max=500)
 """What a page counts in some milliseconds."""
-FULL: Final = PreviewLimits(examined_max=100_000, counted_max=10_000)
-"""What it counts where a person asks for it, in some tenths of a second."""
+FULL: Final = PreviewLimits(examined_max=COUNT_EXAMINED_MAX, counted_max=COUNTED_MAX)
+"""What it counts where a person asks for it, in some tenths of a second: as the operation does."""
 CONFIRM_ABOVE: Final = 100
 """Items above which their number is typed, before they end undone or start before they are due."""
 _REASON_CHARS_MAX: Final = 2_000
@@ -230,6 +232,8 @@ async def preview_decision(
         left=_count_left(groups, wanted),
         unmoved=None if is_parked else _count_unmoved(verb, wanted, found, open_items),
         may_count=found.capped and not count,
+        is_approval_sure=verb is not OperationVerb.SNOOZE
+        and (count or found.items > (found.approval_above or 0)),
         people=people,
         comments=None if people is None else people.comments,
         examined_max=EXAMINED_MAX,
@@ -339,9 +343,16 @@ def _count_unmoved(
         if why is not None:
             counts[why] += items
         elif not is_capped and items > matched[label]:
-            why = "its last error is another one" if wanted.error else _WAITS.get(verb, MOVED)
+            why = _why_unmoved(verb, state, wanted)
             counts[why] += items - matched[label]
     return Unmoved(counts, is_capped)
+
+
+def _why_unmoved(verb: OperationVerb, state: State, wanted: ItemFilter) -> str:
+    """Return why an item is left alone, in a state to which the verb is applied."""
+    if state not in STATES:
+        return "it is handed out: an operation on an error leaves that alone"
+    return "its last error is another one" if wanted.error else _WAITS.get(verb, MOVED)
 
 
 def _count_left(groups: Sequence[Row], wanted: ItemFilter) -> Counter[str]:

@@ -168,6 +168,10 @@ class OperationCount(BaseModel):
             " policies of their kinds; null: of no number"
         ),
     ]
+    needs_approval: Annotated[
+        bool,
+        Field(description="whether it would wait now: of more items, or if there may be more"),
+    ]
     groups: list[MatchedItems]
 
 

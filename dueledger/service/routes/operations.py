@@ -92,7 +92,8 @@ async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter)
     seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
     groups = [asdict(group) for group in found.groups]
     counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
-    return answer({**counted, "approval_above": found.approval_above, "groups": groups})
+    approval = {name: getattr(found, name) for name in ("approval_above", "needs_approval")}
+    return answer({**counted, **approval, "groups": groups})
 
 
 @operate.add(

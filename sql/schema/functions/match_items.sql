@@ -129,20 +129,25 @@ as $$
         and p.available_at >= (select m.after_at from moved m)
        order by p.state, p.available_at limit examined_max)
       union all
-      (select p.item_no, p.effective_date, p.state, p.available_at, null, null
-       from (
-         select x.item_no from ledger.expedited x
-         where wanted.due_from is not null and x.flow_no = s.flow_no and x.due_at >= wanted.due_from
-         order by x.due_at, x.item_no limit examined_max
-       ) x
-       join ledger.pending p on p.item_no = x.item_no and p.available_at < wanted.due_from
-       where case p.state when 1 /* Scheduled */ then (select m.scheduled from moved m) else (select m.failed from moved m) end
-       limit examined_max)
-      union all
       (select r.item_no, r.effective_date, 5::smallint /* ManualReview */, null, r.parked_at, r.reason
        from ledger.review r
        where (select m.parked from moved m) and r.flow_no = s.flow_no and r.parked_at >= coalesce(wanted.since, '-infinity')
        order by r.parked_at, r.item_no limit examined_max)
+      union all
+      -- What was expedited is available before it is due. What has ended has no state, and is examined all the same.
+      (select x.item_no, x.effective_date, p.state, p.available_at, null, null
+       from (
+         select x.item_no, x.effective_date from ledger.expedited x
+         where wanted.due_from is not null and x.flow_no = s.flow_no and x.due_at >= wanted.due_from
+         order by x.due_at, x.item_no limit examined_max
+       ) x
+       left join lateral (
+         select p.state, p.available_at from ledger.pending p
+         where p.item_no = x.item_no
+           and case p.state when 1 /* Scheduled */ then (select m.scheduled from moved m) else (select m.failed from moved m) end
+         offset 0
+       ) p on true
+       where p.available_at < wanted.due_from or p.available_at is null)
     ) x
     union all
     select c.item_no, c.effective_date, i.flow_no, c.state, null, c.entered_at, null
@@ -214,7 +219,8 @@ begin
       offset 0
     ) e
     cross join lateral (
-      select i.id, i.business_key, i.emitted_at, ledger.was_committed(wanted, i.xmin, i.emitted_at) as is_committed
+      select i.id, i.business_key, i.emitted_at,
+        wanted.snapshot is null or ledger.was_committed(wanted, i.xmin, i.emitted_at) as is_committed
       from ledger.due_item i
       where i.effective_date = e.effective_date and i.item_no = e.item_no
         and (wanted.due_from is null or i.due_at >= wanted.due_from)
@@ -222,14 +228,18 @@ begin
       offset 0
     ) i
     cross join lateral (
-      select max(t.at) as last_at, bool_and(ledger.was_committed(wanted, t.xmin, t.at)) as is_committed,
-        (array_agg(t.detail ->> 'error' order by t.at desc) filter (where t.detail ? 'error'))[1] as error
+      select max(t.at) as last_at, bool_and(wanted.snapshot is null or ledger.was_committed(wanted, t.xmin, t.at)) as is_committed
       from ledger.transition t
       where t.item_no = e.item_no and t.effective_date = e.effective_date
         and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
     ) j
     cross join lateral (select coalesce(e.entered_at, j.last_at, i.emitted_at) as entered_at) n
-    where (wanted.error is null or j.error = wanted.error)
+    where (wanted.error is null or wanted.error = (
+        select t.detail ->> 'error'
+        from ledger.transition t
+        where t.item_no = e.item_no and t.effective_date = e.effective_date and t.detail ? 'error'
+          and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+        order by t.at desc limit 1))
       and (wanted.since is null or n.entered_at >= wanted.since)
       -- Where items in flight are meant, each that was open then is, whatever it went through since.
       and case when wanted.in_flight then i.emitted_at <= wanted.as_of and (i.is_committed or j.last_at is not null)
