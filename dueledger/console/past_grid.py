@@ -178,34 +178,28 @@ def _weekdays(
 ) -> list[GridRow]:
     zone, address = view.clock.zone, _address(view.url("/items", **names))
     until = past.until or asked.begins[-1]
-    hours: dict[tuple[int, int], list[DueResults]] = {}
-    worst: dict[tuple[int, int], tuple[tuple[int, int], datetime, date]] = {}
+    hours: dict[tuple[int, int], list[tuple[int, int, datetime, DueResults]]] = {}
     for at, results in found.items():
         local = at.astimezone(zone)
-        place = local.weekday(), local.hour
         rank, number = _judged(results)
-        badness = (-rank, number), at, local.date()
-        if place in hours:
-            hours[place].append(results)
-            worst[place] = max(worst[place], badness)
-        else:
-            hours[place], worst[place] = [results], badness
-    is_full = len(worst) == len(_WEEKDAYS) * 24
-    known = worst.keys() if is_full else _known_places(view, asked, past)
+        entry = -rank, number, at, results
+        hours.setdefault((local.weekday(), local.hour), []).append(entry)
+    is_full = len(hours) == len(_WEEKDAYS) * 24
+    known = hours.keys() if is_full else _known_places(view, asked, past)
     rows: list[GridRow] = []
     for weekday, name in enumerate(_WEEKDAYS):
         cells: list[str] = []
         due = 0
         for hour in range(24):
             place = weekday, hour
-            if place in worst:
-                _, at, day = worst[place]
+            if place in hours:
+                _, _, at, _ = max(hours[place])
                 shown = CellPlace(
                     f"{name} {hour:02}:00, four weeks: ",
                     _span_query(at, min(at + _HOUR, until)),
-                    f"; the worst was {day}",
+                    f"; the worst was {at.astimezone(zone).date()}",
                 )
-                results = DueResults.total(hours[place])
+                results = DueResults.total(each for _, _, _, each in hours[place])
                 cells.append(_cell(address, shown, results))
                 due += results.items
             else:
