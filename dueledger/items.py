@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -145,17 +146,18 @@ async def page_executions(
     *,
     limit: int,
     after: ItemPlace | None = None,
+    due_before: datetime | None = None,
     examined_max: int = READ_MAX,
     bytes_max: int,
 ) -> ListedItems:
     """List a page of a definition's items as executions, as `page_items` does.
 
-    The page ends after `bytes_max` bytes of evidence.
+    With `due_before`, of those due before then. The page ends after `bytes_max` bytes of evidence.
     """
     versions = await read_execution_versions(connection, tenant, name, limit=VERSIONS_MAX)
     if not versions.definition_nos:
         return ListedItems([], None)
-    wanted = ItemListFilter(tenants=[tenant], **versions._asdict())
+    wanted = ItemListFilter(tenants=[tenant], due_before=due_before, **versions._asdict())
     places, reached = await find_items(
         connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
     )

@@ -56,16 +56,26 @@ class OccurrenceChange:
 class DefinitionDiff:
     """The differences in [since, until): `upcoming` has the first occurrences, `counts` all.
 
-    `fields` are the parts of the document that differ from `base_version`, the version in force at
-    `since`; None if there is none.
+    `changed` are the parts of the document that differ from `base_version`, the version in force
+    at `since`, or None if there is none: each by its name, before and after.
     """
 
     base_version: int | None
     since: datetime
     until: datetime
-    fields: tuple[str, ...]
+    changed: tuple[tuple[str, Any, Any], ...]
     counts: dict[ChangeKind, int]
     upcoming: tuple[OccurrenceChange, ...]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return the names of the parts that differ."""
+        return tuple(name for name, _, _ in self.changed)
+
+    @property
+    def affected(self) -> int:
+        """Return how many occurrences are moved or removed."""
+        return self.counts[ChangeKind.MOVED] + self.counts[ChangeKind.REMOVED]
 
 
 def compare(
@@ -97,7 +107,7 @@ def compare(
         None if base is None else base[0],
         since,
         until,
-        _fields(None if base is None else base[1][0], after),
+        _changed(None if base is None else base[1][0], after),
         {kind: found[kind] for kind in ChangeKind},
         tuple(changes[:SHOWN]),
     )
@@ -161,9 +171,9 @@ def _change(old: ItemDraft | None, new: ItemDraft | None) -> OccurrenceChange:
     )
 
 
-def _fields(before: Definition | None, after: Definition) -> tuple[str, ...]:
+def _changed(before: Definition | None, after: Definition) -> tuple[tuple[str, Any, Any], ...]:
     old = _NOTHING if before is None else before.normalised()
-    return tuple(name for name, _, _ in value_changes(old, after.normalised()))
+    return tuple(value_changes(old, after.normalised()))
 
 
 def value_changes(

@@ -6,7 +6,7 @@ from dueledger.ledger.definitions.parsing import Definition
 from dueledger.preview.word_lists import elapsed_words
 
 _OVERLAPS: Final = {
-    "allow": "Items of one key run beside each other.",
+    "allow": "Several items of one key may run at the same time.",
     "skip": "An item is skipped while another of its key is handed out.",
     "buffer_one": "One item waits while another of its key is handed out; others are skipped.",
     "buffer_all": "Items wait while another of their key is handed out.",
@@ -28,9 +28,9 @@ def _catch_up_words(definition: Definition) -> str:
             return "An event owes its item however late it arrives."
         return f"An event owes its item if it arrives within {window} after the due time."
     if policy.policy == "skip":
-        return "Missed occurrences are skipped."
+        return "Occurrences that were missed get no item."
     within = "" if window is None else f" that were due within the last {window}"
     if policy.policy == "latest" or policy.max_items == 1:
-        return f"Of missed occurrences{within} the latest is owed."
+        return f"Of occurrences that were missed{within}, only the latest gets an item."
     most = "" if policy.max_items is None else f", at most the latest {policy.max_items:,}"
-    return f"Missed occurrences{within} are owed{most}."
+    return f"Occurrences that were missed{within} get their items later{most}."

@@ -5,11 +5,11 @@ A version never changes, nor does a version of a calendar: what one owes follows
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import orjson
 from fastapi import Request
@@ -22,18 +22,28 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendars_of_tenant
 from dueledger.ledger.store.definitions import DefinitionVersion
 from dueledger.planning.load_plan import LoadPlan, OwedQuarters, make_plan, owed_by_kind
-from dueledger.planning.schedule_load import QUARTER, DefinitionInForce, expand_days
+from dueledger.planning.schedule_load import (
+    QUARTER,
+    DefinitionInForce,
+    LoadSource,
+    expand_days,
+)
 from dueledger.preview.clock_changes import ClockChange, clock_changes
 from dueledger.preview.occurrences import preview_definition, preview_smears
 from dueledger.preview.wording import change_rows, decision_words, skip_words, smear_words
 
 OCCURRENCES: Final = 10
+SKIPPED_SHOWN: Final = 20
 DAYS_AHEAD: Final = timedelta(days=3_660)
 """Occurrences are looked for so far ahead."""
 _KEPT_MAX: Final = 1_024
 _PLANS_KEPT_MAX: Final = 16
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = timedelta(days=1)
+_FIRST_SPAN: Final = timedelta(hours=1)
+_SPAN_FACTOR: Final = 8
+_DAYS_BACK: Final = timedelta(days=1_000)
+"""The last occurrence is looked for in windows that grow until they are longer."""
 _CLOCK_CHANGES_AHEAD: Final = timedelta(days=366)
 _BESIDE: Final = timedelta(hours=26)
 
@@ -54,17 +64,45 @@ class Coming:
     problem: str | None = None
 
     @property
-    def rows(self) -> list[tuple[Occurrence, str]]:
-        """Return the occurrences, each with how its time was found, and how its item is smeared."""
-        return [
-            (found, ", ".join(filter(None, (decision_words(found), smear_words(seconds)))))
-            for found, seconds in zip(self.occurrences, chain(self.smears, repeat(0)), strict=False)
+    def rows(self) -> list["ComingTime"]:
+        """Return the occurrences and the nominal times that are skipped, in order of time."""
+        pairs = zip(self.occurrences, chain(self.smears, repeat(0)), strict=False)
+        found = [
+            (each.due_at, ComingTime(each.due_at, each.local, each.utc_offset, _note(each, smear)))
+            for each, smear in pairs
         ]
+        found += [
+            (each.at, ComingTime(None, each.nominal, None, skip_words(each)))
+            for each in self.passed_over
+        ]
+        return [each for _, each in sorted(found, key=lambda one: one[0])]
 
     @property
-    def skipped(self) -> list[str]:
-        """Return the nominal times that are passed over, and why."""
-        return [f"{each.nominal:%a %Y-%m-%d}: {skip_words(each)}" for each in self.passed_over]
+    def shown(self) -> list["ComingTime"]:
+        """Return the rows of a page: of the times that are skipped, the first."""
+        return replace(self, passed_over=self.passed_over[:SKIPPED_SHOWN]).rows
+
+    @property
+    def left_out(self) -> int:
+        """Return how many times that are skipped a page leaves out."""
+        return max(0, len(self.passed_over) - SKIPPED_SHOWN)
+
+
+class ComingTime(NamedTuple):
+    """A time of a schedule, and what is special about it. Without `due_at` it is skipped."""
+
+    due_at: datetime | None
+    local: datetime
+    utc_offset: timedelta | None
+    note: str
+
+
+class _LastDue(NamedTuple):
+    """When a schedule was due last, which holds from one instant to another."""
+
+    begins: datetime
+    ends: datetime
+    due_at: datetime | None
 
 
 @final
@@ -74,6 +112,7 @@ class ScheduleTimes:
     def __init__(self) -> None:
         self._calendars = CalendarCache()
         self._next: dict[tuple[Definition, int], tuple[datetime, ScheduleWindow]] = {}
+        self._last: dict[tuple[Definition, datetime], _LastDue] = {}
 
     async def read(
         self, connection: Connection, versions: Sequence[DefinitionVersion]
@@ -119,6 +158,17 @@ class ScheduleTimes:
         """Return when each definition is due first from its instant on, all in one thread."""
         return await asyncio.to_thread(lambda: [self._first(*each) for each in schedules])
 
+    async def last_due(
+        self, schedules: Sequence[tuple[Definition | None, datetime]], now: datetime
+    ) -> list[datetime | None]:
+        """Return when each definition was due last before now, since its instant.
+
+        None for one that was not due in the last years, or of which that cannot be computed.
+        """
+        return await asyncio.to_thread(
+            lambda: [self._last_due(definition, since, now) for definition, since in schedules]
+        )
+
     async def plan(
         self,
         definitions: Sequence[DefinitionInForce],
@@ -132,6 +182,21 @@ class ScheduleTimes:
         begins = _quarter_of(start)
         asked = tuple(definitions), begins, begins + days * _DAY, quiet_for, occurrences_max
         return await asyncio.to_thread(_plan, *asked)
+
+    async def due_by_source(
+        self,
+        definitions: Sequence[DefinitionInForce],
+        start: datetime,
+        end: datetime,
+        *,
+        occurrences_max: int,
+    ) -> list[tuple[LoadSource, int]]:
+        """Return the schedules with items due in a window, those with most first.
+
+        Raises as `expand_days`.
+        """
+        asked = tuple(definitions), start, end, occurrences_max
+        return await asyncio.to_thread(_due_by_source, *asked)
 
     async def owed(
         self,
@@ -166,6 +231,25 @@ class ScheduleTimes:
             return None
         return found[0].due_at if found else None
 
+    def _last_due(
+        self, definition: Definition | None, since: datetime, now: datetime
+    ) -> datetime | None:
+        if definition is None or not isinstance(definition.when, RECURRING) or now <= since:
+            return None
+        kept = self._last.get((definition, since))
+        if kept is not None and kept.begins <= now <= kept.ends:
+            return kept.due_at
+        try:
+            due_at = _search_last(definition, since, now)
+        except DueledgerError:
+            return None
+        next_at = self._first(definition, now)
+        if len(self._last) >= _KEPT_MAX:
+            self._last.clear()
+        ends = now + _DAY if next_at is None else min(next_at, now + _DAY)
+        self._last[definition, since] = _LastDue(now, ends, due_at)
+        return due_at
+
     def _window(self, definition: Definition, since: datetime, count: int) -> ScheduleWindow:
         """Return the next times of a schedule; they hold until the first of them is past."""
         kept = self._next.get((definition, count))
@@ -193,6 +277,24 @@ def _holds(begins: datetime, window: ScheduleWindow, since: datetime) -> bool:
     if window.occurrences:
         ends = min(ends, window.occurrences[0].due_at)
     return begins <= since <= ends
+
+
+def _search_last(definition: Definition, since: datetime, now: datetime) -> datetime | None:
+    """Return the last occurrence in [since, now), looked for in longer and longer windows."""
+    span = _FIRST_SPAN
+    while True:
+        start = max(since, now - span)
+        window = preview_definition(definition, since=start, until=now, effective_date=None)
+        if window.occurrences:
+            return window.occurrences[-1].due_at
+        if start == since or span > _DAYS_BACK:
+            return None
+        span *= _SPAN_FACTOR
+
+
+def _note(found: Occurrence, smear: int) -> str:
+    """Return how a time was found, and how its item is smeared; empty for the rule's own time."""
+    return ", ".join(filter(None, (decision_words(found), smear_words(smear))))
 
 
 def _observing(definition: Definition, calendars: Mapping[str, Calendar]) -> Definition | None:
@@ -232,6 +334,15 @@ def _plan(
 ) -> LoadPlan:
     schedules = expand_days(definitions, start, end, occurrences_max=occurrences_max)
     return make_plan(schedules, quiet_for=quiet_for)
+
+
+@lru_cache(maxsize=_PLANS_KEPT_MAX)
+def _due_by_source(
+    definitions: Sequence[DefinitionInForce], start: datetime, end: datetime, occurrences_max: int
+) -> list[tuple[LoadSource, int]]:
+    found = expand_days(definitions, start, end, occurrences_max=occurrences_max)
+    counts = [(each.source, len(each.as_defined)) for each in found.times if each.as_defined]
+    return sorted(counts, key=lambda each: (-each[1], each[0].tenant, each[0].definition or ""))
 
 
 @lru_cache(maxsize=_PLANS_KEPT_MAX)

@@ -78,12 +78,13 @@ async def test_a_schedule_shows_what_it_owes_next_and_what_clock_changes_do(
     assert "does not exist on this day" in page.text
     assert "exists twice on this day" in page.text
     assert "Version 1" in page.text
-    assert "Missed occurrences are owed. Items of one key run beside each other." in page.text
+    policies = "Occurrences that were missed get their items later. "
+    assert policies + "Several items of one key may run at the same time." in page.text
     assert "owner payments" in page.text
     document, defaults = page.text.partition("<h2>Document</h2>")[2].split("<details>")[:2]
     for name, is_default in (("30 2 * * *", False), ("owner: payments", False), ("retry", True)):
         assert (name in document, name in defaults) == (not is_default, is_default), name
-    assert "No items yet" in page.text
+    assert "No item was due yet" in page.text
     assert (await browser.open("/console/schedules/acme/other")).status == 404
 
 
@@ -252,7 +253,8 @@ async def test_the_calendar_counts_by_hour_and_finds_quiet_windows(
     await api.define("acme", "hourly", hourly)
     page = await browser.open("/console/schedules/calendar?kind=HourlyDue&quiet=50")
     _, *days, _ = days_of(page.text)
-    assert [day.count(">1</a></td>") for day in days] == [24] * 6
+    assert len(days) in {5, 6}  # in the first quarter of a day the week has seven days
+    assert [day.count(">1</a></td>") for day in days] == [24] * len(days)
     assert "Quiet for 50 minutes or longer" in page.text
     assert '<option value="HourlyDue"></option>' in page.text
     assert '<a href="/console/schedules/calendar">Clear</a>' in page.text
