@@ -21,6 +21,7 @@ from dueledger.console.page_routes import PATH
 from dueledger.console.pages import (
     audit,
     badges,
+    finding_decisions,
     findings,
     flow_pauses,
     flows,
@@ -79,7 +80,7 @@ PAGES: Final[Sequence[BaseRoute]] = [
     *reconciliation.audit.routes,
     *reconciliation.download.routes,
     *findings.audit.routes,
-    *findings.approve.routes,
+    *finding_decisions.approve.routes,
     *taken_findings.approve.routes,
     *audit.audit.routes,
     *system.read.routes,

@@ -1,4 +1,4 @@
-"""Lists that an item is opened from, as its page and its forms name them: to come back to them."""
+"""Lists that an item or a finding is opened from, as its page and forms name them: to come back."""
 
 import re
 from collections.abc import Mapping
@@ -12,6 +12,10 @@ LISTS: Final[Mapping[str, str]] = {
     "/items": "Items",
     "/reviews": "Reviews",
     "/reviews/parked": "Parked items",
+    "/reviews/findings": "Findings that wait for a decision",
+    "/reconciliation": "Reconciliation",
+    "/reconciliation/findings": "Findings",
+    "/reconciliation/repairs": "Pending repairs",
     "/flows": "Flows",
 }
 """Paths of the lists below the console, and what each is called."""

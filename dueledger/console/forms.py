@@ -35,6 +35,8 @@ def blank(value: object) -> object:
 Filter = Annotated[str | None, Text, BeforeValidator(blank)]
 """A parameter that filters a list."""
 TAKEN_CHOICES: Final = ("mine", "nobody")
+TAKEN_FILTERS: Final = ("tenant", "kind", "taken")
+"""Parameters that filter the lists of what waits for a person."""
 TakenFilter = Annotated[Taken, BeforeValidator(blank)]
 """A parameter that filters a list by who has taken what it lists."""
 _Written = Annotated[datetime, BeforeValidator(written), AfterValidator(within_years)]

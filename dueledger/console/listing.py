@@ -60,6 +60,8 @@ class Column:
 class Listing:
     """Rows of a list. `empty` says what to do first where there are none; `note` what is left out.
 
+    `filters` are the parameters of the address that leave rows out. Where one is given and there
+    are no rows, the list says `unmatched` in place of `empty`, and leads to itself without them.
     `order` is that of the rows, as they were read by an index: "oldest first". `next_cursor` is
     that of the next page; None: this is the last. `sorts` is whether a reader may choose another
     order, as all rows are there. `turns` is the column whose head leads to the other order of an
@@ -70,6 +72,8 @@ class Listing:
     columns: Sequence[Column]
     rows: Sequence[Row]
     empty: str = "Nothing."
+    filters: Sequence[str] = ()
+    unmatched: str = "Nothing matches the filter."
     note: str | None = None
     order: str | None = None
     next_cursor: str | None = None

@@ -39,6 +39,8 @@ ZONES: Final = ("utc", "browser")
 BROWSER_ZONE: Final = "dueledger_zone"
 """Cookie in which the script writes the browser's zone."""
 PageFormat: TypeAlias = Literal["html", "csv", "json"]
+UNPAGED_ROWS_MAX: Final = 10_000
+"""Rows of a file of a list that has no pages."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _NOTICE_CHARS_MAX: Final = 1_000
 _ZONES_MAX: Final = 5
@@ -220,6 +222,27 @@ class View:
         """Return in which order of a column the page is sorted, as `aria-sort` has it."""
         orders = {column.key: "ascending", f"-{column.key}": "descending"}
         return orders.get(self.sort or "")
+
+    def rows_max(self, shown: int) -> int:
+        """Return how many rows a list without pages has: a file has more than the page shows."""
+        return shown if self.format == "html" else UNPAGED_ROWS_MAX
+
+    def cut_note(self, rows: Sequence[object], shown: int) -> str | None:
+        """Return what a list without pages leaves out, of rows of which one more was read."""
+        rows_max = self.rows_max(shown)
+        if len(rows) <= rows_max:
+            return None
+        more = "" if rows_max > shown else f" CSV and JSON have up to {UNPAGED_ROWS_MAX:,} rows."
+        return f"The first {rows_max:,}; there are more.{more}"
+
+    def is_filtered(self, listing: Listing) -> bool:
+        """Return whether the address has a filter of a list."""
+        query = self.request.query_params
+        return any(query.get(name, "") not in {"", "false"} for name in listing.filters)
+
+    def unfiltered_address(self, listing: Listing) -> str:
+        """Return the address of this page without the filters of a list."""
+        return self.here(cursor=None, **dict.fromkeys(listing.filters))
 
     def done(self, notice: str, path: str, /, **query: object) -> Response:
         """Return the answer of an action: the page to go to, which shows the notice once."""

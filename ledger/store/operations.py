@@ -226,7 +226,7 @@ async def list_operations(
 ) -> list[dict[str, Any]]:
     """List operations, newest first, below a number; with `tenants`, those of one of them alone.
 
-    With `awaits_approval`, those alone that do; with a `kind`, of them those that may reach it.
+    With `awaits_approval`, those alone that do; with a `kind`, those that may reach it.
     """
     values = limit, tenants, before_no, tenant, awaits_approval, kind
     rows = await connection.fetch(statement("list_operations"), None, *values)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
@@ -49,6 +49,14 @@ class WatermarkRecord:
     blocked_by: str | None
 
 
+class WatermarkPlace(NamedTuple):
+    """A watermark of a list, after which the next page begins."""
+
+    complete_before: datetime | None
+    tenant: str
+    kind: str
+
+
 async def read_pass_start(connection: Connection) -> PassStart:
     """Read the moment of a pass that begins now, and what those before it left."""
     (row,) = await connection.fetch(statement("read_pass_start"))
@@ -56,7 +64,10 @@ async def read_pass_start(connection: Connection) -> PassStart:
 
 
 async def read_last_pass(connection: Connection) -> Record | None:
-    """Read when the last pass started and finished, by the machine's time; None without one."""
+    """Read when the last pass started and finished, by the machine's time, and its business time.
+
+    None without one.
+    """
     return await connection.fetchrow(statement("read_last_pass"))
 
 
@@ -125,12 +136,17 @@ async def list_watermarks(
     *,
     tenants: Sequence[str] | None = None,
     limit: int = 10_000,
+    kind: str | None = None,
+    after: WatermarkPlace | None = None,
 ) -> list[dict[str, Any]]:
     """List the completeness watermarks of kinds and what blocks each, the least complete first.
 
     With `tenants`, of theirs alone.
     """
-    rows = await connection.fetch(statement("list_watermarks"), tenants, tenant, limit)
+    place = after or (None, None, None)
+    rows = await connection.fetch(
+        statement("list_watermarks"), tenants, tenant, limit, kind, *place
+    )
     return [dict(row) for row in rows]
 
 

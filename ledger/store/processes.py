@@ -342,7 +342,10 @@ async def read_health(
 
 
 async def list_processes(connection: Connection, limit: int) -> Sequence[ProcessRow]:
-    """List processes that live, are silent, or are gone since an hour, the latest first by role."""
+    """List processes that live, are silent, or are gone since an hour.
+
+    Those that do not live are first, by when each was last seen; the others are by role.
+    """
     return [
         ProcessRow(
             **{

@@ -37,6 +37,8 @@ PAGES = {
     "undecided": "/console/reviews/findings",
     "reconciliation": "/console/reconciliation",
     "missing": "/console/reconciliation/missing",
+    "watermarks": "/console/reconciliation/watermarks",
+    "findings-none": "/console/reconciliation/findings?tenant=nobody",
     "findings": "/console/reconciliation/findings",
     "repairs": "/console/reconciliation/repairs",
     "reports": "/console/reconciliation/reports",
@@ -86,6 +88,23 @@ return parts.filter(each => each.animationName !== "none").length
 """How many parts of a page move by themselves."""
 
 
+BROKEN = """
+const cells = [...document.querySelectorAll("main tbody :is(td, th)")];
+return cells.filter(each => !each.textContent.includes("<script>")).flatMap(cell => {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), found = [];
+  for (let node; node = walker.nextNode();) {
+    for (const { 0: word, index } of node.data.matchAll(/[a-zA-Z0-9-]{3,15}/g)) {
+      if (/[0-9-]/.test(word)) continue;
+      const range = document.createRange();
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      if (new Set([...range.getClientRects()].map(each => each.top)).size > 1) found.push(word);
+    }
+  }
+  return found;
+})
+"""
+"""Words of tables that take more than one line, but for texts that are hostile."""
 WRAPPED = """
 return [...document.querySelectorAll(".figure .number")]
   .filter(each => each.offsetHeight > 1.5 * parseFloat(getComputedStyle(each).lineHeight)
@@ -188,6 +207,16 @@ async def test_a_printed_page_is_light_and_has_no_controls(window: Window) -> No
                 window.shoot(f"{name}-printed", 1440, "light")
             finally:
                 window.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+    await window.do(walk)
+
+
+async def test_no_word_of_the_audit_is_broken_on_a_wide_screen(window: Window) -> None:
+    def walk() -> None:
+        for width in (1280, 1440, 1920):
+            window.open("/console/audit", width=width)
+            assert window.driver.execute_script(BROKEN) == [], width
+            assert window.driver.execute_script(SCROLLING) == [], width
 
     await window.do(walk)
 

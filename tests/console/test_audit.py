@@ -76,6 +76,6 @@ async def test_an_empty_audit_says_what_to_do_first(api: Api) -> None:
         await browser.sign_in(key)
         for query, words in (
             ("", "Define a schedule, pause a flow"),
-            ("?actor=x", "Remove a filter"),
+            ("?actor=x", "Remove the filter"),
         ):
             assert words in (await browser.open(f"/console/audit{query}")).text

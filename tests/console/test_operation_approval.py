@@ -73,11 +73,11 @@ async def test_reviews_counts_the_operations_that_wait_and_lists_them(
     nobodys = await browser.open(f"/console/reviews?kind={kind}&taken=nobody")
     assert "1 operation waits for a person." in nobodys.text
     mine = await browser.open(f"/console/reviews?kind={kind}&taken=mine")
-    assert "You have taken nothing that waits." in mine.text
+    assert "Nothing that waits for a person matches the filter." in mine.text
     listed = await browser.open("/console/reviews/operations?awaits_approval=true")
     assert f'{page}"' in listed.text
     await browser.send(f"{page}/abort", {"reason": "no"})
     ended = await browser.open(f"/console/reviews?kind={kind}")
-    assert "Nothing waits for a person." in ended.text
+    assert "Nothing that waits for a person matches the filter." in ended.text
     listed = await browser.open("/console/reviews/operations?awaits_approval=true")
     assert f'{page}"' not in listed.text

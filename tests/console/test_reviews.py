@@ -3,15 +3,36 @@
 import csv
 import io
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from html import unescape
 
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.operations import advance_operation
+from dueledger.ledger.store.processes import ProcessRole, end_process, register_process
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
 
 DECIDE = re.compile(r'href="/console(/reviews/acme/decide\?[^"]*Timeout[^"]*)"')
+
+
+@asynccontextmanager
+async def upkeep(api: Api) -> AsyncGenerator[None]:
+    """Have an allocator that lives, which does upkeep."""
+    number = await register_actor(api.owner, "allocator:host:7:abcd", ActorKind.ALLOCATOR)
+    await register_process(
+        api.owner,
+        number,
+        ProcessRole.ALLOCATOR,
+        host="host",
+        version="0.1.0",
+        yields=False,
+        kinds=None,
+    )
+    yield
+    await end_process(api.owner, number)
 
 
 async def test_parked_items_of_one_error_are_redriven_as_one_operation(
@@ -198,7 +219,7 @@ async def test_conflicting_outcomes_are_listed_where_a_person_decides_to_those_w
     async with open_browser(api) as reader:
         await reader.sign_in(await api.make_key("reads conflicts", Scope.READ))
         page = (await reader.open("/console/reviews?kind=Twice")).text
-        assert "Nothing waits for a person." in page
+        assert "Nothing that waits for a person matches the filter." in page
         assert "that wait for a decision" not in page
     page = (await browser.open("/console/reviews?kind=Numbered")).text
     assert f"/console/reconciliation/findings/{conflict}" not in page
@@ -255,7 +276,10 @@ async def test_a_decision_and_its_operation_say_how_long_it_takes(api: Api) -> N
     items = [api.item(f"T-{number}", tenant="timed", kind="Timed") for number in range(2)]
     await api.park(*await api.emit(key, *items))
     path = "/console/reviews/timed/decide"
-    took = "update ledger.operation set done = 1000, matched = 2000, worked_seconds = 240000"
+    took = (
+        "update ledger.operation set done = 1000, matched = 2000, worked_seconds = 240000,"
+        " advanced_at = ledger.now()"
+    )
     async with open_browser(api) as browser:
         await browser.sign_in(key)
         unknown = await browser.open(f"{path}?kind=Timed")
@@ -264,8 +288,14 @@ async def test_a_decision_and_its_operation_say_how_long_it_takes(api: Api) -> N
         done = await browser.send(path, fields)
         number = int(done.location.rpartition("/")[2])
         await api.owner.execute(f"{took} where operation_no = $1", number)
-        running = await browser.open(done.location)
-        assert "About 4,000 minutes left, at its rate so far." in running.text
+        stopped = (await browser.open(done.location)).text
+        assert "No process carries operations out, so no item is moved." in stopped
+        assert "minutes left" not in stopped
+        assert "Running" not in stopped
+        async with upkeep(api):
+            running = (await browser.open(done.location)).text
+        assert "About 4,000 minutes left, at its rate so far." in running
+        assert "No process carries operations out" not in running
         known = await browser.open(f"{path}?kind=Timed")
         assert "It takes about 8 minutes, by the tenant's last operations." in known.text
     body = {"verb": "redrive", "kind": "Timed"}
@@ -273,3 +303,63 @@ async def test_a_decision_and_its_operation_say_how_long_it_takes(api: Api) -> N
     assert (counted.document["items"], counted.document["seconds"]) == (2, 480)
     listed = await api.ask("GET", f"/v1/operations/{number}", key=key)
     assert listed.document["seconds_left"] == 240_000
+
+
+async def test_operations_in_reviews_are_those_of_its_filter_and_lead_to_all_of_it(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    path, numbers = "/console/reviews/acme/decide", dict[str, str]()
+    for kind in ("Kept", "Left"):
+        await api.emit(key, api.item("O-1", kind=kind))
+        fields = {"verb": "cancel", "kind": kind, "shown": "1", "reason": "INC-5"}
+        numbers[kind] = (await browser.send(path, fields)).location.rpartition("/")[2]
+    page = (await browser.open("/console/reviews?tenant=acme&kind=Kept")).text
+    listed = re.findall(r'href="/console/reviews/operations/(\d+)"', page)
+    assert listed == [numbers["Kept"]]
+    [more] = re.findall(r'href="([^"]+)">All operations', page)
+    assert unescape(more) == "/console/reviews/operations?tenant=acme&kind=Kept"
+    rows = (await browser.open(f"{unescape(more)}&format=csv")).text
+    assert [row["operation_no"] for row in csv.DictReader(io.StringIO(rows))] == listed
+
+
+async def test_a_decision_about_a_finding_leads_back_to_the_list_with_its_filter(
+    api: Api, browser: Browser
+) -> None:
+    for start, action, words in (
+        ("/console/reviews?kind=Way0", "approve", "Reviews"),
+        ("/console/reconciliation/repairs?kind=Way1", "approve", "Pending repairs"),
+        ("/console/reconciliation/findings?kind=Way2", "accept", "Findings"),
+        ("/console/reconciliation/findings?kind=Way3", "explain", "Findings"),
+    ):
+        [finding] = await api.find("acme")
+        await api.owner.execute(
+            "update ledger.finding set kind = $2 where id = $1", finding, start[-4:]
+        )
+        repair = await api.propose(finding, api.person_no)
+        page = (await browser.open(start)).text
+        [href] = set(re.findall(rf'href="([^"]+/findings/{finding}[^"]*)"', page))
+        shown = (await browser.open(unescape(href))).text
+        assert f'<a href="{start}">{words}</a>' in shown
+        [back] = set(re.findall(r'name="back" value="([^"]+)"', shown))
+        target = f"findings/{finding}" if action != "approve" else f"repairs/{repair}"
+        fields = {"reason": "INC-3", "back": unescape(back), "finding": str(finding)}
+        done = await browser.send(f"/console/reconciliation/{target}/{action}", fields)
+        assert (done.status, done.location) == (303, start)
+
+
+async def test_who_takes_a_finding_stays_at_it_and_may_go_back_to_the_list(
+    api: Api, browser: Browser
+) -> None:
+    [finding] = await api.find("acme")
+    start = "/reconciliation/findings?type=MISSING"
+    path = f"/console/reconciliation/findings/{finding}"
+    for action, more in (("take", {}), ("comments", {"comment": "asked"}), ("return", {})):
+        done = await browser.send(f"{path}/{action}", {"back": start, **more})
+        assert done.status == 303, done.text
+        page = (await browser.open(done.location)).text
+        assert f'<a href="/console{start}">Findings</a>' in page, action
+        assert f'name="back" value="{start}"' in page, action
+    approved = await api.propose(finding, api.person_no)
+    fields = {"reason": "INC-3", "finding": str(finding), "back": "//evil.example"}
+    done = await browser.send(f"/console/reconciliation/repairs/{approved}/approve", fields)
+    assert done.location == path

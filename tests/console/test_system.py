@@ -164,4 +164,4 @@ async def test_the_kind_that_is_least_complete_is_shown_with_what_blocks_it(api:
     least = page.text.partition("All kinds are complete before")[2].partition("</p>")[0]
     assert 'datetime="2026-02-01T09:00:00Z"' in least
     assert "acme Topical, held back by: items in their grace." in least
-    assert '<a href="/console/reconciliation">' in least
+    assert '<a href="/console/reconciliation/watermarks">' in least

@@ -20,8 +20,8 @@ from dueledger.service.routes.fields import OldestFirst
 
 audit = PageRoutes(Scope.AUDIT, "console")
 
+_FILTERS: Final = ("tenant", "actor", "operation", "target", "since", "until")
 _ELSEWHERE: Final = "Emissions, claims and outcomes are in the history of their items."
-_NOTHING_MATCHES: Final = f"No change matches. Remove a filter. {_ELSEWHERE}"
 _NOTHING_YET: Final = (
     "Nobody has changed anything yet. Define a schedule, pause a flow or make a key: each change is"
     f" listed here with who, when and why. {_ELSEWHERE}"
@@ -60,7 +60,6 @@ async def list_changes(
         oldest_first=oldest_first,
     )
     query = view.request.query_params
-    is_filtered = any((tenant, actor, operation, target, since, until))
     return view.page(
         "list.html",
         title="Audit",
@@ -75,7 +74,7 @@ async def list_changes(
             "oldest_first": ("Oldest first", oldest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=is_filtered,
+        is_filtered=any((tenant, actor, operation, target, since, until, oldest_first)),
         changed=("audit", "Changes were recorded"),
         listing=Listing(
             caption="Changes",
@@ -83,7 +82,9 @@ async def list_changes(
             turns=("at", "oldest_first", oldest_first),
             columns=_columns(view),
             rows=[_shown(row) for row in rows[: page.limit]],
-            empty=_NOTHING_MATCHES if is_filtered else _NOTHING_YET,
+            empty=_NOTHING_YET,
+            filters=_FILTERS,
+            unmatched=f"No change matches the filter. {_ELSEWHERE}",
             next_cursor=page.cursor_of(rows, "at", "audit_no"),
         ),
     )

@@ -1,4 +1,4 @@
-"""Findings and their repairs: both sides' evidence, what a repair would change, who decides."""
+"""Findings and their repairs: both sides' evidence, and what a repair would change."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final, NamedTuple
 from uuid import UUID
 
 import orjson
-from fastapi import Depends, Response
+from fastapi import Response
 from pydantic import BeforeValidator
 
-from dueledger.console.forms import TAKEN_CHOICES, Filter, TakenFilter, blank, form_of
+from dueledger.console.back import Back, back_link, back_to
+from dueledger.console.forms import TAKEN_CHOICES, TAKEN_FILTERS, Filter, TakenFilter, blank
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.taken_reviews import people_of_finding
@@ -32,10 +33,8 @@ from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import findings
 from dueledger.service.routes.fields import NewestFirst, taken_by
-from dueledger.service.routes.findings import PersonsReason
 
 audit = PageRoutes(Scope.AUDIT, "console")
-approve = PageRoutes(Scope.APPROVE, "console")
 
 _PARENT: Final = ("Reconciliation", "/reconciliation")
 _TYPES: Final = tuple(FindingType)
@@ -98,26 +97,32 @@ async def list_found(
         listing=Listing(
             caption="Findings",
             order="newest first" if newest_first else "oldest first",
+            turns=("first_seen_at", "newest_first", not newest_first),
             columns=_columns(view),
             rows=shown[: page.limit],
-            empty="No finding is open. `dueledger reconcile` compares what was owed with what"
-            " happened.",
+            empty=("No finding was recorded yet. " if closed else "No finding is open. ")
+            + "`dueledger reconcile` compares what was owed with what happened.",
+            filters=("tenant", "kind", "type", "effective_date"),
+            unmatched=f"No {'' if closed else 'open '}finding matches the filter.",
             next_cursor=page.cursor_of(shown, "first_seen_at", "id"),
         ),
     )
 
 
 @audit.page("/reconciliation/findings/{finding}")
-async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> Response:
+async def show_finding(
+    call: CurrentCall, view: CurrentView, finding: UUID, *, back: Back = None
+) -> Response:
     """Show a finding: both sides of its evidence, its repairs, and what may be decided."""
     found = await findings.find_finding(call, finding)
     is_open = found["resolution"] == Resolution.OPEN
     plan, no_plan = await _plan(call, finding) if is_open else (None, None)
     evidence = _evidence(found)
-    people = await people_of_finding(call, found)
+    people = await people_of_finding(call, found, back)
     return view.page(
         "finding.html",
         title=f"{found['type']} {found['business_key'] or found['subject']}",
+        back=back_link(back),
         finding=found,
         rule=FINDING_RULES[FindingType(found["type"])],
         is_open=is_open,
@@ -143,39 +148,6 @@ async def show_finding(call: CurrentCall, view: CurrentView, finding: UUID) -> R
         comments=people.comments,
         refusal=finding_refusal(_resolution_result(found, call.caller.name)),
     )
-
-
-@approve.action("/reconciliation/findings/{finding}/propose", "proposeRepair", "findings/{finding}")
-async def propose(call: CurrentCall, view: CurrentView, finding: UUID) -> Response:
-    """Propose the repair of the finding."""
-    await findings.propose_repair(call, finding)
-    return view.done("Proposed.", f"/reconciliation/findings/{finding}")
-
-
-@approve.action(
-    "/reconciliation/findings/{finding}/explain", "explainFinding", "findings/{finding}"
-)
-async def explain(
-    call: CurrentCall,
-    view: CurrentView,
-    finding: UUID,
-    form: Annotated[PersonsReason, Depends(form_of(PersonsReason))],
-) -> Response:
-    """Record why the finding is not wrong."""
-    await findings.explain(call, finding, form)
-    return view.done("Explained.", f"/reconciliation/findings/{finding}")
-
-
-@approve.action("/reconciliation/findings/{finding}/accept", "acceptFinding", "findings/{finding}")
-async def accept(
-    call: CurrentCall,
-    view: CurrentView,
-    finding: UUID,
-    form: Annotated[PersonsReason, Depends(form_of(PersonsReason))],
-) -> Response:
-    """Record that the finding is wrong and stays so."""
-    await findings.accept(call, finding, form)
-    return view.done("Accepted.", f"/reconciliation/findings/{finding}")
 
 
 @audit.page("/reconciliation/repairs")
@@ -221,18 +193,6 @@ async def list_repairs(
             turns=("proposed_at", "newest_first", not newest_first),
         ),
     )
-
-
-@approve.action("/reconciliation/repairs/{repair}/approve", "approveRepair", "repairs/{repair}")
-async def approve_repair(
-    call: CurrentCall,
-    view: CurrentView,
-    repair: UUID,
-    form: Annotated[PersonsReason, Depends(form_of(PersonsReason))],
-) -> Response:
-    """Approve a repair that another actor has proposed."""
-    await findings.approve_one(call, repair, form)
-    return view.done("Approved. The next reconciliation that repairs executes it.", "/reviews")
 
 
 @audit.page("/reviews/findings")
@@ -285,7 +245,10 @@ def list_undecided_of(
         order="oldest first",
         columns=(*_columns(view)[:-1], Column("taken_by", "Taken by")),
         rows=rows,
-        empty="No finding waits for a decision. Those that a repair resolves wait for that.",
+        empty="No finding waits for a decision. One waits if no repair resolves findings of its"
+        " type, or if somebody has taken it.",
+        filters=TAKEN_FILTERS,
+        unmatched="No finding that waits for a decision matches the filter.",
         next_cursor=next_cursor,
         downloads=downloads,
     )
@@ -299,9 +262,10 @@ def list_repairs_of(
     downloads: bool = False,
 ) -> Listing:
     """Return repairs that wait as a list: what each would change, and what it waits for."""
+    back = back_to(view)
 
     def show(row: Row) -> str:
-        return view.url(f"/reconciliation/findings/{row['finding_id']}")
+        return view.url(f"/reconciliation/findings/{row['finding_id']}", back=back)
 
     return Listing(
         caption="Pending repairs",
@@ -323,7 +287,9 @@ def list_repairs_of(
             {**row, "lane": "", "status": "approved" if row["approved_by"] else "waiting"}
             for row in rows
         ],
-        empty="No repair is pending. The page of a finding proposes its repair.",
+        empty="No repair is pending. One is proposed on the page of its finding.",
+        filters=TAKEN_FILTERS,
+        unmatched="No pending repair matches the filter.",
         next_cursor=next_cursor,
         downloads=downloads,
     )
@@ -360,8 +326,10 @@ async def _plan(call: ApiCall, finding: UUID) -> tuple[Mapping[str, object] | No
 
 
 def _columns(view: View) -> list[Column]:
+    back = back_to(view)
+
     def show(row: Row) -> str:
-        return view.url(f"/reconciliation/findings/{row['id']}")
+        return view.url(f"/reconciliation/findings/{row['id']}", back=back)
 
     return [
         Column("type", "Type", "text", show),

@@ -55,6 +55,7 @@ from dueledger.service.routes.flows import FlowLimitsChange
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
 
+_FILTERS: Final = ("tenant", "kind", "lane")
 PAUSES_MAX: Final = 50
 CHANGES_MAX: Final = 20
 LIMIT_WORDS: Final = {
@@ -69,6 +70,7 @@ LIMIT_WORDS: Final = {
     "circuit_rest_seconds": "Seconds until a probe",
     "lag_target_seconds": "Lag in seconds above which floods of other flows slow down",
 }
+_TARGET_WORDS: Final = ("the flow", "its kind", "its tenant")
 OPERATION_WORDS: Final = {
     "pauseFlows": "Paused",
     "resumeFlows": "Resumed",
@@ -140,9 +142,9 @@ async def list_all(
         tenants=call.tenants,
         kind=kind,
         lane=lane,
-        limit=PAUSES_MAX + 1,
+        limit=view.rows_max(PAUSES_MAX) + 1,
     )
-    pauses = found[:PAUSES_MAX]
+    pauses = found[: view.rows_max(PAUSES_MAX)]
     return view.page(
         "flows.html",
         title="Flows",
@@ -155,7 +157,9 @@ async def list_all(
             columns=pause_columns(view),
             rows=pauses,
             empty="Nothing is paused. A flow is paused on its own page.",
-            note=f"The {PAUSES_MAX} oldest." if len(found) > PAUSES_MAX else None,
+            filters=_FILTERS,
+            unmatched="No pause covers a flow that matches the filter.",
+            note=view.cut_note(found, PAUSES_MAX),
         ),
         tenant_pauses=await fell_due(call, view, pauses) if tenant else [],
         flow=None,
@@ -169,6 +173,8 @@ async def list_all(
                 for row, status, rate in zip(shown, statuses, rates, strict=True)
             ],
             empty="There is no flow yet. The first item of a kind makes one: `dueledger emit`.",
+            filters=_FILTERS,
+            unmatched="No flow matches the filter.",
             next_cursor=page.cursor_of(rows, "tenant", "kind", "lane"),
         ),
     )
@@ -192,7 +198,7 @@ async def show_flow(
     pauses = await list_pauses(call.connection, tenant, kind=kind, lane=lane, limit=PAUSES_MAX)
     changes: Listing | None = None
     if view.may(Scope.AUDIT):
-        changes = await _changes(call, FlowScope(tenant, kind, lane))
+        changes = await _changes(call, _targets(tenant, kind, lane))
     [status] = await _statuses(call, [flow], SAMPLE_MAX)
     [throughput] = await _rates(call, [(tenant, kind, lane)])
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
@@ -231,6 +237,10 @@ async def show_flow(
         items=partial(_items, view, flow),
         retrying=State.RETRYABLE_FAILURE.label,
         changes=changes,
+        targets=[
+            (words, view.url("/audit", target=each.path))
+            for words, each in zip(_TARGET_WORDS, _targets(tenant, kind, lane), strict=True)
+        ],
     )
 
 
@@ -303,11 +313,14 @@ async def _strip(
     return make_strip(view, cells, place, view.clock.now, {name} if is_late else ())
 
 
-async def _changes(call: ApiCall, scope: FlowScope) -> Listing:
-    wider = (FlowScope(scope.tenant), FlowScope(scope.tenant, scope.kind), scope)
-    rows = await list_target_audit(
-        call.connection, [each.path for each in wider], CHANGES_MAX + 1, tenants=call.tenants
-    )
+def _targets(tenant: str, kind: str, lane: str) -> tuple[FlowScope, FlowScope, FlowScope]:
+    """Return what was changed where a flow was: itself, its kind and its tenant."""
+    return FlowScope(tenant, kind, lane), FlowScope(tenant, kind), FlowScope(tenant)
+
+
+async def _changes(call: ApiCall, targets: Sequence[FlowScope]) -> Listing:
+    paths = [each.path for each in targets]
+    rows = await list_target_audit(call.connection, paths, CHANGES_MAX + 1, tenants=call.tenants)
     return Listing(
         caption="Who changed what",
         order="newest first",

@@ -197,7 +197,9 @@ async def list_items(
             else "latest effective date first",
             columns=_columns(view),
             rows=items,
-            empty=_empty(filters),
+            empty="There is no item yet. `dueledger emit` makes one, a schedule many.",
+            filters=tuple(filters),
+            unmatched=_unmatched(filters),
             note="Open items may be missing: a flow has more than are read at a time."
             if found.is_cut
             else None,
@@ -371,11 +373,10 @@ def _columns(view: View) -> list[Column]:
     ]
 
 
-def _empty(filters: dict[str, Any]) -> str:
+def _unmatched(filters: dict[str, Any]) -> str:
     if filters["q"]:
         return f"No item has the business key {filters['q']}, with these filters."
     if filters["late"]:
-        return "No item is late."
-    if any(filters.values()):
-        return "No item matches. Remove a filter."
-    return "There is no item yet. `dueledger emit` makes one; `dueledger define` a schedule."
+        is_alone = [name for name, value in filters.items() if value] == ["late"]
+        return "No item is late." if is_alone else "No item that matches the filter is late."
+    return "No item matches the filter."

@@ -51,6 +51,8 @@ QUICK: Final = PreviewLimits(examined_max=1_000, counted_max=500)
 """What a page counts in some milliseconds."""
 FULL: Final = PreviewLimits(examined_max=COUNT_EXAMINED_MAX, counted_max=COUNTED_MAX)
 """What it counts where a person asks for it, in some tenths of a second: as the operation does."""
+KEYS_SHOWN: Final = 20
+"""Business keys of each flow and state that `preview_operation` returns."""
 CONFIRM_ABOVE: Final = 100
 """Items above which their number is typed, before they end undone or start before they are due."""
 _REASON_CHARS_MAX: Final = 2_000
@@ -64,7 +66,7 @@ VERB_TEXTS: Final = {
     OperationVerb.WRITE_OFF: ("Write off", "They end without being done."),
     OperationVerb.SNOOZE: (
         "Snooze",
-        "They wait until then, or longer as before. Their due times stay: some may get late.",
+        "None is handed out before the time below. Due times stay, so items may become late.",
     ),
     OperationVerb.CANCEL: ("Cancel", "They end."),
 }
@@ -400,7 +402,7 @@ _MATCHED_COLUMNS: Final[Sequence[Column]] = (
     Column("kind", "Flow", "flow"),
     Column("state", "State", "state"),
     Column("items", "Items", "count"),
-    Column("oldest_at", "Since", "time"),
-    Column("newest_at", "Last", "time"),
-    Column("business_keys", "First keys", "prose"),
+    Column("oldest_at", "First entered its state", "time"),
+    Column("newest_at", "Last entered its state", "time"),
+    Column("business_keys", f"Business keys (first {KEYS_SHOWN} emitted)", "prose"),
 )

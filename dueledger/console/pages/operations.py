@@ -37,6 +37,7 @@ async def list_recorded(
     page: CurrentPage,
     *,
     tenant: Filter = None,
+    kind: Filter = None,
     awaits_approval: bool = False,
 ) -> Response:
     """List operations with their progress, newest first."""
@@ -47,6 +48,7 @@ async def list_recorded(
         tenants=call.tenants,
         before_no=before_no,
         tenant=tenant,
+        kind=kind,
         awaits_approval=awaits_approval,
     )
     shown = list_operations_of(
@@ -58,10 +60,11 @@ async def list_recorded(
         parent=("Reviews", "/reviews"),
         filters={
             "tenant": ("Tenant", tenant, None),
+            "kind": ("Kind", kind, None),
             "awaits_approval": ("Waits for a second person", awaits_approval, ()),
         },
         names=await suggest_names(call),
-        is_filtered=tenant is not None or awaits_approval,
+        is_filtered=bool(tenant or kind or awaits_approval),
         changed=("operation", "Operations have changed"),
         listing=shown,
     )
@@ -76,6 +79,8 @@ async def show_operation(
     refusals = {each: operation_refusal(each, str(found["status"])) for each in _ACTIONS}
     is_open = found["ended_at"] is None
     left = found["seconds_left"]
+    runs = not is_open or found["awaits_approval"] or has_upkeep(await read_roles(call.connection))
+    status = found["status"]
     return view.page(
         "operation.html",
         title=f"Operation {operation}",
@@ -87,9 +92,8 @@ async def show_operation(
         else [],
         may_approve=view.may(Scope.APPROVE),
         approval=approval_refusal(_approval_result(found, call.caller.name)),
-        has_upkeep=not is_open
-        or found["awaits_approval"]
-        or has_upkeep(await read_roles(call.connection)),
+        has_upkeep=runs,
+        status="waiting" if status == "running" and not runs else status,
     )
 
 
@@ -182,7 +186,10 @@ def list_operations_of(
             {**row, "waits_for": "a second person" if row["awaits_approval"] else None}
             for row in rows
         ],
-        empty="No operations yet. A decision about many items in Reviews is one.",
+        empty="There is no operation yet. A decision about all items of a list, in Reviews or in"
+        " Items, is recorded as one.",
+        filters=("tenant", "kind", "awaits_approval"),
+        unmatched="No operation matches the filter.",
         next_cursor=next_cursor,
         downloads=downloads,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import groupby
 from typing import Final
 
@@ -16,7 +17,7 @@ from dueledger.console.view import CurrentView, View
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, count_missing
-from dueledger.ledger.store.passes import list_watermarks
+from dueledger.ledger.store.passes import WatermarkPlace, list_watermarks, read_last_pass
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
@@ -45,7 +46,7 @@ async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
         )
     ]
     watermarks = await list_watermarks(
-        call.connection, tenants=call.tenants, limit=WATERMARKS_MAX + 1
+        call.connection, tenants=call.tenants, limit=view.rows_max(WATERMARKS_MAX) + 1
     )
     missing = await count_missing(
         call.connection, limit=SHOWN_MAX, count_max=FINDINGS_MAX, tenants=call.tenants
@@ -63,15 +64,42 @@ async def show_reconciliation(call: CurrentCall, view: CurrentView) -> Response:
         missing=_list_missing(view, missing),
         repairs=list_repairs_of(view, repairs),
         reports=_list_reports(view, recorded),
-        listing=Listing(
-            caption="Completeness watermarks",
-            order="least complete first",
-            columns=_WATERMARK_COLUMNS,
-            rows=[{**row, "lane": ""} for row in watermarks[:WATERMARKS_MAX]],
-            empty="No kind was reconciled yet. `dueledger reconcile` compares what was owed with"
-            " what happened.",
-            note="The least complete ones." if len(watermarks) > WATERMARKS_MAX else None,
+        last_pass=await read_last_pass(call.connection),
+        listing=replace(
+            _list_watermarks(watermarks[: view.rows_max(WATERMARKS_MAX)], downloads=True),
+            note=view.cut_note(watermarks, WATERMARKS_MAX),
         ),
+    )
+
+
+@audit.page("/reconciliation/watermarks")
+async def list_complete(
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    *,
+    tenant: Filter = None,
+    kind: Filter = None,
+) -> Response:
+    """List up to when each kind is complete, the least complete first."""
+    rows = await list_watermarks(
+        call.connection,
+        tenant,
+        tenants=call.tenants,
+        limit=page.rows_max,
+        kind=kind,
+        after=page.place(WatermarkPlace, datetime | None, str, str),
+    )
+    cursor = page.cursor_of(rows, "complete_before", "tenant", "kind")
+    return view.page(
+        "list.html",
+        title="Completeness watermarks",
+        parent=("Reconciliation", "/reconciliation"),
+        filters={"tenant": ("Tenant", tenant, None), "kind": ("Kind", kind, None)},
+        names=await suggest_names(call),
+        is_filtered=bool(tenant or kind),
+        changed=("watermark", "Watermarks have changed"),
+        listing=_list_watermarks(rows[: page.limit], cursor, downloads=True),
     )
 
 
@@ -172,6 +200,23 @@ def _list_counts(view: View, counts: Sequence[Row]) -> Listing:
     )
 
 
+def _list_watermarks(
+    rows: Sequence[Row], next_cursor: str | None = None, *, downloads: bool = False
+) -> Listing:
+    return Listing(
+        caption="Completeness watermarks",
+        order="least complete first",
+        columns=_WATERMARK_COLUMNS,
+        rows=[{**row, "lane": ""} for row in rows],
+        empty="No kind was reconciled yet. `dueledger reconcile` compares what was owed with what"
+        " happened.",
+        filters=("tenant", "kind"),
+        unmatched="No kind that was reconciled matches the filter.",
+        next_cursor=next_cursor,
+        downloads=downloads,
+    )
+
+
 def _list_missing(
     view: View, rows: Sequence[Row], next_cursor: str | None = None, *, downloads: bool = False
 ) -> Listing:
@@ -198,6 +243,8 @@ def _list_missing(
         ),
         rows=[{**row, "lane": ""} for row in rows],
         empty="No item is missing, as far as a reconciliation has compared.",
+        filters=("tenant", "kind"),
+        unmatched="No missing item matches the filter.",
         next_cursor=next_cursor,
         downloads=downloads,
     )
@@ -228,6 +275,8 @@ def _list_reports(
         ),
         rows=rows,
         empty="There is no report yet. `dueledger reconcile --once` records one.",
+        filters=("tenant",),
+        unmatched="No report matches the filter.",
         next_cursor=next_cursor,
         downloads=downloads,
     )

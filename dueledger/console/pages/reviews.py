@@ -9,7 +9,7 @@ from fastapi import Response
 
 from dueledger.console.back import back_to
 from dueledger.console.cells import count_of
-from dueledger.console.forms import TAKEN_CHOICES, Filter, TakenFilter
+from dueledger.console.forms import TAKEN_CHOICES, TAKEN_FILTERS, Filter, TakenFilter
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.findings import list_repairs_of, list_undecided_of
@@ -39,8 +39,13 @@ NOTHING: Final[dict[TakenFilter, str]] = {
     "mine": "You have taken nothing that waits.",
     "nobody": "Nothing waits that nobody has taken.",
 }
-NONE: Final = {"mine": "You have taken none.", "nobody": "There is none that nobody has taken."}
-"""What an empty section says of a filter, in place of what to do first."""
+NOTHING_MATCHES: Final = "Nothing that waits for a person matches the filter."
+
+
+_NONE_PARKED: Final = (
+    "No item waits for a person. One is parked when its attempts are exhausted, or by"
+    " `dueledger park`."
+)
 
 
 class Waiting(NamedTuple):
@@ -69,19 +74,24 @@ async def show_reviews(
         examined_max=EXAMINED_MAX,
         taken_by=taken_by(taken, call.caller.actor_no),
     )
-    recorded = await list_operations(call.connection, SHOWN_MAX, tenants=call.tenants)
-    awaited = _said(await _awaited(call, view, tenant, kind, taken), taken)
-    parked = _said(_parked(view, rows, taken), taken)
+    recorded = await list_operations(
+        call.connection, SHOWN_MAX, tenants=call.tenants, tenant=tenant, kind=kind
+    )
+    awaited = await _awaited(call, view, tenant, kind, taken)
+    parked = _parked(view, rows, taken)
     repairs: Waiting | None = None
     undecided: Waiting | None = None
     if view.may(Scope.AUDIT):
         wanted = Wanted(tenant, kind, taken_by(taken, call.caller.actor_no))
-        repairs = _said(await _waiting_repairs(call, view, wanted), taken)
-        undecided = _said(await _undecided(call, view, wanted), taken)
+        repairs = await _waiting_repairs(call, view, wanted)
+        undecided = await _undecided(call, view, wanted)
     return view.page(
         "reviews.html",
         title="Reviews",
-        verdict=_verdict(taken, parked, repairs, undecided, awaited),
+        verdict=_verdict(
+            NOTHING_MATCHES if tenant or kind else NOTHING[taken],
+            *(parked, repairs, undecided, awaited),
+        ),
         filters={"tenant": tenant or "", "kind": kind or "", "taken": taken or ""},
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind or taken),
@@ -129,14 +139,17 @@ async def list_parked(
             "newest_first": ("Newest first", newest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind or taken),
+        is_filtered=bool(tenant or kind or taken or newest_first),
         changed=("review", "Parked items have changed"),
         listing=Listing(
             caption="Parked items",
             order="newest first" if newest_first else "oldest first",
+            turns=("parked_at", "newest_first", not newest_first),
             columns=_parked_columns(view),
             rows=rows[: page.limit],
-            empty="No parked item matches.",
+            empty=_NONE_PARKED,
+            filters=TAKEN_FILTERS,
+            unmatched="No parked item matches the filter.",
             next_cursor=page.cursor_of(rows, "parked_at", "item_no"),
         ),
     )
@@ -150,21 +163,15 @@ class Wanted(NamedTuple):
     taken_by: int | None
 
 
-def _said(section: Waiting, taken: TakenFilter) -> Waiting:
-    """Return a section that says of the filter, if there is one, why it is empty."""
-    if taken is None:
-        return section
-    return section._replace(listing=replace(section.listing, empty=NONE[taken]))
-
-
 def _parked(view: View, rows: Sequence[Row], taken: TakenFilter) -> Waiting:
     listing = Listing(
         caption="Parked items by reason and error",
         order="largest group first",
         columns=_group_columns(view, taken),
         rows=[{**row, "takers": ", ".join(row["taken_by"]) or None} for row in rows],
-        empty="No item waits for a person. One is parked when its attempts are exhausted, or by"
-        " `dueledger park`.",
+        empty=_NONE_PARKED,
+        filters=TAKEN_FILTERS,
+        unmatched="No parked item matches the filter.",
     )
     is_capped = any(row["items_capped"] for row in rows)
     return Waiting(listing, sum(row["items"] for row in rows), is_capped)
@@ -208,14 +215,16 @@ async def _awaited(
         )
     listing = replace(
         list_operations_of(view, rows[:SHOWN_MAX]),
-        empty="No operation waits for a second person. Those wait that match more items than"
-        " `operations: {approval_above: …}` of their kind.",
+        empty="No operation waits for a second person. One waits if it matches more items than"
+        " the policy `operations.approval_above` of their kind allows without one.",
+        filters=TAKEN_FILTERS,
+        unmatched="No operation that waits for a second person matches the filter.",
     )
     return Waiting(listing, min(len(rows), COUNTED_MAX), len(rows) > COUNTED_MAX)
 
 
-def _verdict(taken: TakenFilter, *sections: Waiting | None) -> str:
-    """Return in one sentence what waits: in the order of the page."""
+def _verdict(nothing: str, *sections: Waiting | None) -> str:
+    """Return in one sentence what waits, in the order of the page; `nothing` if nothing does."""
     words = (
         *(("item", "items"), ("repair", "repairs")),
         *(("finding", "findings"), ("operation", "operations")),
@@ -226,7 +235,7 @@ def _verdict(taken: TakenFilter, *sections: Waiting | None) -> str:
         if each is not None and each.number
     ]
     if not found:
-        return NOTHING[taken]
+        return nothing
     named = [f"{count_of(each.number, capped=each.is_capped)} {noun}" for each, noun in found]
     *first, last = named
     waits = "waits" if [each.number for each, _ in found] == [1] else "wait"

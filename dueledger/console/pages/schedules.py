@@ -101,7 +101,14 @@ async def list_schedules(
             order="by tenant and name",
             columns=_columns(view),
             rows=await _rows(call, view, shown),
-            empty="There is no definition yet. Write one, or import a crontab.",
+            empty="There is no schedule yet. "
+            + (
+                "Write one, or import a crontab."
+                if view.may(Scope.OPERATE)
+                else "A key with the scope `operate` writes one, or imports a crontab."
+            ),
+            filters=("tenant", "kind"),
+            unmatched="No schedule matches the filter.",
             next_cursor=page.cursor_after(
                 None if last is None else (last.tenant, last.name, last.version)
             ),

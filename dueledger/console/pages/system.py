@@ -13,7 +13,7 @@ from dueledger.console.firing_alerts import sentence_of
 from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.view import CurrentView, View
+from dueledger.console.view import UNPAGED_ROWS_MAX, CurrentView, View
 from dueledger.ledger.errors import NotPermitted
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.clock import read_machine_now
@@ -62,15 +62,16 @@ async def _call_of_all(call: CurrentCall) -> ApiCall:
 
 @read.page("/system")
 async def show_system(call: CurrentCall, view: CurrentView, request: Request) -> Response:
-    """Show alerts, processes by their last sign of life, topics, health, and settings."""
+    """Show alerts, processes, those that do not live first, topics, health, and settings."""
     _require_all_tenants(call)
     # Processes, topics and alerts have the machine's time, which is not that of a simulated clock.
     now = await read_machine_now(call.connection)
     view = replace(view, clock=replace(view.clock, now=now))
     checks = await system.check_all(call)
     alerts = await list_open_alerts(call.connection, None)
-    topics = await list_topics(call.connection, TOPICS_MAX + 1)
-    processes = await list_processes(call.connection, PROCESSES_MAX + 1)
+    topics = await list_topics(call.connection, view.rows_max(TOPICS_MAX) + 1)
+    processes = await list_processes(call.connection, view.rows_max(PROCESSES_MAX) + 1)
+    listed = processes[: view.rows_max(PROCESSES_MAX)]
     leases = await count_leases(call.connection, LEASES_MAX)
     known = {each.process_no for each in processes}
     return view.page(
@@ -79,7 +80,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         pulled=sum(held for number, (held, _) in leases.items() if number not in known),
         last_pass=await read_last_pass(call.connection),
         least_complete=next(iter(await list_watermarks(call.connection, limit=1)), None),
-        passes=_list_passes(view, processes[:PROCESSES_MAX]),
+        passes=_list_passes(view, listed),
         bad=[each for each in checks if each.health is not Health.OK],
         alerts=_list(
             "Firing alerts",
@@ -90,9 +91,10 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         topics=_list(
             "Topics",
             _topic_columns(view),
-            topics[:TOPICS_MAX],
+            topics[: view.rows_max(TOPICS_MAX)],
             "No kind has a topic yet. The first item of a kind makes one.",
-            note="Those with the most items." if len(topics) > TOPICS_MAX else None,
+            order="largest lag first",
+            note=view.cut_note(topics, TOPICS_MAX),
         ),
         checks=_list(
             "Checks of the ledger",
@@ -119,7 +121,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         ),
         listing=Listing(
             caption="Processes",
-            order="by role",
+            order="longest without a sign of life first, those that live by role",
             columns=_process_columns(view),
             rows=[
                 {
@@ -136,11 +138,11 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
                     "failing_since": each.failing_since,
                     "certificate_expires_at": each.certificate_expires_at,
                 }
-                for each in processes[:PROCESSES_MAX]
+                for each in listed
                 for held, is_capped in [leases.get(each.process_no, (0, False))]
             ],
             empty="No process runs. `dueledger allocate` claims what is due.",
-            note="The first ones by role." if len(processes) > PROCESSES_MAX else None,
+            note=view.cut_note(processes, PROCESSES_MAX),
         ),
     )
 
@@ -153,7 +155,7 @@ async def show_process(
     _require_all_tenants(call)
     now = await read_machine_now(call.connection)
     view = replace(view, clock=replace(view.clock, now=now))
-    rows = await list_processes(call.connection, PROCESSES_MAX)
+    rows = await list_processes(call.connection, UNPAGED_ROWS_MAX)
     found = next((each for each in rows if each.name == name), None)
     refusal = None if found is None else drain_refusal(_drain_result(found))
     return view.page(
@@ -184,16 +186,17 @@ async def show_topic(
 ) -> Response:
     """Show how far the consumers of a topic are behind, by partition."""
     _require_all_tenants(call)
-    rows = await list_topic_partitions(call.connection, name, PARTITIONS_MAX + 1)
+    rows = await list_topic_partitions(call.connection, name, view.rows_max(PARTITIONS_MAX) + 1)
     return view.page(
         "topic.html",
         title=name or "Topic",
         listing=Listing(
             caption="Partitions",
+            order="largest lag first",
             columns=_PARTITION_COLUMNS,
-            rows=rows[:PARTITIONS_MAX],
+            rows=rows[: view.rows_max(PARTITIONS_MAX)],
             empty="No published item waits in its partitions: all were started.",
-            note="Those with the most items." if len(rows) > PARTITIONS_MAX else None,
+            note=view.cut_note(rows, PARTITIONS_MAX),
         ),
     )
 
@@ -241,7 +244,6 @@ def _list_passes(view: View, processes: Sequence[ProcessRow]) -> Listing:
 
     return Listing(
         caption="Last passes",
-        order="by role",
         columns=(
             Column("name", "Process", "text", address),
             Column("ticked_at", "Last pass ended", "time"),
@@ -280,9 +282,10 @@ def _list(
     rows: Sequence[Row],
     empty: str,
     *,
+    order: str | None = None,
     note: str | None = None,
 ) -> Listing:
-    return Listing(caption=caption, columns=columns, rows=rows, empty=empty, note=note)
+    return Listing(caption=caption, columns=columns, rows=rows, empty=empty, order=order, note=note)
 
 
 def _topic_columns(view: View) -> Sequence[Column]:
@@ -296,10 +299,10 @@ def _topic_columns(view: View) -> Sequence[Column]:
         Column("items", "Lag", "count", partitions),
         Column("oldest_at", "Oldest claim", "time"),
         Column("workers", "Workers", "count"),
-        Column("granted", "Wanted", "count"),
+        Column("granted", "Asked for by workers", "count"),
         Column("silent_since", "Silent since", "time"),
         Column("stalled_partitions", "Stalled partitions", "count"),
-        Column("unavailable", "Unavailable", "prose"),
+        Column("unavailable", "Cannot be published to", "prose"),
     )
 
 

@@ -157,11 +157,12 @@ def people_of(
     return _people(call, review, ReviewForms(path, Scope.OPERATE, fields), comments)
 
 
-async def people_of_finding(call: ApiCall, finding: Row) -> ReviewPeople:
+async def people_of_finding(call: ApiCall, finding: Row, back: Back) -> ReviewPeople:
     """Return who has a finding, and what was written about it."""
     names = [finding["taken_by"]] if finding["taken_by"] else []
     review = {"items": 1, "taken": len(names), "taken_by": names, "taken_at": finding["taken_at"]}
-    forms = ReviewForms(f"/reconciliation/findings/{finding['id']}", Scope.APPROVE)
+    path = f"/reconciliation/findings/{finding['id']}"
+    forms = ReviewForms(path, Scope.APPROVE, {"back": back})
     comments = await read_comments(call, finding["tenant"], [of_finding(finding["id"])])
     people = _people(call, review, forms, comments)
     return replace(people, is_open=finding["resolution"] == Resolution.OPEN)

@@ -80,7 +80,7 @@ class ProcessDocument(BaseModel):
 
 
 class ProcessList(BaseModel):
-    """Processes by role, the last to be seen first."""
+    """Processes: those that do not live first, by when each was last seen; then by role."""
 
     items: list[ProcessDocument]
 

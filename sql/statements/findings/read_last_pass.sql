@@ -3,7 +3,7 @@
 -- roles: auditor
 -- index: reconciliation_pkey
 -- locks: none
-select r.reconciliation_no, r.started_at, r.finished_at
+select r.reconciliation_no, r.started_at, r.finished_at, r.as_of
 from ledger.reconciliation r
 order by r.reconciliation_no desc
 limit 1

@@ -23,6 +23,7 @@ chosen as materialized (
   (select o.operation_no from ledger.operation o
    where $1::bigint is null and not $6::boolean and $3::text[] is null and $5::text is null
      and o.operation_no < coalesce($4::bigint, 9223372036854775807)
+     and ($7::text is null or o.kind is null or o.kind = $7::text)
    order by o.operation_no desc limit $2::integer)
   union all
   (select x.operation_no
@@ -30,6 +31,7 @@ chosen as materialized (
    cross join lateral (
      select o.operation_no from ledger.operation o
      where $1::bigint is null and not $6::boolean and o.tenant = s.tenant and -o.operation_no > -coalesce($4::bigint, 9223372036854775807)
+       and ($7::text is null or o.kind is null or o.kind = $7::text)
      order by -o.operation_no limit $2::integer  -- ordered like the index
    ) x
    order by x.operation_no desc limit $2::integer)
