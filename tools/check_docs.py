@@ -1,6 +1,7 @@
 """Check that tracked text works in any clone.
 
-Links in Markdown must lead to a file and a heading that exist. A path in backticks that begins with
+Links in Markdown must lead to a file and a heading that exist, and one whose text is the name of a
+page to that page. A path in backticks that begins with
 a folder of the code must exist, and so must a test that is named there. No tracked file may name an
 absolute path of somebody's machine or the host of a package index: such a lock or script works for
 one person only.
@@ -17,6 +18,8 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_NAMED_PAGE: Final = re.compile(r"\[`?([\w./-]+\.md)`?\]")
+"""The text of a link that is the name of a page."""
 FENCE: Final = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]*`")
 _HEADING: Final = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
@@ -92,6 +95,9 @@ def _broken_links(path: Path, text: str) -> Iterator[str]:
         name, _, anchor = link.partition("#")
         target = (path.parent / name).resolve() if name else path
         where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
+        named = _NAMED_PAGE.match(text, match.start())
+        if named and Path(named.group(1)).name != target.name:
+            yield f"{where}: the text names {named.group(1)}, the link leads to {link}"
         if not target.is_relative_to(ROOT) or not target.exists():
             yield f"{where}: {link} does not exist in this repository"
         elif (

@@ -163,7 +163,7 @@ RULES: Final = (
     AlertRule(
         "ItemsLate",
         Metric.LATE_SECONDS,
-        "items are past complete_by, or their grace",
+        "items are past their SLA",
         "items of {tenant} {kind} are not done, past their complete_by or grace",
         labels=_OF_FLOW,
         inhibits=("FlowSilent",),

@@ -199,6 +199,14 @@ def preview_definition(
     return ServiceCall("POST", path, models.DefinitionChangeDocument, query, _body(document))
 
 
+def convert_schedules(
+    tenant: str, asked: models.ConvertRequest
+) -> ServiceCall[models.ConvertedFile]:
+    """Convert a file of another scheduler into definitions; change nothing."""
+    path = f"{_tenant(tenant)}/definitions/convert"
+    return ServiceCall("POST", path, models.ConvertedFile, body=_body(asked))
+
+
 def pause_definition(
     tenant: str, name: str, reason: str, *, until: datetime | None = None
 ) -> ServiceCall[models.PauseChange]:

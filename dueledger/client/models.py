@@ -861,6 +861,17 @@ class LatenessDocument(BaseModel):
     items: int
 
 
+class LeftOutJob(BaseModel):
+    """
+    A job that is not converted, why, and what to write instead.
+    """
+
+    where: str
+    text: str
+    reason: str
+    accepted: str | None
+
+
 class LoadPart(BaseModel):
     """
     Items of a definition within a peak.
@@ -982,6 +993,26 @@ class OccurrenceDocument(BaseModel):
     smear_seconds: int | None = None
 
 
+OpenQuestion = TypeAliasType(
+    "OpenQuestion",
+    Annotated[
+        Literal[
+            "clocks",
+            "days",
+            "duplicates",
+            "missed",
+            "phase",
+            "retries",
+            "secret",
+            "switched_off",
+            "time_limit",
+            "zone",
+        ],
+        Field(description="Questions that no file answers; QUESTIONS has a sentence for each."),
+    ],
+)
+
+
 class OperationChange(BaseModel):
     """
     Why an operation is paused, resumed, ended or approved.
@@ -1041,6 +1072,16 @@ OperationVerb = TypeAliasType(
         ),
     ],
 )
+
+
+class OtherLine(BaseModel):
+    """
+    A line that is no job, and what it means for jobs.
+    """
+
+    where: str
+    text: str
+    meaning: str
 
 
 class OutcomeToReport(BaseModel):
@@ -1162,7 +1203,7 @@ class PastDayDocument(BaseModel):
 
     due: int
     completed: int
-    completed_late: Annotated[int, Field(description="of `completed`, after its SLA or grace")]
+    completed_late: Annotated[int, Field(description="of `completed`, after its SLA")]
     in_review: int
     withdrawn: Annotated[int, Field(description="cancelled, superseded or skipped")]
     written_off: int
@@ -1180,7 +1221,7 @@ class PastHourDocument(BaseModel):
 
     due: int
     completed: int
-    completed_late: Annotated[int, Field(description="of `completed`, after its SLA or grace")]
+    completed_late: Annotated[int, Field(description="of `completed`, after its SLA")]
     in_review: int
     withdrawn: Annotated[int, Field(description="cancelled, superseded or skipped")]
     written_off: int
@@ -1589,6 +1630,15 @@ class SkippedDocument(BaseModel):
     into: str | None = None
 
 
+SourceScheduler = TypeAliasType(
+    "SourceScheduler",
+    Annotated[
+        Literal["crontab", "kubernetes", "systemd", "quartz", "eventbridge"],
+        Field(description="The scheduler that a file is of."),
+    ],
+)
+
+
 StatementVerdict = TypeAliasType(
     "StatementVerdict",
     Annotated[
@@ -1911,6 +1961,16 @@ class WrittenComment(BaseModel):
     comment: str
 
 
+class AskedQuestion(BaseModel):
+    """
+    A question that the file does not answer, and about how many jobs.
+    """
+
+    question: OpenQuestion
+    sentence: str
+    jobs: int
+
+
 class CalendarChanges(BaseModel):
     """
     How the days of a calendar change. `changed_days` are now worked, or no longer.
@@ -1962,6 +2022,52 @@ class CheckList(BaseModel):
     """
 
     items: list[CheckDocument]
+
+
+class ConvertRequest(BaseModel):
+    """
+    A file of another scheduler, and what its jobs lack.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+    )
+    text: Annotated[str, Field(max_length=1000000)]
+    file_name: Annotated[str | None, Field(max_length=200, pattern="^[^\\x00-\\x1f\\x7f]*$")] = (
+        "text"
+    )
+    scheduler: Annotated[
+        SourceScheduler | None, Field(description="without it, it is guessed from name and text")
+    ] = None
+    kind: Annotated[
+        str | None,
+        Field(
+            description="empty: one for each type of job",
+            max_length=100,
+            pattern="^[^\\x00-\\x1f\\x7f]*$",
+        ),
+    ] = ""
+    timezone: Annotated[
+        str | None,
+        Field(
+            description="of times whose zone it does not name",
+            max_length=100,
+            pattern="^[^\\x00-\\x1f\\x7f]*$",
+        ),
+    ] = "UTC"
+
+
+class ConvertedJob(BaseModel):
+    """
+    A job as a definition; `decide` has the open questions about it.
+    """
+
+    where: str
+    definition: str
+    frequency: str
+    decide: list[OpenQuestion]
+    notes: list[str]
+    document: Annotated[dict[str, Any], Field(description="what putDefinition takes")]
 
 
 class DefinitionDiffDocument(BaseModel):
@@ -2615,6 +2721,17 @@ class CalendarChange(BaseModel):
     changed: bool
     difference: CalendarChanges | None
     definitions: list[str]
+
+
+class ConvertedFile(BaseModel):
+    """
+    All that a file has, each part in one of the lists.
+    """
+
+    jobs: list[ConvertedJob]
+    left_out: list[LeftOutJob]
+    other_lines: list[OtherLine]
+    questions: list[AskedQuestion]
 
 
 class DefinitionChangeDocument(BaseModel):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dueledger.failures import KINDS
+from dueledger.importers.import_result import QUESTIONS, OpenQuestion
 from dueledger.ledger.states import State
 from dueledger.service.routes.calendars import EXAMPLE as CALENDAR
 from dueledger.service.routes.definition_documents import EXAMPLE as DEFINITION
@@ -106,6 +107,11 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "after": {"until": "2027-01-01T10:00:00+00:00"},
         "request_id": "5e1f0c52b8f94f3d",
     },
+    "AskedQuestion": {
+        "question": "zone",
+        "sentence": QUESTIONS[OpenQuestion.ZONE],
+        "jobs": 1,
+    },
     "CalendarChange": {"definitions": ["statements"], "name": "holidays"},
     "CalendarChanges": {
         "removed": [],
@@ -116,6 +122,12 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
     },
     "CalendarDetail": {"document": CALENDAR, "name": "holidays", "valid_to": "2027-12-31"},
     "CalendarSummary": {"name": "holidays", "valid_to": "2027-12-31"},
+    "ConvertedJob": {
+        "where": "jobs:2",
+        "frequency": "1 a month",
+        "decide": ["zone"],
+        "document": DEFINITION,
+    },
     "DayRanges": {"from": ["2027-01-01", "2027-12-31"], "to": ["2027-01-01", "2027-12-31"]},
     "DefinitionDiffDocument": {
         "counts": {"kept": 0, "moved": 12, "added": 0, "removed": 0},
@@ -135,6 +147,17 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "worker": "worker:host-1:4711:5f1c",
     },
     "FlowDocument": {"topic": _TOPIC},
+    "LeftOutJob": {
+        "where": "jobs:3",
+        "text": "0 25 * * *",
+        "reason": "hour `25`: 25 is outside the field",
+        "accepted": "0 to 23",
+    },
+    "OtherLine": {
+        "where": "jobs:1",
+        "text": "MAILTO",
+        "meaning": "receives the output; used as the owner of the jobs after it",
+    },
     "SettingDocument": {
         "variable": "DUELEDGER_SERVICE_PORT",
         "value": "8480",

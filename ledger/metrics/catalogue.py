@@ -119,8 +119,8 @@ class Metric(StrEnum):
         "dueledger_late_seconds",
         MetricType.GAUGE,
         (
-            "Time since an item that waits, retries or is handed out passed its complete_by, or its"
-            " due time and the grace; of each flow and of what is handed out the oldest are read."
+            "Time since an item that waits, retries or is handed out passed its SLA; of each flow"
+            " and of what is handed out the oldest are read."
         ),
         "tenant",
         "kind",

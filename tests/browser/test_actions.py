@@ -1,5 +1,7 @@
 """Actions as a person does them: fold out, write why, press, and read what the page says then."""
 
+import re
+from collections.abc import Callable
 from urllib.parse import quote
 from uuid import UUID
 
@@ -7,9 +9,12 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from dueledger.ledger.presence import open_presence
+from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.states import State
 from dueledger.ledger.store.processes import ProcessRole
 from tests.browser.window import Window
+from tests.ledger.conftest import Ledger
 from tests.logins import with_login
 from tests.service.conftest import Api
 
@@ -39,6 +44,36 @@ async def test_a_person_pauses_a_flow_and_decides_about_what_is_parked(window: W
 
     await window.do(pause)
     await window.do(decide)
+    assert await window.do(window.messages) == []
+
+
+@pytest.mark.parametrize(
+    ("over", "covered"), [("kind", "acme LetterDue"), ("tenant", "acme (all kinds)")]
+)
+async def test_a_person_pauses_a_kind_or_a_tenant_and_types_how_many_items_are_due(
+    window: Window, over: str, covered: str
+) -> None:
+    def pause() -> None:
+        window.open("/console/flows/acme/LetterDue")
+        window.unfold("Pause")
+        [option] = window.find(f"#over option[value={over}]")
+        option.click()
+        due = re.findall(r"([\d,]+)\+? due in", option.text)[0].replace(",", "")
+        window.find("#typed")[0].send_keys(due)
+        window.find("#pause-reason")[0].send_keys("INC-12", Keys.ENTER)
+        window.wait_for_text(".notice", "Paused.")
+        assert f"{covered} is paused: INC-12" in window.find(".why h2")[0].text
+        assert window.violations() == []
+        window.shoot(f"paused-{over}", 1440, "light")
+
+    def resume() -> None:
+        window.find(".why summary.primary")[0].click()
+        window.find("#resume-1")[0].send_keys("INC-12 ended", Keys.ENTER)
+        window.wait_for_text(".notice", "Resumed.")
+        assert not window.find(".why h2")
+
+    await window.do(pause)
+    await window.do(resume)
     assert await window.do(window.messages) == []
 
 
@@ -81,6 +116,24 @@ async def test_a_person_decides_about_an_item(
         assert window.violations() == []
 
     await window.do(decide)
+    assert await window.do(window.messages) == []
+
+
+async def test_a_person_parks_an_item_that_waits_for_a_retry(
+    window: Window, api: Api, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    failed = await ledger.place(State.RETRYABLE_FAILURE)
+
+    def park() -> None:
+        window.open(f"/console/items/{failed.id}")
+        window.act("Park", "Done: park.", "INC-13: ask the domain")
+        assert "In review" in window.find("h1")[0].text
+        last = window.find(".timeline > li")[-1].text
+        assert all(each in last for each in ("Parked", "key:jane", "INC-13")), last
+        assert window.violations() == []
+
+    await window.do(park)
     assert await window.do(window.messages) == []
 
 

@@ -185,6 +185,47 @@ async def test_the_console_is_used_by_keys_alone(window: Window) -> None:
     await window.do(walk)
 
 
+async def test_a_person_chooses_theme_and_zone_and_the_next_page_has_them(window: Window) -> None:
+    def theme_of_next_page() -> str:
+        window.driver.refresh()
+        return window.find("html")[0].get_attribute("data-theme")
+
+    def choose_theme() -> None:
+        window.open("/console/items")
+        window.find(".account summary")[0].click()
+        window.find("button[value=dark]")[0].click()
+        assert window.find("button[value=dark][aria-pressed=true]")
+        window.wait_for_cookie("theme", "dark")
+        assert theme_of_next_page() == "dark"
+        assert window.violations() == []
+        window.press("t")
+        window.wait_for_cookie("theme", "auto")
+        assert theme_of_next_page() == "auto"
+
+    def choose_zone(value: str, name: str) -> None:
+        window.find(".account summary")[0].click()
+        window.find(f"button[value={value}]")[0].click()
+        window.wait_for_text(".zone", f"Times in {name}")
+        window.open("/console/items?kind=PaymentDue&tenant=acme&limit=2")
+        [shown] = window.find(".zone")
+        assert shown.text == f"Times in {name}"
+
+    def choose_zones() -> None:
+        zone = "Australia/Eucla"  # +08:45, of no machine of the tests
+        window.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": zone})
+        try:
+            window.open("/console/items")
+            choose_zone("browser", zone)
+            assert window.find("footer time")[0].text.endswith("+08:45")
+            choose_zone("utc", "UTC")
+        finally:
+            window.driver.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
+
+    await window.do(choose_theme)
+    await window.do(choose_zones)
+    assert await window.do(window.messages) == []
+
+
 async def test_a_printed_page_is_light_and_has_no_controls(window: Window) -> None:
     controls = "nav, .find, .filters, .fold, .account, .pager, [data-pulse], button, summary.button"
 

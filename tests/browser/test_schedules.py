@@ -36,7 +36,7 @@ async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
     await window.do(walk)
 
 
-async def test_a_file_that_is_chosen_or_dropped_is_converted(
+async def test_a_file_that_is_chosen_or_dropped_is_converted_and_put_in_force(
     window: Window, tmp_path: Path
 ) -> None:
     crontab = tmp_path / "nightly.crontab"
@@ -57,6 +57,9 @@ async def test_a_file_that_is_chosen_or_dropped_is_converted(
         assert "send-letters" in window.find("tbody tr")[0].text
         [name] = window.find("input[name=file_name]")
         assert name.get_attribute("value") == "letters.crontab"
+        window.press_button("Put 1 in force")
+        window.wait_for_text(".notice", "1 of 1 definitions are new.")
+        assert "send-letters" in " ".join(each.text for each in window.find("tbody th"))
         assert window.messages() == []
 
     await window.do(walk)

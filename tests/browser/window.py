@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from axe_selenium_python import Axe  # pyright: ignore[reportMissingTypeStubs]
 from selenium.webdriver import ActionChains, Chrome
@@ -68,6 +69,16 @@ class Window:
         """Wait until an element has a text."""
         has_text: Any = text_present((By.CSS_SELECTOR, selector), text)
         WebDriverWait(self.driver, WAIT_SECONDS).until(has_text)
+
+    def wait_for_cookie(self, name: str, value: str) -> None:
+        """Wait until the console has set a cookie of this name."""
+        name = f"dueledger_{name}_{urlsplit(self.url).port}"
+
+        def is_set(driver: Any) -> bool:  # noqa: ANN401 - selenium has no types
+            found: Any = driver.get_cookie(name)
+            return found is not None and found["value"] == value
+
+        WebDriverWait(self.driver, WAIT_SECONDS).until(is_set)
 
     def unfold(self, words: str) -> None:
         """Fold out the one action of these words."""

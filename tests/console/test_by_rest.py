@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from dueledger.client import calls, models
 from dueledger.console.app import PAGES
 from dueledger.lateness import LATENESS_READ, WORST
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -18,7 +19,7 @@ from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.service.auditing import resource_of
 from dueledger.service.scoped_routes import CallRoute
 from tests.console.conftest import Browser
-from tests.console.test_schedules import NIGHTLY
+from tests.console.test_schedules import CRONTAB, NIGHTLY
 from tests.logins import with_login
 from tests.service.conftest import EVENT, Api
 from tests.service.test_events import RULE
@@ -361,3 +362,40 @@ def test_the_audit_names_what_an_action_of_a_page_changes_as_it_does_by_rest() -
             assert each.target is None
         else:
             assert known[0] == known[1], each.operation_id
+
+
+async def test_a_file_of_another_scheduler_is_converted_as_its_page_does(
+    api: Api, browser: Browser, key: NewApiKey, other: NewApiKey
+) -> None:
+    asked = calls.convert_schedules(
+        "acme",
+        models.ConvertRequest(text=CRONTAB.replace("\n", "\r\n"), timezone="Europe/Berlin"),
+    )
+    assert asked.body is not None
+    given = await api.ask(asked.method, asked.path, key=key, text=asked.body)
+    assert given.status == 200, given.text
+    found = asked.answer(given.text.encode())
+    [job] = found.jobs
+    fields = {"text": CRONTAB, "tenant": "acme", "timezone": "Europe/Berlin"}
+    await browser.open("/console/schedules/import")
+    page = await browser.send("/console/schedules/import?format=json&table=jobs", fields)
+    [shown] = json.loads(page.text)
+    assert (job.definition, job.frequency) == (shown["definition"], shown["frequency"])
+    assert (job.where, [each.where for each in found.left_out]) == (shown["where"], ["text:3"])
+    assert found.other_lines[0].text.startswith("MAILTO")
+    assert {each.question for each in found.questions} == set(job.decide)
+    count = "select count(*) from ledger.definition"
+    before = await api.owner.fetchval(count)
+    path = f"/v1/definitions/acme/{job.definition}"
+    made = await api.ask("PUT", path, key=key, body=job.document)
+    assert made.status == 200, made.text
+    assert await api.owner.fetchval(count) == before + 1
+    done = await browser.send("/console/schedules/import/define", fields)
+    assert done.status == 303
+    assert await api.owner.fetchval(count) == before + 1  # the page defines the same
+    body = {"text": CRONTAB}
+    problem(await api.ask("POST", asked.path, key=other, body=body), 404, "NOT_FOUND")
+    reader = await api.make_key("only-reads", Scope.READ)
+    problem(await api.ask("POST", asked.path, key=reader, body=body), 403, "NOT_PERMITTED")
+    wrong = await api.ask("POST", asked.path, key=key, body={**body, "timezone": "Europe/Berln"})
+    assert (wrong.status, "Europe/Berlin" in wrong.text) == (422, True)

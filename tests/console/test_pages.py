@@ -32,10 +32,22 @@ from dueledger.service.app import ROUTES as SERVICE_ROUTES
 from dueledger.service.query_parameters import query_parameters
 from dueledger.service.scoped_routes import CallRoute
 from tests.console.conftest import Browser, Shown, open_browser
-from tests.hostile_text import HOSTILE, unsafe_characters
+from tests.console.hostile_report import record_hostile_report
+from tests.hostile_text import HOSTILE, SHOWN, unsafe_characters
 from tests.service.conftest import EVENT, SCHEDULE, Api
 
-ROUTES = [route for route in PAGES if isinstance(route, CallRoute) and not route.waits]
+STREAM = "/live"
+"""It is answered until the page is closed."""
+ROUTES = [route for route in PAGES if isinstance(route, CallRoute) and route.path != STREAM]
+ROLES = {
+    "viewer": {Scope.READ},
+    "operator": {Scope.READ, Scope.OPERATE},
+    "approver": {Scope.READ, Scope.AUDIT, Scope.APPROVE},
+    "auditor": {Scope.READ, Scope.AUDIT},
+    "admin": {*Scope},
+}
+"""The scopes of people's keys, as docs/keys-and-tokens.md gives them."""
+SESSIONS = {**{scope.value: {scope} for scope in Scope}, **ROLES}
 OF_ALL = {
     route.path
     for route in ROUTES
@@ -54,6 +66,8 @@ FORM_FIELDS = {
     for name in form.model_fields
 }
 SCRIPT = "<script>alert(1)"
+DATA = ("application/json", "text/csv")
+"""No browser reads their texts as markup."""
 TOPIC = "<b>lane</b>"
 TOPIC_OF = {path: {"name": TOPIC} for path in ("/system/topic", "/system/process")}
 _TABLE = re.compile('<table(?! class="strip")')
@@ -142,7 +156,7 @@ async def hostile(api: Api, item: UUID, key: NewApiKey) -> dict[str, str]:
         "operation": str(operation),
         "finding": str(finding),
         "repair": str(repair),
-        "number": str(await api.report("acme")),
+        "number": str(await record_hostile_report(api, "acme")),
     }
 
 
@@ -169,19 +183,20 @@ def test_no_function_of_a_route_or_page_is_called_in_a_thread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scope", "tenants"), [*((scope, ("acme",)) for scope in Scope), (Scope.READ, None)]
+    ("name", "tenants"), [*((name, ("acme",)) for name in SESSIONS), (Scope.READ.value, None)]
 )
-async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
-    api: Api, hostile: dict[str, str], scope: Scope, tenants: tuple[str, ...] | None
+async def test_a_session_reaches_the_pages_of_its_scopes_and_is_shown_no_others(
+    api: Api, hostile: dict[str, str], name: str, tenants: tuple[str, ...] | None
 ) -> None:
-    key = await api.make_key(f"only-{scope}-{tenants}", scope, tenants=tenants)
+    scopes = SESSIONS[name]
+    key = await api.make_key(f"only-{name}-{tenants}", *scopes, tenants=tenants)
     async with open_browser(api) as browser:
         await browser.send("/console/sign-in", {"key": key.text})
         shown = await browser.open("/console/")
         for entry in NAVIGATION:
             is_shown = f">{entry.name}</a>" in shown.text
             assert is_shown == (
-                entry.scope is scope and (tenants is None or not entry.is_of_all)
+                entry.scope in scopes and (tenants is None or not entry.is_of_all)
             ), entry
         for route in ROUTES:
             path = "/console" + route.path.format(**hostile)
@@ -190,16 +205,23 @@ async def test_a_session_reaches_the_pages_of_its_scope_and_is_shown_no_others(
                 if "GET" in (route.methods or ())
                 else await browser.send(path, {})
             )
-            is_refused = route.scope is not scope or (tenants is not None and route.path in OF_ALL)
+            is_of_all = tenants is not None and route.path in OF_ALL
+            is_refused = route.scope not in scopes or is_of_all
             expected = {403} if is_refused else {200, 303, 409, 422}
             assert page.status in expected, (path, page.status)
+        if Scope.READ not in scopes:
+            assert (await browser.open(f"/console{STREAM}")).status == 403
 
 
 def check_harmless(page: Shown, where: object) -> None:
     assert page.status < 500, where
-    for markup in (SCRIPT, "<b>lane", "<img", "<i>"):
-        assert markup not in page.text, where
-    shown = _TEXTAREA.sub("", page.text)  # a text that is edited stays as it was typed
+    if page.headers.get("Content-Type", "").startswith(DATA):
+        assert page.headers["X-Content-Type-Options"] == "nosniff", where
+    else:
+        for markup in (SCRIPT, "<b>lane", "<img", "<i>"):
+            assert markup not in page.text, where
+    shown = page.text.replace("\r\n", "\n")  # as lines of CSV end
+    shown = _TEXTAREA.sub("", shown)  # a text that is edited stays as it was typed
     assert unsafe_characters(shown) == set(), where
 
 
@@ -218,6 +240,7 @@ async def test_no_text_of_the_ledger_is_code_or_cannot_be_seen(
             continue
         page = await browser.open("/console" + route.path.format(**hostile))
         assert page.status == 200, page.text
+        assert not route.waits or SHOWN in page.text, route.path
         check_harmless(page, route.path)
     for text in (HOSTILE, HOSTILE_KEY, f"{TOPIC}/0/7", f"claim {SCRIPT}"):
         check_harmless(await browser.open("/console/search", params={"q": text}), text)
@@ -338,7 +361,7 @@ async def test_each_table_has_a_download_that_is_answered(
     named: set[str] = set()
     async with open_browser(api) as everybody:
         await everybody.sign_in(await api.make_key("downloads-all", *Scope, tenants=None))
-        for path in [route.path.format(**hostile) for route in ROUTES]:
+        for path in [route.path.format(**hostile) for route in ROUTES if not route.waits]:
             page = await (everybody if path in OF_ALL else browser).open(f"/console{path}")
             for table in _TABLE.split(page.text)[1:]:
                 assert 'class="downloads"' in table or 'class="more"' in table, path

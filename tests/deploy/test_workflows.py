@@ -77,6 +77,14 @@ def test_the_tests_run_on_each_python_that_the_package_says_it_supports() -> Non
     assert read(GITHUB / "workflows" / "release.yml")["jobs"]["build"]["needs"] == "tests"
 
 
+def test_the_console_is_tested_in_a_browser_and_its_pictures_are_kept() -> None:
+    steps = read(GITHUB / "workflows" / "tests.yml")["jobs"]["browser"]["steps"]
+    runs = [step["run"] for step in steps if "run" in step]
+    assert [run for run in runs if run.startswith("make test-browser")]
+    kept = [step for step in steps if step.get("with", {}).get("path") == ".tools/screenshots/"]
+    assert [step["if"] for step in kept] == ["always()"]
+
+
 def test_forms_of_issues_fit_their_schemas() -> None:
     forms = sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.yml"))
     assert {path.stem for path in forms} == {"bug", "config", "idea"}

@@ -181,8 +181,8 @@ class Api:
         await record_repairs(self.owner, [repair], actor_no=actor_no)
         return repair.id
 
-    async def report(self, tenant: str) -> int:
-        """Record an empty report of a tenant, as a reconciliation does, and return its number."""
+    async def report(self, tenant: str, **given: object) -> int:
+        """Record a report of a tenant, empty but for what is given; return its number."""
         number = await self.owner.fetchval(
             "insert into ledger.reconciliation (started_at, as_of, actor_no, scope)"
             " values (ledger.now(), ledger.now(), $1, '{}') returning reconciliation_no",
@@ -217,6 +217,7 @@ class Api:
                 "complete_before": None,
             },
             "totals": row,
+            **given,
         }
         report = ReconciliationReport.model_validate(members)
         statement, document = report.statement, report.as_json().decode()

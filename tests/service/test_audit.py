@@ -21,7 +21,7 @@ JOURNALS = {
     "reportOutcomes": "select actor_no from ledger.transition where event = 5",
 }
 """Operations whose own rows name the actor, and a query of it."""
-COMPUTED = {"previewDefinition", "previewOperation"}
+COMPUTED = {"convertSchedules", "previewDefinition", "previewOperation"}
 """Operations that change nothing, although their requests have a body."""
 ROLES = {
     **dict.fromkeys(
@@ -140,6 +140,7 @@ async def _change_definitions(recorder: Recorder) -> None:
     await change("resumeDefinition", f"POST {DEFINITION}/resume", target=statements, **resumed)
     await ask("resumeDefinition", f"POST {DEFINITION}/resume")
     await ask("previewDefinition", f"POST {DEFINITION}/preview", {**SCHEDULE, "kind": "Other"})
+    await ask("convertSchedules", f"POST {TENANT}/definitions/convert", {"text": "0 9 * * * x"})
     trigger, body = f"POST {DEFINITION}/trigger", {"cycle": "rerun", **REASON}
     await change("triggerDefinition", trigger, body, target=statements, cycle="cycle", item="id")
     await ask("triggerDefinition", trigger, body)

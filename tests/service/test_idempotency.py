@@ -148,7 +148,7 @@ async def test_each_route_whose_repetition_has_another_effect_needs_a_key(api: A
     assert keyed == {
         *("emitItems", "recordEvent", "reportOutcomes"),  # by what they name
         *("claimItems",),  # by its lease
-        *("previewDefinition", "previewOperation"),  # they change nothing
+        *("convertSchedules", "previewDefinition", "previewOperation"),  # they change nothing
         *("pauseDefinition", "resumeDefinition", "pauseFlows", "resumeFlows"),  # by the scope
         *("revokeKey", "abortOperation", "explainFinding", "acceptFinding", "approveRepair"),
         "approveOperation",

@@ -28,6 +28,7 @@ OPERATIONS = {
     (f"{DEFINITION}/executions", "get"): "listExecutions",
     (f"{DEFINITION}/occurrences", "get"): "listOccurrences",
     (f"{DEFINITION}/preview", "post"): "previewDefinition",
+    ("/v1/tenants/{tenant}/definitions/convert", "post"): "convertSchedules",
     (f"{DEFINITION}/pause", "post"): "pauseDefinition",
     (f"{DEFINITION}/resume", "post"): "resumeDefinition",
     (f"{DEFINITION}/trigger", "post"): "triggerDefinition",

@@ -270,6 +270,7 @@ WALK: dict[str, Callable[[Api, Place], Asked]] = {
     "listOccurrences": _plain,
     "putDefinition": _schedule,
     "previewDefinition": _schedule,
+    "convertSchedules": _sends({"text": "0 9 * * * /bin/true"}),
     "pauseDefinition": _reason,
     "resumeDefinition": _plain,
     "triggerDefinition": _reason,

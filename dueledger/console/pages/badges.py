@@ -1,4 +1,4 @@
-"""Badges: one fact of a kind as a small picture, for pages of others."""
+"""Badges: one fact of a kind as a small picture, for those who are signed in to the console."""
 
 from typing import Final, Literal, NamedTuple
 

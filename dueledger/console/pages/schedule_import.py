@@ -1,11 +1,10 @@
 """Import of a file of another scheduler: what it would define, what is left out, what to decide."""
 
-import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import Depends, Response
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 
 from dueledger.audited_changes import version_detail
 from dueledger.console.forms import form_of
@@ -14,35 +13,28 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.schedule_editor import lines_of, problems_of, require_tenants
 from dueledger.console.view import CurrentView, View
 from dueledger.importers.import_result import QUESTIONS, ImportResult
-from dueledger.importers.source_job import NewDefinitionFields
-from dueledger.importers.uploaded import SourceScheduler, guess_scheduler, import_text
-from dueledger.ledger.definitions.fields import NAME_CHARS_MAX
+from dueledger.importers.uploaded import SourceScheduler
 from dueledger.ledger.errors import DueledgerError, InvalidInput
-from dueledger.ledger.schedule import load_zone
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.service.calls import CurrentCall
 from dueledger.service.routes.definitions import plan_definitions
-from dueledger.service.routes.fields import PRINTABLE, Name
+from dueledger.service.routes.fields import Name
+from dueledger.service.routes.schedule_import import (
+    TEXT_CHARS_MAX,
+    ConvertRequest,
+    convert_file,
+)
 
 operate = PageRoutes(Scope.OPERATE, "console")
-
-TEXT_CHARS_MAX: Final = 1_000_000
-JOBS_MAX: Final = 50
-"""Definitions of one import by the console; `dueledger define` takes more."""
-
 
 Lines = Annotated[str, Field(max_length=TEXT_CHARS_MAX), AfterValidator(lines_of)]
 
 
-class ImportForm(BaseModel):
-    """A file, and what its jobs lack. Without `scheduler` it is guessed."""
+class ImportForm(ConvertRequest):
+    """A file, what its jobs lack, and the tenant that they are to belong to."""
 
     text: Lines = ""
-    file_name: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = "crontab"
-    scheduler: SourceScheduler | None = None
     tenant: Name = "acme"
-    kind: Annotated[str, Field(max_length=100, pattern=PRINTABLE)] = ""
-    timezone: Annotated[str, Field(max_length=100, pattern=PRINTABLE)] = "UTC"
 
 
 @operate.page("/schedules/import")
@@ -60,7 +52,7 @@ async def preview_import(
 ) -> Response:
     """Show what a file would define; change nothing."""
     try:
-        found = await _read(form)
+        found = await convert_file(form.tenant, form)
         require_tenants(call, [job.definition for job in found.jobs])
         async with call.connection.transaction():
             definitions = [job.definition for job in found.jobs]
@@ -84,7 +76,7 @@ async def define_import(
     form: Annotated[ImportForm, Depends(form_of(ImportForm))],
 ) -> Response:
     """Put all definitions of a file in force, together."""
-    found = await _read(form)
+    found = await convert_file(form.tenant, form)
     definitions = [job.definition for job in found.jobs]
     if not definitions:
         raise InvalidInput("The file has no job that can be converted.")
@@ -106,26 +98,6 @@ async def define_import(
         before={"versions": {name: each["before"]["version"] for name, each in versions.items()}},
     )
     return view.done(f"{changed} of {len(definitions)} definitions are new.", "/schedules")
-
-
-async def _read(form: ImportForm) -> ImportResult:
-    """Return the jobs of the file. Raises InvalidInput."""
-    load_zone(form.timezone)  # raises with the nearest names
-    scheduler = form.scheduler or guess_scheduler(form.text, form.file_name)
-    anew = NewDefinitionFields(
-        form.tenant,
-        kind=form.kind,
-        zone=form.timezone,
-        source=f"{scheduler}:{form.file_name}"[:NAME_CHARS_MAX],
-    )
-    found = await asyncio.to_thread(import_text, form.text, form.file_name, scheduler, anew)
-    if len(found.jobs) > JOBS_MAX:
-        message = (
-            f"The file has {len(found.jobs):,} jobs; up to {JOBS_MAX} are imported here. "
-            "Use `dueledger import` and `dueledger define`."
-        )
-        raise InvalidInput(message)
-    return found
 
 
 def _page(

@@ -48,7 +48,7 @@ class ResultsDocument(BaseModel):
 
     due: int
     completed: int
-    completed_late: Annotated[int, Field(description="of `completed`, after its SLA or grace")]
+    completed_late: Annotated[int, Field(description="of `completed`, after its SLA")]
     in_review: int
     withdrawn: Annotated[int, Field(description="cancelled, superseded or skipped")]
     written_off: int
