@@ -163,8 +163,8 @@ RULES: Final = (
     AlertRule(
         "ItemsLate",
         Metric.LATE_SECONDS,
-        "items are past complete_by, or their grace",
-        "items of {tenant} {kind} are not done, past their complete_by or grace",
+        "items are late: past complete_by, or due for longer than the grace of their kind",
+        "items of {tenant} {kind} are late",
         labels=_OF_FLOW,
         inhibits=("FlowSilent",),
     ),
