@@ -108,6 +108,21 @@ def code_of(flow: Mapping[str, Any], roles: Roles) -> Hindrance:
     return next((wait for applies, wait in waits if applies), Hindrance.RUNNING)
 
 
+def late_code_of(flow: Mapping[str, Any], roles: Roles) -> Hindrance:
+    """Return what the late item of a flow waits for that was due first."""
+    match flow["late_wait"]:
+        case "due":
+            return code_of(flow, roles)
+        case "blocked":
+            return Hindrance.BEHIND
+        case "retrying":
+            return Hindrance.RETRY
+        case "parked":
+            return Hindrance.PARKED
+        case _:  # in flight
+            return code_of({**flow, "due": 0, "blocked": 0, "retrying": 0, "parked": 0}, roles)
+
+
 def describe_processes(roles: Roles) -> list[str]:
     """Return a line of the processes by role, and one for each role that cannot take work."""
     counts: list[str] = []

@@ -190,7 +190,14 @@ def _cells(flow: Mapping[str, Any], now: "datetime") -> list[str]:
         count_text(row[name]) for name in ("due", "blocked", "retrying", "parked")
     )
     running = "many" if started is None else count_text(started)
-    return [due, f"{age} !" if flow["is_past_sla"] else age, blocked, running, retrying, parked]
+    return [
+        due,
+        f"{age} !".strip() if flow["is_past_sla"] else age,
+        blocked,
+        running,
+        retrying,
+        parked,
+    ]
 
 
 def make_lines(status: "LedgerStatus") -> list[str]:
@@ -201,7 +208,7 @@ def make_lines(status: "LedgerStatus") -> list[str]:
     for group in status.groups:
         for flow in group.flows:
             due, age, blocked, running, retrying, parked = _cells(flow, status.now)
-            oldest = f" (the oldest for {age})" if age else ""
+            oldest = f" (the oldest for {age})" if flow["oldest_due_at"] else ""
             lines.append(
                 f"{status.now:%H:%M:%S}  {group.code}  {_name(flow)}: due {due}{oldest}, blocked "
                 f"{blocked}, running {running}, retrying {retrying}, parked {parked}"

@@ -1659,7 +1659,7 @@ class StatusFlow(BaseModel):
     due: int
     due_capped: bool
     oldest_due_at: AwareDatetime | None
-    is_past_sla: Annotated[bool | None, Field(description="an item that is due is late")]
+    is_past_sla: Annotated[bool | None, Field(description="one of its open items is late")]
     blocked: Annotated[int, Field(description="waits for another item of its key")]
     blocked_capped: bool
     claimed: Annotated[int | None, Field(description="null: too many are in flight to be counted")]

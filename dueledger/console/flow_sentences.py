@@ -44,6 +44,24 @@ _SENTENCES: Final = {
 }
 """Instead of those that name a command. No page starts a process: such commands stay."""
 
+_STATUSES: Final = {
+    Hindrance.NOT_CLAIMED: "ready",
+    Hindrance.CIRCUIT_PROBING: "circuit_half_open",
+    Hindrance.RATE: "rate_limit",
+    Hindrance.CONCURRENCY: "concurrency_limit",
+    Hindrance.WINDOW: "window_full",
+    Hindrance.NO_CREDIT: "workers_busy",
+    Hindrance.BEHIND: "waits_for_key",
+    Hindrance.RETRY: "waits_for_retry",
+    Hindrance.PARKED: "in_review",
+}
+"""Words that are not named like the hindrance."""
+
+
+def status_word(code: Hindrance) -> str:
+    """Return the word for what hinders a flow, as its badge has it."""
+    return _STATUSES.get(code, code.lower())
+
 
 def flow_sentence(view: View, code: Hindrance) -> str | None:
     """Return what hinders flows, or what their items wait for; None for hindrances of items.

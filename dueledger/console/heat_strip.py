@@ -1,6 +1,6 @@
 """The last and the next 24 hours as a strip by quarter hour, a row for each of the worst flows."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -19,6 +19,7 @@ QUARTERS: Final = 193
 _PAST: Final = 96
 _TICK_QUARTERS: Final = 12
 _EMPTY: Final = "<td></td>"
+_NONE_LATE: Final[Mapping[tuple[str, str, str], Row]] = {}
 _LEVELS: Final = (10, 100, 1_000)
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -40,12 +41,17 @@ TONES: Final = (FAILED, LATE, SLOW, OPEN, DONE)
 
 @dataclass(frozen=True, slots=True)
 class StripRow:
-    """A flow: where its items are listed, the age of its count in words, and its cells."""
+    """A flow: where its items are listed, the age of its count in words, and its cells.
+
+    `late_since` is when its first late item was due, if that is before the first cell.
+    """
 
     flow: Row
     href: str
-    age: str
+    late_href: str
+    age: str | None
     cells: Markup
+    late_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +74,38 @@ def make_strip(
     cells: Sequence[OverviewCell],
     place: OverviewPlace,
     now: datetime,
-    late: Collection[tuple[str, str, str]] = (),
+    late: Mapping[tuple[str, str, str], Row] = _NONE_LATE,
 ) -> HeatStrip:
     """Return the strip of the cells of `list_overview`.
 
-    `late` are the flows, by tenant, kind and lane, whose oldest item is past its grace: an item may
-    be claimed long after it was due, so its cell does not say so.
+    `late` are the flows of `read_status` with late items, by tenant, kind and lane. They are the
+    first rows, also without a cell: their items may have been due before it. An item may be claimed
+    long after it was due, so its cell does not say so.
     """
     quarters = [place.begins + QUARTER * number for number in range(QUARTERS)]
     rows: list[StripRow] = []
     sums: list[Row] = []
-    for _, given in groupby(cells, key=lambda cell: cell.place):
-        row = list(given)
-        flow = {"tenant": row[0].tenant, "kind": row[0].kind, "lane": row[0].lane}
+    given = groupby(cells, key=lambda cell: (cell.tenant, cell.kind, cell.lane))
+    counted = {name: list(cells_of_flow) for name, cells_of_flow in given}
+    for name in list(dict.fromkeys((*late, *counted)))[:FLOWS_MAX]:
+        row = counted.get(name, [])
+        flow = {"tenant": name[0], "kind": name[1], "lane": name[2]}
         href = _flow_address(view, flow)
+        since = late[name]["late_due_at"] if name in late else None
         waits = next((each.quarter for each in row if each.waiting and each.quarter <= now), None)
-        late_quarter = waits if (row[0].tenant, row[0].kind, row[0].lane) in late else None
+        late_quarter = waits if name in late and late[name]["late_wait"] == "due" else None
         shown = [_EMPTY] * QUARTERS
         for cell in row:
             at = (cell.quarter - place.begins) // QUARTER
             if 0 <= at < QUARTERS and cell.due:
                 shown[at] = _cell(view, cell, href, now, is_late=cell.quarter == late_quarter)
-        age = f"{max(0, round(row[0].age_seconds))} s"
+        age = f"{max(0, round(row[0].age_seconds))} s" if row else None
         cells_of_row = Markup("".join(shown))  # noqa: S704 - each cell is escaped where it is made
-        rows.append(StripRow(flow, f"{href}&open=true", age, cells_of_row))
-        sums.append({**flow, **_sums(row, now, is_late=late_quarter is not None)})
+        before = since if since is not None and since < place.begins else None
+        rows.append(
+            StripRow(flow, f"{href}&open=true", f"{href}&late=true", age, cells_of_row, before)
+        )
+        sums.append({**flow, **_sums(row, now, is_late=since is not None)})
     return HeatStrip(
         rows,
         _ticks(view, quarters),

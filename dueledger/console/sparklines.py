@@ -18,7 +18,8 @@ _BAR: Final = 3
 """Width of a minute, of which a third is between two bars."""
 WIDTH: Final = _BAR * MINUTES
 MINUTES_ID: Final = "minutes"
-"""Of the table of the same numbers: no list of items has how long after it was due each ended."""
+"""Of the table of the same numbers: no list of items is by the time at which each was completed."""
+_NONE: Final = "No item was completed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def make_sparklines(view: View, found: Throughput | None) -> Sparklines | None:
     begins = (found.until - MINUTES * MINUTE).astimezone(zone)
     since = found.hour.since.astimezone(zone)
     span = f"by minute from {since:%H:%M} to {ends:%H:%M}"
-    lines = _completed(view, found, span), _after_due(found, span)
+    lines = _completed(found, span), _after_due(found, span)
     return Sparklines(
         lines,
         f"{begins:%H:%M}",
@@ -70,7 +71,7 @@ def make_sparklines(view: View, found: Throughput | None) -> Sparklines | None:
     )
 
 
-def _completed(view: View, found: Throughput, span: str) -> Sparkline:
+def _completed(found: Throughput, span: str) -> Sparkline:
     counts = [each.completed for each in found.minutes]
     most = max(counts)
     about = "about " if found.hour.is_estimate else ""
@@ -78,8 +79,8 @@ def _completed(view: View, found: Throughput, span: str) -> Sparkline:
         "done",
         "Completed in the last hour",
         f"{about}{found.hour.completed:,}",
-        f"A bar is a minute. The highest bar: {about}{most:,}." if most else "None was.",
-        view.url("/items", state=State.COMPLETED.label),
+        f"A bar is a minute. The highest bar: {about}{most:,}." if most else _NONE,
+        f"#{MINUTES_ID}",
         f"Completed {span}: {min(counts):,} to {most:,} items in a minute",
         _bars(counts),
     )
@@ -89,7 +90,7 @@ def _after_due(found: Throughput, span: str) -> Sparkline:
     delays = [each.p99_seconds or 0 for each in found.minutes]
     hour = found.hour
     if hour.p99_seconds is None:
-        number, note, most = "–", "None was completed.", "none was"
+        number, note, most = "–", _NONE, "none was completed"
     else:
         most = seconds_of(max(delays))
         number = seconds_of(hour.p99_seconds)

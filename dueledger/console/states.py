@@ -61,7 +61,7 @@ STATUS_BADGES: Final[Mapping[str, Badge]] = {
         ("pause", "warn", ("paused",)),
         ("warn", "warn", ("silent", "warn", "warning", "ticket", "held")),
         ("warn", "bad", ("gone", "fail", "open", "circuit_open", "error", "critical")),
-        ("warn", "bad", ("not_complete", "page")),
+        ("warn", "bad", ("not_complete",)),
         ("clock", "warn", ("rate_limit", "concurrency_limit", "window_full", "workers_busy")),
         ("clock", "warn", ("waits_for_key", "waits_for_retry", "silent_consumer")),
         ("person", "warn", ("in_review",)),
@@ -71,5 +71,5 @@ STATUS_BADGES: Final[Mapping[str, Badge]] = {
         ("warn", "bad", ("no_handler", "partition_stalled")),
     )
     for word in words
-}
+} | {"page": Badge("warn", "Urgent", "bad")}
 """Of operations, processes, checks, findings, repairs, reports, flows and alerts."""

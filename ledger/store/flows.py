@@ -170,9 +170,10 @@ async def read_status(
     `due`, `blocked`, `retrying` and `parked` stop at `count_max` or earlier: then `due_capped` and
     so on are true. `claimed` and `started` are None while too many items are in flight to be
     counted; `handed_out` and `running` are counted for flows with limits alone. `flows`,
-    `all_due`, `all_parked` and `all_in_flight` are totals beyond `limit`. `oldest_due_at` and
-    `is_past_sla` are of the due items that have waited longest, of which `sample_max` first
-    attempts and as many retries are read.
+    `all_due`, `all_parked` and `all_in_flight` are totals beyond `limit`. `oldest_due_at` is of the
+    due items that have waited longest, of which `sample_max` first attempts and as many retries are
+    read. `is_past_sla`: one of these, or of a few others that are open, is late; the one that was
+    due first, at `late_due_at`, is `late_wait`: due, retrying, blocked, parked or in_flight.
     """
     names = (None,) * 3 if flows is None else [[flow[part] for flow in flows] for part in range(3)]
     rows = await connection.fetch(
@@ -188,6 +189,13 @@ async def list_next_due(
     """List when the next item of each flow is available that is not due yet, the first first."""
     rows = await connection.fetch(statement("list_next_due"), tenants, limit)
     return [dict(row) for row in rows]
+
+
+async def find_flow_next_due(
+    connection: Connection, tenant: str, kind: str, lane: str
+) -> datetime | None:
+    """Return when the next item of a flow is available that is not due yet; None without one."""
+    return await connection.fetchval(statement("find_flow_next_due"), tenant, kind, lane)
 
 
 async def count_flow_coming(

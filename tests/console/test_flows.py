@@ -59,6 +59,26 @@ async def test_a_flow_is_paused_and_resumed_with_reasons_that_its_page_keeps(
         assert words in history
 
 
+async def test_a_flow_counts_down_to_its_next_item_and_its_lag_leads_to_the_oldest(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    path = "/console/flows/acme/Coming"
+    await api.emit(key, api.item("C-1", kind="Coming"))
+    assert "data-until" not in (await browser.open(path)).text
+    now = await read_now(api.owner)
+    ahead = [iso(now + timedelta(hours=hours)) for hours in (5, 2)]
+    await api.emit(key, *[api.item(f"C-{at}", kind="Coming", due_at=at) for at in ahead])
+    page = (await browser.open(path)).text
+    [(coming, first)] = re.findall(
+        r'<p class="coming">.*?href="([^"]+)">[^<]+</a> <time datetime="([^"]+)" data-until', page
+    )
+    assert first == ahead[1]
+    assert f"C-{first}" in (await browser.open(unescape(coming))).text
+    label = '<span class="label">Lag</span>'
+    [lag] = re.findall(rf'{label}\s*<a class="number[^"]*" href="([^"]+)"', page)
+    assert "C-1" in (await browser.open(unescape(lag))).text
+
+
 async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:

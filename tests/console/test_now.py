@@ -81,7 +81,7 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
     not_counted = "past their grace; more are not counted"
     assert found["Late"][1:] == (count_of(len(flows) + len(late), capped=True), not_counted)
     due = len(flows) + len(late) + len(promised)
-    assert found["Due now"][1:] == (f"{due}", "may be claimed")
+    assert found["Due now"][1:] == (f"{due}", f"{due} of them wait: no allocator")
     numbers = [row["flow_no"] for row in await api.owner.fetch("select flow_no from ledger.flow")]
     assert await count_late_items(api.owner, numbers, read_max=7) <= 7
     await pause_flows(
@@ -94,7 +94,7 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
         before,
     )
     found = await figures(browser)
-    assert found["Due now"][2] == f"{len(late) + len(promised)} of them paused"
+    assert found["Due now"][2] == f"{due} of them wait: paused, no allocator"
     _, number, note = found["Complete before"]
     assert re.fullmatch(r"[\d,]+ d( \d+ h)? ago", number)
     assert note == "2026-03-04 05:06 · acme Late: up to date"

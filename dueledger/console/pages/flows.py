@@ -9,6 +9,7 @@ from pydantic import BaseModel, Json
 
 from dueledger.console.audit_words import value_words
 from dueledger.console.cells import count_of
+from dueledger.console.flow_sentences import status_word
 from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
 from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
@@ -36,6 +37,7 @@ from dueledger.ledger.store.flows import (
     FlowPlace,
     FlowScope,
     count_flow_coming,
+    find_flow_next_due,
     list_flows,
     list_pauses,
     read_status,
@@ -76,18 +78,6 @@ OPERATION_WORDS: Final = {
     "resumeFlows": "Resumed",
     "setFlowLimits": "Limits set",
 }
-_STATUSES: Final = {
-    Hindrance.NOT_CLAIMED: "ready",
-    Hindrance.CIRCUIT_PROBING: "circuit_half_open",
-    Hindrance.RATE: "rate_limit",
-    Hindrance.CONCURRENCY: "concurrency_limit",
-    Hindrance.WINDOW: "window_full",
-    Hindrance.NO_CREDIT: "workers_busy",
-    Hindrance.BEHIND: "waits_for_key",
-    Hindrance.RETRY: "waits_for_retry",
-    Hindrance.PARKED: "in_review",
-}
-"""Statuses that are not named like the hindrance."""
 _CIRCUITS: Final = {"open": Hindrance.CIRCUIT_OPEN, "half_open": Hindrance.CIRCUIT_PROBING}
 _SAMPLE_MAX: Final = 5
 """Due items of a flow of the list whose due times are read."""
@@ -202,7 +192,7 @@ async def show_flow(
     [status] = await _statuses(call, [flow], SAMPLE_MAX)
     [throughput] = await _rates(call, [(tenant, kind, lane)])
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
-    strip = await _strip(call, view, flow, is_late=bool(status["is_past_sla"]))
+    strip = await _strip(call, view, flow, status["late"])
     end = in_zone(until, view.clock.zone)
     coming, end_field = None, ""
     if end is not None:
@@ -217,6 +207,7 @@ async def show_flow(
         **status,
         slowed=slowed_text(flow),
         throughput=throughput,
+        next_at=await find_flow_next_due(call.connection, tenant, kind, lane),
         pauses=await fell_due(call, view, pauses),
         limits=[
             (name, words, flow[name], FLOW_BOUNDS[name], name in CLEARABLE_LIMITS)
@@ -288,10 +279,11 @@ def _status(
     elif code is None:
         code = _CIRCUITS.get(flow["circuit"])
     return {
-        "status": "idle" if code is None else _STATUSES.get(code, code.lower()),
+        "status": "idle" if code is None else status_word(code),
         "hindrance": None if code is None else TEXTS[code].of_flow,
         "oldest_due_at": None if found is None else found["oldest_due_at"],
         "is_past_sla": None if found is None else found["is_past_sla"],
+        "late": found if found is not None and found["is_past_sla"] else None,
     }
 
 
@@ -302,7 +294,7 @@ async def _rates(call: ApiCall, flows: Sequence[tuple[str, str, str]]) -> list[f
 
 
 async def _strip(
-    call: ApiCall, view: View, flow: Mapping[str, Any], *, is_late: bool
+    call: ApiCall, view: View, flow: Mapping[str, Any], status: Mapping[str, Any] | None
 ) -> HeatStrip | None:
     """Return the last and the next 24 hours of a flow; None before they are counted first."""
     place = await read_overview_place(call.connection)
@@ -310,7 +302,8 @@ async def _strip(
         return None
     name = flow["tenant"], flow["kind"], flow["lane"]
     cells = await list_flow_overview(call.connection, *name)
-    return make_strip(view, cells, place, view.clock.now, {name} if is_late else ())
+    late = {} if status is None else {name: status}
+    return make_strip(view, cells, place, view.clock.now, late)
 
 
 def _targets(tenant: str, kind: str, lane: str) -> tuple[FlowScope, FlowScope, FlowScope]:

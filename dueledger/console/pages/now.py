@@ -8,9 +8,16 @@ from fastapi import Response
 
 from dueledger.console.cells import count_of
 from dueledger.console.firing_alerts import firing_alerts
-from dueledger.console.flow_sentences import flow_sentence
+from dueledger.console.flow_sentences import flow_sentence, status_word
 from dueledger.console.heat_strip import FLOWS_MAX as STRIP_FLOWS_MAX
 from dueledger.console.heat_strip import HeatStrip, make_strip
+from dueledger.console.late_flows import (
+    late_flows,
+    late_reasons,
+    make_verdict,
+    mark_late,
+    name_of,
+)
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.sparklines import make_sparklines
@@ -18,14 +25,15 @@ from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import ListedItems, page_open_items
+from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.findings import count_findings
+from dueledger.ledger.store.findings import count_findings, list_findings
 from dueledger.ledger.store.flows import list_next_due, list_pauses, read_status
 from dueledger.ledger.store.item_lists import ItemListFilter, count_late_items
 from dueledger.ledger.store.overview import list_overview, read_overview_place
 from dueledger.ledger.store.passes import list_watermarks
-from dueledger.ledger.store.processes import read_roles
+from dueledger.ledger.store.processes import ProcessRole, read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.throughput import read_throughput
 
@@ -43,16 +51,8 @@ COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
 ALERTS_MAX: Final = 5
 PAUSES_MAX: Final = 3
-
-
-_WAITS: Final = {
-    State.SCHEDULED.label: "waits for another item of its key",
-    State.RETRYABLE_FAILURE.label: "waits for its next attempt",
-    State.MANUAL_REVIEW.label: "waits for a person",
-    State.CLAIMED.label: "is handed out, and was not started",
-    State.RUNNING.label: "is running",
-}
-"""What a late item waits for that may not be claimed now."""
+_WAITS_NAMED: Final = 2
+"""Hindrances that the number of due items names."""
 
 
 class LateCount(NamedTuple):
@@ -83,30 +83,35 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     )
     roles = await read_roles(call.connection)
     assert view.clock.now is not None  # noqa: S101 - it has a call
+    late = await _late_items(call, late_flows(flows))
+    flows = mark_late(flows, late.items, view.clock.now)
+    first_late = late_flows(flows)
+    late_count = await _late_count(call, late, first_late)
     status = make_status(view.clock.now, flows, roles)
     groups = [(flow_sentence(view, each.code), _rows(each.flows)) for each in status.groups]
-    late_flows = _late_flows(flows)
-    late = await _late_items(call, late_flows)
-    late_count = await _late_count(call, late, late_flows)
     sparklines = make_sparklines(view, await read_throughput(call.connection, tenants=call.tenants))
-    strip = await _strip(call, view, late_flows)
+    strip = await _strip(call, view, first_late)
     findings = await _findings(call, view)
+    found = None if findings is None or not findings.value else _found(findings)
     return view.page(
         "now.html",
         title="Now",
         status=status,
-        verdict=_verdict(view, status, late_flows, late.items, findings),
+        verdict=make_verdict(view, status, first_late, late.items, found),
+        reasons=late_reasons(view, status, first_late),
+        is_watched=bool(roles[ProcessRole.ALERTER].live),
         failures=describe_failures(roles),
         figures=[
             *_figures(view, flows, status, late_count),
             *([] if findings is None else [findings]),
-            await _completeness(call, view),
+            await _completeness(call, view, has_findings=found is not None),
         ],
         pauses=await list_pauses(call.connection, tenants=call.tenants, limit=PAUSES_MAX + 1),
         pauses_max=PAUSES_MAX,
         groups=groups,
         alerts=await firing_alerts(call.connection, call.tenants, limit=ALERTS_MAX + 1),
         alerts_max=ALERTS_MAX,
+        has_system=view.has_page("/system"),
         sparklines=sparklines,
         minutes=None if sparklines is None else sparklines.listing,
         strip=strip,
@@ -116,21 +121,15 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     )
 
 
-def _late_flows(flows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the flows with items past their grace, the one that has waited longest first."""
-    late = [flow for flow in flows if flow["is_past_sla"]]
-    return sorted(late, key=itemgetter("oldest_due_at"))
-
-
-async def _late_items(call: ApiCall, late_flows: Sequence[Mapping[str, Any]]) -> ListedItems:
+async def _late_items(call: ApiCall, first_late: Sequence[Mapping[str, Any]]) -> ListedItems:
     """Return the items that are late, up to a limit.
 
     Of all flows few are read of each: the late one with most due items often has enough alone.
     """
     everything = ItemListFilter(tenants=call.tenants)
     tried = [everything]
-    if late_flows:
-        largest = max(late_flows, key=itemgetter("due"))
+    if first_late:
+        largest = max(first_late, key=itemgetter("due"))
         worst = {name: largest[name] for name in ("tenant", "kind", "lane")}
         tried.insert(0, ItemListFilter(tenants=call.tenants, **worst))
     late = ListedItems([], None)
@@ -149,49 +148,16 @@ async def _late_items(call: ApiCall, late_flows: Sequence[Mapping[str, Any]]) ->
 
 
 async def _late_count(
-    call: ApiCall, late: ListedItems, late_flows: Sequence[Mapping[str, Any]]
+    call: ApiCall, late: ListedItems, first_late: Sequence[Mapping[str, Any]]
 ) -> LateCount:
     """Return how many items are late: at least that many, if not all of them were read."""
     if late.next_place is None and not late.is_cut:
         return LateCount(len(late.items), capped=False)
-    largest_first = sorted(late_flows, key=itemgetter("due"), reverse=True)
+    largest_first = sorted(first_late, key=itemgetter("due"), reverse=True)
     waiting = await count_late_items(
         call.connection, [flow["flow_no"] for flow in largest_first], read_max=LATE_COUNTED_MAX
     )
     return LateCount(max(waiting, len(late.items)), capped=True)
-
-
-def _verdict(
-    view: View,
-    status: LedgerStatus,
-    late: Sequence[Mapping[str, Any]],
-    items: Sequence[Mapping[str, Any]],
-    findings: Figure | None,
-) -> tuple[str, str]:
-    """Return the tone and the sentence that answers whether anything is late."""
-    if late:
-        first = late[0]
-        flows = "1 flow is" if len(late) == 1 else f"{len(late)} flows are"
-        age = view.clock.age(first["oldest_due_at"])
-        return "bad", f"{flows} late. {_name(first)} has waited longest, for {age}."
-    if items:
-        first, age = items[0], view.clock.age(items[0]["due_at"])
-        count = "1 item is" if len(items) == 1 else f"{len(items)} items are"
-        return "bad", f"{count} late. {_name(first)}, due {age} ago, {_WAITS[first['state']]}."
-    if findings is not None and findings.value:
-        found = (
-            "1 finding is open" if findings.value == 1 else f"{findings.value} findings are open"
-        )
-        return "warn", f"Nothing is late that is known of, and {found}."
-    if status.due:
-        return "good", "Items are due, and none is late."
-    if status.groups:
-        return "good", "Nothing is due now, and nothing is late."
-    return "good", "Nothing is due, and nothing is late."
-
-
-def _name(flow: Mapping[str, Any]) -> str:
-    return " ".join(filter(None, (flow["tenant"], flow["kind"], flow["lane"])))
 
 
 def _figures(
@@ -232,35 +198,66 @@ def _figures(
 
 
 def _due_note(status: LedgerStatus) -> str:
-    """Return whether items that are due may be claimed: those of paused flows may not."""
-    paused = [
-        flow for group in status.groups if group.code is Hindrance.PAUSED for flow in group.flows
-    ]
-    due = sum(flow["due"] for flow in paused)
-    if not due:
+    """Return whether items that are due may be claimed, or how many of them wait, and for what."""
+    waiting = {
+        group.code: sum(flow["due"] for flow in group.flows)
+        for group in status.groups
+        if group.code is not Hindrance.NOT_CLAIMED and any(flow["due"] for flow in group.flows)
+    }
+    if not waiting:
         return "may be claimed"
-    capped = any(flow["due_capped"] for flow in paused)
-    return f"{count_of(due, capped=capped)} of them paused"
+    of_some = status.shown_count < status.flow_count
+    capped = of_some or any(
+        flow["due_capped"]
+        for group in status.groups
+        if group.code in waiting
+        for flow in group.flows
+    )
+    count = count_of(sum(waiting.values()), capped=capped)
+    if set(waiting) == {Hindrance.PAUSED}:
+        return f"{count} of them paused"
+    words = [status_word(code).replace("_", " ") for code in waiting][:_WAITS_NAMED]
+    more = ", …" if len(waiting) > _WAITS_NAMED else ""
+    return f"{count} of them wait: {', '.join(words)}{more}"
 
 
 async def _findings(call: ApiCall, view: View) -> Figure | None:
-    """Return how many findings are open, to who may see them."""
+    """Return how many findings are open, and of whom the newest is, to who may see them."""
     if not view.may(Scope.AUDIT):
         return None
     rows = await count_findings(call.connection, tenants=call.tenants, count_max=FINDINGS_MAX)
     findings = sum(row["findings"] for row in rows)
+    note = "of the reconciler"
+    if findings:
+        [newest] = await list_findings(
+            call.connection, tenants=call.tenants, page_size=1, newest_first=True
+        )
+        note = f"{'the newest: ' if findings > 1 else ''}{_finding_name(newest)}"
     return Figure(
         "Findings open",
         findings,
         view.url("/reconciliation/findings"),
         any(row["findings_capped"] for row in rows),
         "bad" if findings else "good",
-        "of the reconciler",
+        note,
     )
 
 
+def _finding_name(finding: Mapping[str, Any]) -> str:
+    names = [each for each in (finding["tenant"], finding["kind"]) if each != WHOLE_LEDGER]
+    whose = " ".join(filter(None, names)) or "the ledger"
+    return f"{whose}, {finding['type'].replace('_', ' ').lower()}"
+
+
+def _found(findings: Figure) -> str:
+    """Return how many findings are open, and of whom, as a part of a sentence."""
+    if findings.value == 1:
+        return f"1 finding is open: {findings.note}"
+    return f"{count_of(findings.value, capped=findings.capped)} findings are open; {findings.note}"
+
+
 async def _strip(
-    call: ApiCall, view: View, late_flows: Sequence[Mapping[str, Any]]
+    call: ApiCall, view: View, first_late: Sequence[Mapping[str, Any]]
 ) -> HeatStrip | None:
     """Return the strip of the last and the next 24 hours; None before they are counted first."""
     place = await read_overview_place(call.connection)
@@ -270,26 +267,37 @@ async def _strip(
         call.connection,
         tenants=call.tenants,
         flows_max=STRIP_FLOWS_MAX,
-        first_flow_nos=[flow["flow_no"] for flow in late_flows[:STRIP_FLOWS_MAX]],
+        first_flow_nos=[flow["flow_no"] for flow in first_late[:STRIP_FLOWS_MAX]],
     )
-    late = {(flow["tenant"], flow["kind"], flow["lane"]) for flow in late_flows}
+    late = {name_of(flow): flow for flow in first_late[:STRIP_FLOWS_MAX]}
     return make_strip(view, cells, place, view.clock.now, late)
 
 
-async def _completeness(call: ApiCall, view: View) -> Figure:
-    """Return up to when everything is complete: of the least complete kind, and what blocks it."""
+async def _completeness(call: ApiCall, view: View, *, has_findings: bool) -> Figure:
+    """Return up to when everything is complete: of the least complete kind, and what blocks it.
+
+    What an open finding names does not block it: the figure says so.
+    """
     label = "Complete before"
     href = view.url("/reconciliation") if view.may(Scope.AUDIT) else None
     rows = await list_watermarks(call.connection, tenants=call.tenants, limit=1)
     if not rows:
         return Figure(label, None, href, note="not reconciled yet")
     [row] = rows
-    note = f"{row['tenant']} {row['kind']}: {row['blocked_by'] or 'up to date'}"
+    up_to_date = "all but open findings" if has_findings else "up to date"
+    note = f"{row['tenant']} {row['kind']}: {row['blocked_by'] or up_to_date}"
     complete_before = row["complete_before"]
     if complete_before is None:
         return Figure(label, None, href, note=note)
     note = f"{view.clock.brief(complete_before)} · {note}"
-    return Figure(label, None, href, note=note, shown=view.clock.relative(complete_before))
+    return Figure(
+        label,
+        None,
+        href,
+        tone="warn" if has_findings else "quiet",
+        note=note,
+        shown=view.clock.relative(complete_before),
+    )
 
 
 def _listing(view: View, flows: Sequence[Mapping[str, Any]]) -> Listing:
