@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from dueledger.hindrance_facts import TimeText, in_utc
 from dueledger.hindrance_texts import TEXTS, Hindrance
 from dueledger.hindrances import Roles, find_hindrance, is_unread
 
@@ -135,24 +136,30 @@ def describe_processes(roles: Roles) -> list[str]:
     return [f"processes: {'; '.join(counts) or 'none'}", *failures]
 
 
-def describe_failures(roles: Roles) -> list[str]:
-    """Return of each role with processes that cannot take work since when and why."""
+def describe_failures(roles: Roles, at: TimeText = in_utc) -> list[str]:
+    """Return of each role with processes that cannot take work since when and why.
+
+    Times are as `at` has them.
+    """
     return [
         f"{found.failing} of {found.live} {role.label}s cannot take work since "
-        f"{found.failing_since:%Y-%m-%d %H:%M:%S} UTC: {found.failure}"
+        f"{at(found.failing_since)}: {found.failure}"
         for role, found in roles.items()
-        if found.failing
+        if found.failing_since is not None
     ]
 
 
-def slowed_text(flow: Mapping[str, Any]) -> str | None:
-    """Return how a flow of `list_flows` is slowed and why; None if it is not."""
+def slowed_text(flow: Mapping[str, Any], at: TimeText = in_utc) -> str | None:
+    """Return how a flow of `list_flows` is slowed and why; None if it is not.
+
+    The time is as `at` has it.
+    """
     share, since = flow["slowed_share"], flow["slowed_since"]
     if share is None:
         return None
-    text = f"claimed in {share:.0%} of the time since {since:%H:%M:%S} UTC, as "
+    text = f"since {at(since)} its items are claimed only {share:.0%} of the time, because "
     if not flow["slowed_by"]:
-        return text + "floods begin slowly beside flows with a lag target"
+        return text + "many items due at once begin slowly beside flows with a lag target"
     lag, target = flow["slowed_lag_seconds"], flow["slowed_lag_target_seconds"]
     return (
         f"{text}the lag of {flow['slowed_by']} was {_duration(lag)}, above its target of "

@@ -1,14 +1,16 @@
 """What the texts of hindrances are filled with: processes, times and ends, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from dueledger.hindrances import Roles
 from dueledger.ledger.states import State
 from dueledger.ledger.store.processes import ProcessRole, RoleStatus
 
 Facts = dict[str, object]
+TimeText = Callable[[datetime], str]
+"""Returns a time as a sentence has it."""
 
 _KINDS_MAX: Final = 6
 _SKIPPED: Final = {
@@ -27,27 +29,50 @@ _SUPERSEDED: Final = {
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
-def at(instant: datetime) -> str:
-    """Return a time as text."""
+class Phrase(NamedTuple):
+    """A part of a text, with facts of its own in braces."""
+
+    text: str
+    facts: Facts
+
+
+def in_utc(instant: datetime) -> str:
+    """Return a time as text, in UTC."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def fill(text: str, facts: Facts, at: TimeText = in_utc) -> str:
+    """Return a text with its facts; times are as `at` has them."""
+    return text.format_map({name: _said(fact, at) for name, fact in facts.items()})
+
+
+def _said(fact: object, at: TimeText) -> object:
+    match fact:
+        case datetime():
+            return at(fact)
+        case Phrase(text, facts):
+            return fill(text, facts, at)
+        case _:
+            return fact
 
 
 # Processes.
 
 
-def last_seen(name: str | None, host: str | None, seen_at: datetime | None) -> str:
+def last_seen(name: str | None, host: str | None, seen_at: datetime | None) -> str | Phrase:
     """Return when the last process was seen that did something; rows of others are kept an hour."""
     if seen_at is None:
         return "none was seen in the last hour"
-    return f"the last one, {name} on {host}, was seen at {at(seen_at)}"
+    facts: Facts = {"name": name, "host": host, "seen": seen_at}
+    return Phrase("the last one, {name} on {host}, was seen at {seen}", facts)
 
 
-def last_of_role(role: RoleStatus) -> str:
+def last_of_role(role: RoleStatus) -> str | Phrase:
     """Return when the last process of a role was seen."""
     return last_seen(role.last_name, role.last_host, role.seen_at)
 
 
-def last_of_upkeep(roles: Roles) -> str:
+def last_of_upkeep(roles: Roles) -> str | Phrase:
     """Return when the last process was seen that does upkeep by its role."""
     both = (roles[ProcessRole.ALLOCATOR], roles[ProcessRole.DIRECT_WORKER])
     seen = [role for role in both if role.seen_at is not None]
@@ -56,13 +81,13 @@ def last_of_upkeep(roles: Roles) -> str:
 
 def silent_facts(role: RoleStatus) -> Facts:
     """Return which process of a role is silent, and since when."""
-    seen = "" if role.silent_since is None else at(role.silent_since)
-    return {"name": role.silent_name, "host": role.silent_host, "seen": seen}
+    seen_at = role.silent_since or ""
+    return {"name": role.silent_name, "host": role.silent_host, "seen": seen_at}
 
 
 def failing_facts(role: RoleStatus) -> Facts:
     """Return which process of a role cannot take work, since when and why."""
-    since = "" if role.failing_since is None else at(role.failing_since)
+    since = role.failing_since or ""
     return {"name": role.failing_name, "at": since, "failure": role.failure}
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import orjson
 
+from dueledger.hindrance_facts import TimeText, in_utc
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.states import TERMINAL_STATES, State
 from dueledger.ledger.store import Connection
@@ -184,15 +185,19 @@ async def read_item(
 
 
 async def explain_item(
-    connection: Connection, found: Mapping[str, Any], tenants: Sequence[str] | None = None
+    connection: Connection,
+    found: Mapping[str, Any],
+    tenants: Sequence[str] | None = None,
+    *,
+    at: TimeText = in_utc,
 ) -> dict[str, object]:
     """Return why an item that was read has not been done yet, and what to do.
 
-    `tenants` are those of who asks.
+    `tenants` are those of who asks; times are as `at` has them.
     """
     from dueledger.why import explain  # noqa: PLC0415 - lists do not load what it needs
 
-    explanation = await explain(connection, found, for_tenants=tenants is not None)
+    explanation = await explain(connection, found, for_tenants=tenants is not None, at=at)
     return {
         "item": found["id"],
         "state": found["state"],

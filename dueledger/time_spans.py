@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Final
 
 _UNITS: Final = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
+_SECOND: Final = 1_000  # milliseconds
+_MINUTE: Final = 60 * _SECOND
 _HOUR: Final = 60  # minutes
 _DAY: Final = 24 * _HOUR
 
@@ -38,6 +40,16 @@ def brief_span(length: timedelta) -> str:
             return _two(minutes // _HOUR, "h", minutes % _HOUR, "min")
         case _:
             return _two(minutes // _DAY, "d", minutes % _DAY // _HOUR, "h")
+
+
+def fine_span(length: timedelta) -> str:
+    """Return a span as `brief_span` does; below a minute to a tenth of a second, or to 1 ms."""
+    milliseconds = max(0, length // timedelta(milliseconds=1))
+    if milliseconds < _SECOND:
+        return f"{milliseconds} ms"
+    if milliseconds < _MINUTE:
+        return f"{milliseconds // 100 / 10:g} s"
+    return brief_span(length)
 
 
 def _two(units: int, unit: str, parts: int, part: str) -> str:

@@ -9,9 +9,12 @@ from uuid import UUID
 
 from dueledger.hindrance_facts import (
     Facts,
-    at,
+    Phrase,
+    TimeText,
     end_reason,
     failing_facts,
+    fill,
+    in_utc,
     kinds_in_words,
     last_of_role,
     last_of_upkeep,
@@ -63,12 +66,16 @@ class Explanation:
 
 
 async def explain(
-    connection: Connection, item: Mapping[str, Any], *, for_tenants: bool = False
+    connection: Connection,
+    item: Mapping[str, Any],
+    *,
+    for_tenants: bool = False,
+    at: TimeText = in_utc,
 ) -> Explanation:
     """Explain an item as `ledger.store.items.show_item` returned it, by four reads at most.
 
     The ledger may change between them. `for_tenants`: in a text for a caller of some tenants, which
-    names no process, and nothing of others.
+    names no process, and nothing of others. Its times are as `at` has them.
     """
     roles = await read_roles(connection)
     code, facts = await _find(connection, item, roles)
@@ -79,10 +86,10 @@ async def explain(
     text = TEXTS[code]
     sentence, remedy = text_for_tenants(code) if for_tenants else (text.sentence, text.remedy)
     facts = _of_item(item) | facts
-    remedy = None if remedy is None else remedy.format_map(facts)
+    remedy = None if remedy is None else fill(remedy, facts, at)
     behind = facts.get("behind")
     named = behind if isinstance(behind, UUID) else None
-    return Explanation(code, sentence.format_map(facts), remedy, named)
+    return Explanation(code, fill(sentence, facts, at), remedy, named)
 
 
 async def _find(connection: Connection, item: Mapping[str, Any], roles: Roles) -> _Found:
@@ -94,12 +101,12 @@ async def _find(connection: Connection, item: Mapping[str, Any], roles: Roles) -
             reason = end_reason(item, state)
             return Hindrance.ENDED, {
                 "state": state.label,
-                "at": at(item["ended_at"]),
+                "at": item["ended_at"],
                 "reason": reason,
             }
         case State.MANUAL_REVIEW:
             reason = item["review_reason"]
-            return Hindrance.PARKED, {"at": at(item["parked_at"]), "reason": reason}
+            return Hindrance.PARKED, {"at": item["parked_at"], "reason": reason}
         case State.SCHEDULED | State.RETRYABLE_FAILURE:
             blockers = await find_blockers(connection, item["item_no"])
             return _waiting(item, state, blockers, roles) if blockers else _moved(item)
@@ -117,7 +124,7 @@ def _of_item(item: Mapping[str, Any]) -> Facts:
         "id": item["id"],
         "kind": item["kind"],
         "topic": item["topic"],
-        "due": at(item["due_at"]),
+        "due": item["due_at"],
         "work": work,
         "claim": work if item["dispatch"] == DIRECT else "dueledger allocate",
         "flow": f"{item['tenant']} {item['kind']}{lane}",
@@ -162,9 +169,9 @@ def _waiting(
 
 def _delayed(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any]) -> _Found:
     now, available_at = item["now"], item["available_at"]
-    facts: Facts = {"until": at(available_at), "wait": span(available_at - now)}
+    facts: Facts = {"until": available_at, "wait": span(available_at - now)}
     if blockers["is_simulated"] and available_at <= blockers["machine_now"]:
-        return Hindrance.CLOCK_BEHIND, facts | {"now": at(now), "database": blockers["database"]}
+        return Hindrance.CLOCK_BEHIND, facts | {"now": now, "database": blockers["database"]}
     if state is State.RETRYABLE_FAILURE:
         return Hindrance.RETRY, facts | {"attempt": item["attempt"]}
     return _scheduled(item, blockers, facts)
@@ -194,8 +201,10 @@ def _of_pause(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Facts:
     reason = item["pause_reason"] or "no reason was given"
     by = blockers["paused_by"] or "a person"
     until = blockers["paused_until"]
-    end = "until somebody resumes it" if until is None else f"until {at(until)}"
-    since = at(blockers["paused_at"])
+    end = (
+        "until somebody resumes it" if until is None else Phrase("until {until}", {"until": until})
+    )
+    since = blockers["paused_at"]
     return {"at": since, "by": by, "end": end, "reason": reason, "scope": scope}
 
 
@@ -209,7 +218,7 @@ def _of_key(blockers: Mapping[str, Any], roles: Roles) -> _Found:
     if blockers["behind_reason"] is not None:
         return Hindrance.BEHIND_PARKED, facts
     if blockers["behind_until"] is not None:
-        return Hindrance.BEHIND_RETRY, facts | {"until": at(blockers["behind_until"])}
+        return Hindrance.BEHIND_RETRY, facts | {"until": blockers["behind_until"]}
     return Hindrance.OVERLAP if blockers["is_overlap"] else Hindrance.BEHIND, facts
 
 
@@ -257,14 +266,15 @@ def _of_limits(code: Hindrance, item: Mapping[str, Any], blockers: Mapping[str, 
     match code:
         case Hindrance.CIRCUIT_OPEN | Hindrance.CIRCUIT_PROBING:
             rest = f"{blockers['circuit_rest_seconds']:g}"
-            facts |= {"at": at(blockers["circuit_at"]), "rest": rest}
+            facts |= {"at": blockers["circuit_at"], "rest": rest}
         case Hindrance.CONCURRENCY:
             facts["limit"] = f"{blockers['concurrency_max']:,}"
         case Hindrance.RATE:
             rate = blockers["rate_per_second"]
             wait = timedelta(seconds=(blockers["before"] + 1 - blockers["tokens"]) / rate)
-            start = at(item["now"] + wait)
-            facts |= {"limit": f"{rate:g}", "until": f"{start} or later" if capped else start}
+            start = item["now"] + wait
+            later = Phrase("{start} or later", {"start": start})
+            facts |= {"limit": f"{rate:g}", "until": later if capped else start}
         case Hindrance.WINDOW:
             by_topic = blockers["settled_by"] == "topic"
             facts |= {
@@ -274,10 +284,11 @@ def _of_limits(code: Hindrance, item: Mapping[str, Any], blockers: Mapping[str, 
                 "more": 2 * blockers["window_items"],
             }
         case Hindrance.SILENT_CONSUMER:
-            facts["at"] = at(blockers["silent_since"])
+            facts["at"] = blockers["silent_since"]
         case Hindrance.NO_CREDIT:
             last_at = blockers["outstanding_at"]
-            facts["since"] = "" if last_at is None else f", the last of them since {at(last_at)}"
+            last = Phrase(", the last of them since {at}", {"at": last_at})
+            facts["since"] = "" if last_at is None else last
         case _:
             pass
     return facts
@@ -292,20 +303,21 @@ def _handed_out(
     if item["withdrawal_requested"]:
         return Hindrance.WITHDRAWN, {
             "by": item["withdrawal_by"],
-            "at": at(item["withdrawal_at"]),
+            "at": item["withdrawal_at"],
             "reason": item["withdrawal_reason"],
         }
     place: Facts = {
         "partition": claim["partition"],
         "offset": claim["offset"],
         "before": f"{claim['before']:,}",
-        "until": at(claim["lease_until"] if state is State.RUNNING else claim["deadline"]),
-        "at": at(claim["published_at"] or claim["claimed_at"]),
+        "until": claim["lease_until"] if state is State.RUNNING else claim["deadline"],
+        "at": claim["published_at"] or claim["claimed_at"],
     }
     if state is State.RUNNING:
         return _running(item, claim, roles, place)
     if claim["is_past_deadline"]:
-        return _lapsed(f"The deadline of its claim passed at {at(claim['deadline'])}", roles)
+        passed = Phrase("The deadline of its claim passed at {until}", place)
+        return _lapsed(passed, roles)
     return _claimed(item, claim, roles, place)
 
 
@@ -322,7 +334,7 @@ def _claimed(
         next_ = "" if offset is None else f" from offset {offset} on"
         waits = claim["waits_for_handlers"]
         code = Hindrance.HANDLERS_STALLED if waits else Hindrance.PARTITION_STALLED
-        return code, place | {"at": at(claim["stalled_at"]), "next": next_}
+        return code, place | {"at": claim["stalled_at"], "next": next_}
     if claim["readers"]:
         return Hindrance.SUSPECT if claim["is_suspect"] else Hindrance.NOT_STARTED, place
     return _unread(item["kind"], roles[ProcessRole.WORKER], place)
@@ -356,7 +368,7 @@ def _running(
     item: Mapping[str, Any], claim: Mapping[str, Any], roles: Roles, place: Facts
 ) -> _Found:
     if claim["is_past_lease"]:
-        return _lapsed(f"Its lease ended at {place['until']}", roles)
+        return _lapsed(Phrase("Its lease ended at {until}", place), roles)
     if claim["is_settled_by_topic"]:
         intake = roles[ProcessRole.OUTCOME_INTAKE]
         if not intake.live:
@@ -366,16 +378,16 @@ def _running(
         "name": claim["worker"] or "A worker",
         "host": claim["worker_host"],
         "run": item["run_no"],
-        "at": at(claim["started_at"]),
+        "at": claim["started_at"],
     }
     if claim["worker_status"] in {None, ProcessStatus.LIVE}:
         return Hindrance.RUNNING, facts
-    facts["seen"] = at(claim["worker_seen_at"])
+    facts["seen"] = claim["worker_seen_at"]
     is_silent = claim["worker_status"] == ProcessStatus.SILENT
     return Hindrance.RUN_SILENT if is_silent else Hindrance.RUN_LOST, facts
 
 
-def _lapsed(what: str, roles: Roles) -> _Found:
+def _lapsed(what: Phrase, roles: Roles) -> _Found:
     if has_upkeep(roles):
         return Hindrance.LAPSED, {"what": what}
     return Hindrance.NO_UPKEEP, {"what": what, "last": last_of_upkeep(roles)}

@@ -39,7 +39,7 @@ _SECONDS: Final = LimitBounds(0.001, _WEEK_SECONDS, "from 0.001 seconds to 604,8
 FLOW_BOUNDS: Final[dict[str, LimitBounds]] = {
     "weight": _MILLION,
     "rate_per_second": LimitBounds(
-        3e-8, 1_000_000_000, "from 0.00000003, an item a year, to 1,000,000,000"
+        3e-8, 1_000_000_000, "at least an item a year (0.00000003) and at most 1,000,000,000"
     ),
     "concurrency_max": _ITEMS,
     "window_items": _ITEMS,

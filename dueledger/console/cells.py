@@ -64,12 +64,14 @@ def _begin(column: Column, place: int) -> tuple[str, str, str]:
     )
 
 
-def time_of(clock: PageClock, instant: datetime | None) -> str:
-    """Return a time: how long ago, and the exact one beside it."""
+def time_of(clock: PageClock, instant: datetime | None, *, to_second: bool = False) -> str:
+    """Return a time: how long ago, and the exact one beside it, to the minute if it fits so."""
     if instant is None:
         return _NOTHING
     utc = iso(instant)
     exact, brief = clock.exact_and_brief(instant)
+    if to_second:
+        brief = clock.to_second(instant)
     others = clock.in_other_zones(instant) if clock.other_zones else utc
     return (
         f'<time datetime="{utc}" title="{exact} · {others}">{clock.relative(instant)}'

@@ -46,6 +46,11 @@ class PageClock:
         is_today = text.startswith(self._today)
         return f"{text[:_OFFSET]} {offset}", text[_DAY:_OFFSET] if is_today else text[:_MINUTE]
 
+    def to_second(self, instant: datetime) -> str:
+        """Return the time in the zone to the second; the day only if it is another one."""
+        text = instant.astimezone(self.zone).isoformat(" ", "seconds")[:_OFFSET]
+        return text[_DAY:] if text.startswith(self._today) else text
+
     def in_other_zones(self, instant: datetime) -> str:
         """Return the time in the reader's other zones and in UTC, for who points at it."""
         others = (instant.astimezone(zone).isoformat(" ", "seconds") for zone in self.other_zones)

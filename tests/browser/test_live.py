@@ -69,6 +69,65 @@ async def test_a_page_that_is_paused_does_not_change(window: Window) -> None:
     await window.do(walk)
 
 
+UPDATE = """
+document.querySelectorAll("main [data-live] table").forEach((each) => { each.dataset.old = ""; });
+loadedAt = 0; isStale = true; tick(); return isLoading;
+"""
+UPDATED = "main [data-live] table:not([data-old])"
+
+
+async def test_an_update_keeps_the_row_that_keys_have_reached(window: Window) -> None:
+    def walk() -> None:
+        window.open("/console/")
+        window.wait_for('[data-pulse="live"]')
+        window.press("j", "j", "j")
+        [row] = window.find("tr.at")
+        name, address = row.find_element("css selector", "th").text, window.focused("href")
+        assert window.driver.execute_script(UPDATE)
+        window.wait_for(UPDATED)
+        [row] = window.find("tr.at")
+        assert row.find_element("css selector", "th").text == name
+        assert window.focused("href") == address
+        window.press("j", "k", "x")
+        [selected] = window.find("tr.selected")
+        assert selected.find_element("css selector", "th").text == name
+
+    await window.do(walk)
+
+
+async def test_an_update_leaves_a_row_that_is_gone_to_the_one_before_it(window: Window) -> None:
+    gone = "document.querySelector('tr.at a').href = '/gone'"
+
+    def walk() -> None:
+        window.open("/console/")
+        window.wait_for('[data-pulse="live"]')
+        window.press("j", "j")
+        names = [row.find_element("css selector", "th").text for row in window.find("tr.at")]
+        window.press("j")
+        window.driver.execute_script(gone)
+        assert window.driver.execute_script(UPDATE)
+        window.wait_for(UPDATED)
+        assert [
+            row.find_element("css selector", "th").text for row in window.find("tr.at")
+        ] == names
+
+    await window.do(walk)
+
+
+async def test_an_update_leaves_the_strip_where_a_person_scrolled_it(window: Window) -> None:
+    scroll = "const strip = document.querySelector('.wide'); const was = strip.scrollLeft;"
+
+    def walk() -> None:
+        window.open("/console/", width=360)
+        window.wait_for('[data-pulse="live"]')
+        assert window.driver.execute_script(f"{scroll} strip.scrollLeft = 40; return was") > 40
+        assert window.driver.execute_script(UPDATE)
+        window.wait_for(UPDATED)
+        assert window.driver.execute_script(f"{scroll} return was") == 40
+
+    await window.do(walk)
+
+
 async def test_a_tab_has_one_stream_while_it_is_shown_and_asks_itself_without_one(
     window: Window,
 ) -> None:

@@ -104,6 +104,7 @@ async def test_a_worker_that_is_asked_to_drain_ends_its_items_takes_no_more_and_
     assert f"process?name={quote(name)}" in (await everybody.open("/console/system")).text
     page = (await everybody.open(PROCESS + quote(name))).text
     assert "It takes work." in page
+    assert re.search("It holds <a href[^>]+>1 lease</a>; their items end first", page)
     form = {"name": name, "reason": "INC-7"}
     assert (await everybody.send("/console/system/drain", {"name": name})).status == 422
     assert (await everybody.send("/console/system/drain", form)).status == 303

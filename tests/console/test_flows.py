@@ -7,9 +7,12 @@ import re
 from datetime import timedelta
 from html import unescape
 
+import pytest
+
 from dueledger.console.activity import LedgerActivity
 from dueledger.console.clock import iso
 from dueledger.console.overview import OverviewRefresh
+from dueledger.console.pages.flow_pauses import PauseImpact, after_text, typed_impacts
 from dueledger.console.pages.flows import PAUSES_MAX
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
@@ -97,6 +100,7 @@ async def test_a_pause_has_an_end_that_is_moved_and_its_flow_resumes_at_a_rate(
     counted = (await browser.open(path, params={"until": chosen})).text
     assert re.search(rf'fall due until <time datetime="{chosen}:00Z"[^§]*?: 2\.</p>', counted)
     assert counted.count(f'name="until" value="{chosen}"') == 2
+    assert "3 of this flow are due by then; how long that takes" in counted
     flow_name = ("acme", "Ending", "")
     assert await count_flow_coming(api.owner, flow_name, now + timedelta(days=1), count_max=1) == 2
     pause = {"over": "lane", "kind": "Ending", "reason": "INC-8"}
@@ -201,7 +205,7 @@ async def test_numbers_of_the_list_of_flows_lead_to_their_items(
     )
     assert await pull(api, key, "Numbered", items_max=1)
     page = (await browser.open("/console/flows?kind=Numbered")).text
-    for label, names in (("Later", ["N-2", "N-3"]), ("In flight", ["N-1"])):
+    for label, names in (("Not due", ["N-2", "N-3"]), ("In flight", ["N-1"])):
         pattern = f'data-label="{label}"><a href="([^"]+)">{len(names)}</a>'
         [href] = re.findall(pattern, page)
         listed = (await browser.open(f"{unescape(href)}&format=csv")).text
@@ -216,6 +220,9 @@ async def test_a_pause_of_a_tenant_says_what_it_covers_and_ends_in_the_list_of_i
     page = (await browser.open("/console/flows/acme/Covered")).text
     assert "this flow: 101 due in 1 flow<" in page
     assert "the kind, every lane: 102 due in 2 flows<" in page
+    label = "To confirm, type what is due: 101 (this flow), 102 (the kind, every lane)"
+    assert f'<label for="typed">{label}' in page
+    assert 'pattern="101|102' in page
     shown = {"shown": json.dumps({"lane": 101, "kind": 102, "tenant": 150})}
     wide = {"over": "tenant", "kind": "Covered", "reason": "INC-9", **shown}
     untyped = await browser.send("/console/flows/acme/pause", wide)
@@ -275,6 +282,95 @@ async def test_a_flow_has_the_form_that_ends_its_pause_among_many_of_its_tenant(
     assert (
         f"The first {PAUSES_MAX}; there are more." in (await stranger.open("/console/flows")).text
     )
+
+
+async def test_a_lane_of_every_kind_is_paused_as_by_rest_and_goes_on_from_a_page_of_its_flow(
+    api: Api, stranger: Browser
+) -> None:
+    key = await api.make_key("regional", *Scope, tenants=["regional"])
+    await stranger.sign_in(key)
+    places = [(kind, lane) for kind in ("Here", "There") for lane in ("", "north")]
+    await api.emit(
+        key,
+        *(api.item(f"R-{lane}", tenant="regional", kind=kind, lane=lane) for kind, lane in places),
+    )
+
+    async def paused() -> list[tuple[str, str]]:
+        rows = await list_flows(api.owner, tenant="regional")
+        return [(row["kind"], row["lane"]) for row in rows if row["paused_at"] is not None]
+
+    page = await stranger.open("/console/flows/regional/Here?lane=north")
+    assert '<option value="region">the lane, every kind: 2 due in 2 flows<' in page.text
+    form = {"over": "region", "kind": "Here", "lane": "north", "reason": "INC-31: no line"}
+    done = await stranger.send("/console/flows/regional/pause", form)
+    assert done.status == 303, done.text
+    assert await paused() == [("Here", "north"), ("There", "north")]
+    [pause] = (await api.ask("GET", "/v1/pauses?tenant=regional", key=key)).document["items"]
+    assert (pause["kind"], pause["lane"]) == (None, "north")
+    other = (await stranger.open("/console/flows/regional/There?lane=north")).text
+    assert "regional (all kinds) north is paused: INC-31" in other
+    assert "INC-31" in other.partition("Who changed what")[2]
+    ended = {"kind": "There", "lane": "north", "of_lane": "north", "reason": "INC-31 ended"}
+    assert (await stranger.send("/console/flows/regional/resume", ended)).status == 303
+    assert await paused() == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "status"),
+    [("1000", 303), ("1,000", 303), ("1 000", 303), ("1,000+", 422), ("1", 422)],
+)
+async def test_the_number_of_a_pause_is_typed_as_a_page_shows_it_or_without_separators(
+    api: Api, stranger: Browser, typed: str, status: int
+) -> None:
+    key = await api.make_key("types", *Scope, tenants=["typing"])
+    await stranger.sign_in(key)
+    await api.emit(key, api.item("T-1", tenant="typing", kind="Typed"))
+    await stranger.open("/console/flows/typing/Typed")
+    form = {"over": "kind", "kind": "Typed", "reason": "INC-3", "shown": '{"kind": 1000}'}
+    answer = await stranger.send("/console/flows/typing/pause", {**form, "typed": typed})
+    assert answer.status == status
+    assert status == 303 or "Accepted: 1,000<" in answer.text
+
+
+def test_the_numbers_to_type_before_a_pause_are_named() -> None:
+    same = [PauseImpact(over, over, 9, 1_000, capped=True) for over in ("lane", "tenant")]
+    found = typed_impacts(same)
+    assert found is not None
+    assert found.words == "Type 1,000 to confirm"
+    for typed, is_accepted in (("1,000", True), ("1000", True), ("1 000", True), ("1,000+", False)):
+        assert bool(re.fullmatch(found.pattern, typed)) == is_accepted, typed
+    few = [PauseImpact("lane", "this flow", 1, 100, capped=False), *same]
+    named = typed_impacts(few)
+    assert named is not None
+    assert named.words == "To confirm, type what is due: 1,000 (lane), 1,000 (tenant)"
+    assert typed_impacts(few[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("due", "limit", "throughput", "coming", "words"),
+    [
+        (0, None, 2.0, None, None),
+        (0, None, 2.0, (0, False), None),
+        (60, None, 2.0, None, "60 of this flow are due now: that takes about 30 s"),
+        (1, 0.5, 2.0, (59, False), "60 of this flow are due by then: that takes about 2 min"),
+        (0, 0.5, 0.0, (1_000, True), "1,000+ of this flow are due by then: that takes at least 33"),
+        (1, None, None, None, "1 of this flow is due now; how long that takes once it ends is not"),
+    ],
+)
+def test_a_pause_says_how_long_what_is_due_after_it_takes(
+    due: int,
+    limit: float | None,
+    throughput: float | None,
+    coming: tuple[int, bool] | None,
+    words: str | None,
+) -> None:
+    flow = {"due": due, "due_capped": False, "rate_per_second": limit}
+    text = after_text(flow, throughput, coming)
+    assert (text or "").startswith(words or "")
+    assert (text is None) == (words is None)
+    said = "0.5 a second." if limit else "2 a second."
+    assert text is None or not (limit or throughput) or text.endswith(said)
+    assert ("the rate of the last minutes" in (text or "")) == bool(text and throughput)
 
 
 async def test_only_the_lane_that_is_named_is_paused(
@@ -350,12 +446,16 @@ async def test_only_limits_that_were_typed_change(
     wrong = await browser.send(path, {**form, "rate_per_second": "0"})
     assert wrong.status == 422
     assert "an item a year" in wrong.text
+    grouped = {**form, "rate_per_second": "1,002.5", "reason": "INC-6"}
+    assert (await browser.send(path, grouped)).status == 303
+    [flow] = await list_flows(api.owner, kind="Limited")
+    assert flow["rate_per_second"] == 1002.5
     set_ = await browser.send(path, {**form, "rate_per_second": "2.5"})
     assert set_.status == 303, set_.text
     [flow] = await list_flows(api.owner, kind="Limited")
     assert (flow["rate_per_second"], flow["concurrency_max"]) == (2.5, 7)
     history = (await browser.open("/console/flows/acme/Limited")).text
-    assert "Items per second: none → 2.5<" in history
+    assert "Items per second: 1002.5 → 2.5<" in history
     shown["rate_per_second"] = 2.5
     removed = await browser.send(path, {**fields, "shown": json.dumps(shown), "reason": "INC-5"})
     assert removed.status == 303

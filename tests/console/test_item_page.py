@@ -3,11 +3,14 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
+from typing import Any
 from uuid import UUID
 
-from dueledger.console.clock import iso
+from dueledger.console.cells import time_of
+from dueledger.console.clock import PageClock, iso, zone_of
+from dueledger.console.timeline import timeline_of
 from dueledger.ledger.item_verbs import OperationVerb, refusal
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.states import State
@@ -15,9 +18,11 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.operations import ItemFilter, pause_operation, record_operation
 from tests.console.conftest import Browser, open_browser
 from tests.ledger.conftest import Ledger
 from tests.service.conftest import EVENT, SCHEDULE, Api
+from tests.service.test_pull import outcome, pull, report
 
 _PRIMARY = re.compile(
     r'<(?:a class="button primary" href="([^"]+)"|summary class="button primary")>([^<]+)<'
@@ -203,3 +208,88 @@ async def test_an_item_is_snoozed_until_a_time_of_the_readers_zone_and_says_by_w
     again = await browser.send(f"/console/items/{item}/decide", form)
     assert again.status == 409
     assert "not handed out before that anyway" in again.text
+
+
+async def test_an_item_that_an_operation_is_to_change_leads_to_the_operation(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    later = "2099-01-01T09:00:00Z"
+    [item] = await api.emit(key, api.item("O-1", kind="Operated", due_at=later))
+    number = await record_operation(
+        api.owner,
+        OperationVerb.CANCEL,
+        ItemFilter("acme", "Operated"),
+        reason="INC-1",
+        actor_no=api.person_no,
+    )
+    assert number is not None
+    page = ""
+    for _ in range(2):
+        page = (await browser.open(f"/console/items/{item}")).text
+        lead = f"/console/reviews/operations/{number}"
+        assert _PRIMARY.findall(page) == [(lead, "Open the operation")]
+        assert (await browser.open(lead)).status == 200
+        await pause_operation(api.owner, number, reason="INC-1", actor_no=api.person_no)
+    assert "and is paused" in page
+
+
+async def test_a_history_says_what_was_done_how_long_each_step_took_and_how_late_the_end_was(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    due_at = iso(await read_now(api.owner) - timedelta(seconds=90))
+    await api.emit(key, api.item("H-1", kind="History", due_at=due_at))
+    [pulled] = await pull(api, key, "History")
+    evidence = {"letter": "L-77", "pages": 3, "sent": {"by": "post"}}
+    assert await report(api, key, outcome(pulled, "completed", evidence=evidence))
+    page = (await browser.open(f"/console/items/{pulled['item']}")).text
+    offsets = re.findall(r'<span class="offset">\+(\d+ ms|[\d.]+ s)</span>', page)
+    assert len(offsets) == page.count('<li class="') - 1
+    assert "pages <code>3</code> · letter <code>L-77</code></p>" in page
+    assert re.findall(r"1 min after it was due", page) == ["1 min after it was due"] * 2
+
+
+def test_steps_of_other_days_have_seconds_and_those_of_one_moment_milliseconds() -> None:
+    at = datetime(2027, 3, 1, 9, 0, 7, 250_000, tzinfo=UTC)
+    evidence = {"evidence": {"digest": "ab12", "parts": [1]}, "error": "Timeout"}
+    steps: list[dict[str, Any]] = [
+        {"event": "claimed", "at": at, "detail": {"position": 1}},
+        {"event": "failed", "at": at + timedelta(milliseconds=120), "detail": evidence},
+        {
+            "event": "completed",
+            "at": at + timedelta(milliseconds=3_320),
+            "detail": {"ref": "R-1", "reason": "-"},
+        },
+    ]
+    shown = timeline_of(steps, at)
+    assert [each["offset"] for each in shown] == [None, "+120 ms", "+3.2 s"]
+    assert [each["after_due"] for each in shown] == [None, None, "3.3 s after it was due"]
+    assert [each["facts"] for each in shown] == [[], [("digest", "ab12")], [("ref", "R-1")]]
+    clock = PageClock(at + timedelta(days=2), *zone_of("Europe/Berlin"))
+    assert '<span class="exact">2027-03-01 10:00:07</span>' in time_of(clock, at, to_second=True)
+    assert '<span class="exact">2027-03-01 10:00</span>' in time_of(clock, at)
+
+
+async def test_why_an_item_waits_is_said_in_the_readers_zone_and_by_rest_in_utc(
+    api: Api, stranger: Browser, key: NewApiKey
+) -> None:
+    await stranger.sign_in(key)
+    due, paused = await api.emit(
+        key,
+        api.item("U-1", kind="Zoned", due_at="2099-01-01T09:00:00Z"),
+        api.item("U-2", kind="Stopped"),
+    )
+    scope = FlowScope("acme", "Stopped", "")
+    until = datetime(2099, 7, 1, 9, tzinfo=UTC)
+    await pause_flows(api.owner, scope, reason="INC-1", actor_no=api.person_no, until=until)
+    stranger.session.cookie_jar.update_cookies({"dueledger_zone": "Asia/Tokyo"}, stranger.origin)
+    await stranger.send("/console/preferences", {"zone": "browser", "to": "/console/"})
+    for item, local, utc in (
+        (due, "not due before 2099-01-01 18:00:00 +09:00", "2099-01-01 09:00:00 UTC"),
+        (paused, "until 2099-07-01 18:00:00 +09:00: INC-1", "until 2099-07-01 09:00:00 UTC"),
+    ):
+        page = (await stranger.open(f"/console/items/{item}")).text
+        sentence = page.partition('<div class="card why">')[2].partition("</h2>")[0]
+        assert local in sentence
+        assert "UTC" not in sentence
+        answer = await api.ask("GET", f"/v1/items/{item}/why", key=key)
+        assert utc in answer.document["sentence"]

@@ -148,7 +148,7 @@ async def test_items_that_have_a_place_in_the_order_of_their_key_are_listed(
     blocked, serial = names[1:], names
     for path, label, expected in (
         ("/console/", "Blocked", blocked),
-        ("/console/flows?kind=Ordered", "In order", serial),
+        ("/console/flows?kind=Ordered", "In key order", serial),
     ):
         page = (await browser.open(path)).text
         [href] = re.findall(f'data-label="{label}"><a href="([^"]+)">{len(expected)}</a>', page)

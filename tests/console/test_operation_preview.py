@@ -8,6 +8,7 @@ import pytest
 from dueledger.console.pages import operation_preview
 from dueledger.console.pages.operation_preview import PreviewLimits
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
+from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.operations import advance_operation
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
@@ -101,7 +102,7 @@ async def test_many_items_are_counted_where_a_person_asks_for_it(
         [address] = [unescape(each) for each in re.findall(r'href="([^"]+)">Count them</a>', page)]
         counted = (await browser.open(address)).text
         assert "<h1>5 items match</h1>" in counted
-        assert "Type 5 to confirm" in counted
+        assert 'title="Type 5 to confirm"' in counted
         assert "Count them" not in counted
     await api.park(
         *await api.emit(key, *(api.item(f"P-{number}", kind="Few") for number in range(3)))
@@ -109,6 +110,22 @@ async def test_many_items_are_counted_where_a_person_asks_for_it(
     page = (await browser.open("/console/reviews/acme/decide?kind=Few&verb=redrive")).text
     assert "Count them" in page
     assert "Redrive: 2+ items</button>" in page
+
+
+async def test_a_decision_and_the_list_of_parked_items_say_what_pauses_their_items(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.park(*await api.emit(key, api.item("B-1", kind="Held"), api.item("B-2", kind="Free")))
+    scope = FlowScope("acme", "Held")
+    await pause_flows(api.owner, scope, reason="INC-44: no line", actor_no=api.person_no)
+    for path, is_said in (
+        ("/console/reviews/acme/decide?kind=Held", True),
+        ("/console/reviews/acme/decide?kind=Free", False),
+        ("/console/reviews/parked?kind=Held", True),
+        ("/console/reviews/parked?kind=Free", False),
+    ):
+        page = (await browser.open(path)).text
+        assert (": INC-44: no line</p>" in page) == is_said, path
 
 
 @pytest.mark.parametrize(

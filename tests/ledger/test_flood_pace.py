@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dueledger.console.clock import PageClock, zone_of
 from dueledger.flow_status import slowed_text
 from dueledger.ledger.flows.flood_pacer import FloodPacer
 from dueledger.ledger.rules.flood_pace import (
@@ -285,10 +286,13 @@ async def test_a_flood_says_how_it_is_slowed_and_why_and_no_other_flow_does(
     )
     flows = {row["lane"]: slowed_text(row) for row in await list_flows(ledger.connection)}
     assert flows == {
-        "": "claimed in 12% of the time since 12:03:00 UTC, as the lag of acme × "
-        f"{ledger.kind} × late was 180 ms, above its target of 50 ms",
+        "": "since 2027-03-01 12:03:00 UTC its items are claimed only 12% of the time, because the "
+        f"lag of acme × {ledger.kind} × late was 180 ms, above its target of 50 ms",
         "late": None,
     }
+    zoned = PageClock(None, *zone_of("Europe/Berlin")).exact
+    [text] = filter(None, (slowed_text(row, zoned) for row in await list_flows(ledger.connection)))
+    assert text.startswith("since 2027-03-01 13:03:00 +01:00 its items")
     await ledger.connection.execute(
         "update ledger.flood_pace set stepped_at = stepped_at - interval '1 minute'"
     )

@@ -42,8 +42,13 @@ function nextTheme() {
   choose("theme", next);
 }
 
+// Rows that j and k go through.
+function keyedRows() {
+  return [...document.querySelectorAll("main tbody:not(.cells) tr:not(.group)")].filter((row) => !row.closest("details:not([open])"));
+}
+
 function moveRow(by) {
-  const rows = [...document.querySelectorAll("main tbody:not(.cells) tr:not(.group)")].filter((row) => !row.closest("details:not([open])"));
+  const rows = keyedRows();
   if (!rows.length) return;
   const at = rows.findIndex((row) => row.classList.contains("at"));
   const next = at < 0 ? 0 : Math.min(Math.max(at + by, 0), rows.length - 1);
@@ -123,7 +128,7 @@ document.addEventListener("copy", (event) => {
   event.preventDefault();
 });
 
-// Where the strip does not fit, its present is in the middle.
+// Where the strip does not fit, its present is in the middle, until somebody scrolls it.
 function showPresent() {
   const present = document.querySelector(".strip th.now");
   const frame = present?.closest(".wide");
@@ -131,7 +136,6 @@ function showPresent() {
 }
 
 showPresent();
-document.addEventListener("live", showPresent);
 
 // What is next counts down between two loads of the page, by the ledger's clock when it was made.
 const ledgerAhead = document.body.dataset.now ? Date.parse(document.body.dataset.now) - Date.now() : 0;
@@ -246,12 +250,49 @@ function isBusy() {
 }
 
 // What a row says, but for its times: how long ago each was changes by itself.
+function textOf(row) {
+  const copy = row.cloneNode(true);
+  copy.querySelectorAll("time").forEach((each) => each.remove());
+  return copy.textContent;
+}
+
 function rowsOf(page) {
-  return [...page.querySelectorAll("main tbody tr:not(.group)")].map((row) => {
-    const copy = row.cloneNode(true);
-    copy.querySelectorAll("time").forEach((each) => each.remove());
-    return copy.textContent;
-  });
+  return [...page.querySelectorAll("main tbody tr:not(.group)")].map(textOf);
+}
+
+// What tells a row from others: where it leads, or what it says.
+function nameOf(row) {
+  return row.querySelector("a")?.getAttribute("href") ?? textOf(row);
+}
+
+// Returns what marks again, in rows that are new, the one at which j and k are; if it is gone, the one before it.
+function keepMark() {
+  const rows = keyedRows();
+  const place = rows.findIndex((row) => row.classList.contains("at"));
+  const marked = rows[place];
+  if (!marked) return () => {};
+  const name = nameOf(marked);
+  const number = rows.filter((row) => nameOf(row) === name).indexOf(marked);
+  const hasFocus = marked.contains(document.activeElement);
+  return () => {
+    if (marked.isConnected) return;
+    const fresh = keyedRows();
+    const same = fresh.filter((row) => nameOf(row) === name);
+    const row = same[Math.min(number, same.length - 1)];
+    (row ?? fresh[place - 1])?.classList.add("at");
+    if (hasFocus) row?.querySelector("a")?.focus({ preventScroll: true });
+  };
+}
+
+// Returns what scrolls again, in parts of the page that are new, what is wider than the screen.
+function keepScrolls() {
+  const frames = () => [...document.querySelectorAll("main [data-live] :is(.wide, .scroll)")];
+  const places = new Map(frames().map((each) => [each.getAttribute("aria-label"), each.scrollLeft]));
+  const hadStrip = document.querySelector(".strip");
+  return () => {
+    if (!hadStrip) showPresent();
+    frames().forEach((each) => { each.scrollLeft = places.get(each.getAttribute("aria-label")) ?? each.scrollLeft; });
+  };
 }
 
 // A list is never moved under its reader: it says how many of its rows would be others.
@@ -290,13 +331,14 @@ async function load() {
     const fresh = page.querySelectorAll("[data-live]");
     if (fresh.length !== sections.length || isBusy()) return;
     const focused = document.activeElement?.getAttribute("href");
+    const restores = [keepMark(), keepScrolls()];
     sections.forEach((section, number) => {
       const open = [...section.querySelectorAll("details")].map((each) => each.open);
       section.replaceChildren(...fresh[number].childNodes);
       section.querySelectorAll("details").forEach((each, at) => { each.open = open[at] ?? false; });
     });
     if (focused) document.querySelector(`main a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
-    document.dispatchEvent(new Event("live"));
+    restores.forEach((restore) => restore());
   } catch {
     isStale = isChanged = true; // the service is away; the stream says when it is back
   } finally {

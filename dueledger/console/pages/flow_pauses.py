@@ -11,8 +11,8 @@ from dueledger.console.cells import count_of
 from dueledger.console.forms import Moment, form_of, in_zone
 from dueledger.console.listing import Column, Row
 from dueledger.console.page_routes import PageRoutes
+from dueledger.console.typed_numbers import TypedNumber, require_typed, typed_pattern
 from dueledger.console.view import CurrentView, View
-from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.flows import FlowScope, count_fell_due, list_pauses, read_status
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -28,11 +28,12 @@ COUNTED_MAX: Final = 1_000
 _PAUSES_READ: Final = 100
 _PAUSES_COUNTED: Final = 10
 """Pauses of a page of which it is counted how many items fell due meanwhile."""
-PauseWidth = Literal["lane", "kind", "tenant"]
+PauseWidth = Literal["lane", "kind", "region", "tenant"]
 """What a pause may cover."""
 _WIDTHS: Final[Mapping[PauseWidth, str]] = {
     "lane": "this flow",
     "kind": "the kind, every lane",
+    "region": "the lane, every kind",
     "tenant": "the tenant",
 }
 _NO_FLOWS: Final[Mapping[str, Any]] = {"flows": 0, "all_due": 0, "all_due_capped": False}
@@ -51,7 +52,7 @@ class PauseImpact(NamedTuple):
 
 
 class FlowPauseForm(BaseModel):
-    """What to pause: the flow, its kind or its tenant; why, and until when.
+    """What to pause: the flow, its kind, its lane of every kind, or its tenant; why, until when.
 
     `shown` is how many items were shown as due in each, `typed` the number that was typed.
     """
@@ -78,7 +79,7 @@ class FlowResumeForm(BaseModel):
     of_kind: Name | None = None
     of_lane: Lane | None = None
     of_default_lane: bool = False
-    rate_per_second: float | None = None
+    rate_per_second: TypedNumber = None
     reason: Reason
 
 
@@ -89,14 +90,14 @@ async def pause(
     tenant: TenantPath,
     form: Annotated[FlowPauseForm, Depends(form_of(FlowPauseForm))],
 ) -> Response:
-    """Stop claims of the flow, its kind or its tenant."""
+    """Stop claims of the flow, its kind, its lane of every kind, or its tenant."""
     shown = form.shown.get(form.over, 0)
-    if shown > CONFIRM_ABOVE and form.typed != str(shown):
-        problem = Problem("/typed", "", "it is not the number of items", f"{shown}")
-        raise InvalidInput("Many items are due. Type their number to pause them.", [problem])
+    if shown > CONFIRM_ABOVE:
+        message = "Many items are due. Type their number to pause them."
+        require_typed(form.typed, shown, message)
     asked = FlowsPauseRequest(
-        kind=None if form.over == "tenant" else form.kind,
-        lane=form.lane if form.over == "lane" else None,
+        kind=form.kind if form.over in {"lane", "kind"} else None,
+        lane=form.lane if form.over in {"lane", "region"} else None,
         reason=form.reason,
         until=in_zone(form.until, view.clock.zone),
     )
@@ -125,16 +126,20 @@ async def resume(
 
 
 async def pause_impacts(call: ApiCall, flow: Mapping[str, Any]) -> list[PauseImpact]:
-    """Return what a pause of a flow, of its kind and of its tenant would cover."""
+    """Return what a pause of a flow, of its kind, lane and tenant would cover."""
     impacts = [
         PauseImpact("lane", _WIDTHS["lane"], 1, flow["due"], capped=flow["due_capped"]),
     ]
-    widths: Sequence[tuple[PauseWidth, str | None]] = (("kind", flow["kind"]), ("tenant", None))
-    for over, kind in widths:
+    widths: Sequence[tuple[PauseWidth, str | None, str | None]] = (
+        *(("kind", flow["kind"], None), ("region", None, flow["lane"])),
+        ("tenant", None, None),
+    )
+    for over, kind, lane in widths:
         rows = await read_status(
             call.connection,
             tenant=flow["tenant"],
             kind=kind,
+            lane=lane,
             limit=1,
             count_max=COUNTED_MAX,
             sample_max=1,
@@ -143,6 +148,25 @@ async def pause_impacts(call: ApiCall, flow: Mapping[str, Any]) -> list[PauseImp
         covered = first["flows"], first["all_due"], first["all_due_capped"]
         impacts.append(PauseImpact(over, _WIDTHS[over], *covered))
     return impacts
+
+
+class TypedImpacts(NamedTuple):
+    """What is typed before many items are paused, in words, and as a field accepts it."""
+
+    words: str
+    pattern: str
+
+
+def typed_impacts(impacts: Sequence[PauseImpact]) -> TypedImpacts | None:
+    """Return the numbers that confirm the pauses of many items; None if none is of many."""
+    many = [each for each in impacts if each.due > CONFIRM_ABOVE]
+    numbers = list(dict.fromkeys(each.due for each in many))
+    if not many:
+        return None
+    if len(many) == len(impacts) and len(numbers) == 1:
+        return TypedImpacts(f"Type {numbers[0]:,} to confirm", typed_pattern(*numbers))
+    named = ", ".join(f"{each.due:,} ({each.words})" for each in many)
+    return TypedImpacts(f"To confirm, type what is due: {named}", typed_pattern(*numbers))
 
 
 async def fell_due(
@@ -192,6 +216,32 @@ def _covers(found: Mapping[str, Any], flow: Mapping[str, Any]) -> bool:
     return found["tenant"] == flow["tenant"] and all(
         found[name] in {None, flow[name]} for name in names
     )
+
+
+def after_text(
+    flow: Mapping[str, Any], throughput: float | None, coming: tuple[int, bool] | None
+) -> str | None:
+    """Return how long what is due after a pause of a flow takes, by the rate at which items end.
+
+    `coming` is how many fall due in it, and whether there may be more; without it, those that are
+    due now are meant. None: nothing would be due.
+    """
+    more, is_capped = coming or (0, False)
+    items, capped = flow["due"] + more, is_capped or flow["due_capped"]
+    if not items:
+        return None
+    limit = flow["rate_per_second"]
+    rate = min(throughput, limit or throughput) if throughput else limit
+    then = "now" if coming is None else "by then"
+    due = (
+        f"{count_of(items, capped=capped)} of this flow {'is' if items == 1 else 'are'} due {then}"
+    )
+    if not rate:
+        return f"{due}; how long that takes once it ends is not known: none ended lately."
+    least = "at least" if capped else "about"
+    span = brief_span(timedelta(seconds=items / rate))
+    measured = "the rate of the last minutes" if throughput else "its limit"
+    return f"{due}: that takes {least} {span} once it ends, at {measured}, {rate:g} a second."
 
 
 def drain_text(flow: Mapping[str, Any], throughput: float | None) -> str | None:

@@ -15,15 +15,17 @@ from dueledger.console.heat_strip import HeatStrip, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.flow_pauses import (
-    CONFIRM_ABOVE,
     COUNTED_MAX,
+    after_text,
     drain_text,
     fell_due,
     flow_page,
     pause_columns,
     pause_impacts,
+    typed_impacts,
 )
 from dueledger.console.suggestions import suggest_names
+from dueledger.console.typed_numbers import TypedNumber
 from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import code_of, slowed_text
 from dueledger.hindrance_texts import TEXTS, Hindrance
@@ -67,12 +69,12 @@ LIMIT_WORDS: Final = {
     "window_items": "Items handed out and not started",
     "retry_share": "Share of a claim for retries",
     "circuit_failure_ratio": "Share of failures that opens the circuit",
-    "circuit_calls_min": "Outcomes before it may open",
-    "circuit_window_seconds": "Seconds over which they count",
-    "circuit_rest_seconds": "Seconds until a probe",
+    "circuit_calls_min": "Outcomes needed before the circuit may open",
+    "circuit_window_seconds": "Seconds whose outcomes the circuit looks at",
+    "circuit_rest_seconds": "Seconds before an open circuit lets one item through",
     "lag_target_seconds": "Lag in seconds above which floods of other flows slow down",
 }
-_TARGET_WORDS: Final = ("the flow", "its kind", "its tenant")
+_TARGET_WORDS: Final = ("the flow", "its kind", "its lane of all kinds", "its tenant")
 OPERATION_WORDS: Final = {
     "pauseFlows": "Paused",
     "resumeFlows": "Resumed",
@@ -88,16 +90,16 @@ class FlowLimitsForm(BaseModel):
 
     lane: Lane = ""
     shown: Json[dict[str, float | None]]
-    weight: float | None = None
-    rate_per_second: float | None = None
-    concurrency_max: float | None = None
-    window_items: float | None = None
-    retry_share: float | None = None
-    circuit_failure_ratio: float | None = None
-    circuit_calls_min: float | None = None
-    circuit_window_seconds: float | None = None
-    circuit_rest_seconds: float | None = None
-    lag_target_seconds: float | None = None
+    weight: TypedNumber = None
+    rate_per_second: TypedNumber = None
+    concurrency_max: TypedNumber = None
+    window_items: TypedNumber = None
+    retry_share: TypedNumber = None
+    circuit_failure_ratio: TypedNumber = None
+    circuit_calls_min: TypedNumber = None
+    circuit_window_seconds: TypedNumber = None
+    circuit_rest_seconds: TypedNumber = None
+    lag_target_seconds: TypedNumber = None
     reason: Reason
 
 
@@ -194,18 +196,19 @@ async def show_flow(
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
     strip = await _strip(call, view, flow, status["late"])
     end = in_zone(until, view.clock.zone)
-    coming, end_field = None, ""
+    coming, coming_words, end_field = None, None, ""
     if end is not None:
         name = tenant, kind, lane
         found = await count_flow_coming(call.connection, name, end, count_max=COUNTED_MAX)
-        coming = count_of(min(found, COUNTED_MAX), capped=found > COUNTED_MAX)
+        coming = min(found, COUNTED_MAX), found > COUNTED_MAX
+        coming_words = count_of(coming[0], capped=coming[1])
         end_field = minutes(end.astimezone(view.clock.zone).isoformat())
     return view.page(
         "flow.html",
         title=" ".join(filter(None, (tenant, kind, lane))),
         flow=flow,
         **status,
-        slowed=slowed_text(flow),
+        slowed=slowed_text(flow, view.clock.exact),
         throughput=throughput,
         next_at=await find_flow_next_due(call.connection, tenant, kind, lane),
         pauses=await fell_due(call, view, pauses),
@@ -216,12 +219,12 @@ async def show_flow(
         shown={name: flow[name] for name in LIMIT_WORDS},
         whole=WHOLE_LIMITS,
         impacts=impacts,
-        coming=coming,
+        coming=coming_words,
         end=end,
         end_field=end_field,
         impacts_shown={each.over: each.due for each in impacts},
-        must_type=any(each.due > CONFIRM_ABOVE for each in impacts),
-        confirm_above=CONFIRM_ABOVE,
+        to_type=typed_impacts(impacts),
+        after=after_text(flow, throughput, coming),
         drain=drain_text(flow, throughput),
         strip=strip,
         strip_listing=None if strip is None else strip.listing,
@@ -306,9 +309,12 @@ async def _strip(
     return make_strip(view, cells, place, view.clock.now, late)
 
 
-def _targets(tenant: str, kind: str, lane: str) -> tuple[FlowScope, FlowScope, FlowScope]:
-    """Return what was changed where a flow was: itself, its kind and its tenant."""
-    return FlowScope(tenant, kind, lane), FlowScope(tenant, kind), FlowScope(tenant)
+def _targets(tenant: str, kind: str, lane: str) -> tuple[FlowScope, ...]:
+    """Return what was changed where a flow was: itself, its kind, its lane, and its tenant."""
+    return (
+        *(FlowScope(tenant, kind, lane), FlowScope(tenant, kind)),
+        *(FlowScope(tenant, lane=lane), FlowScope(tenant)),
+    )
 
 
 async def _changes(call: ApiCall, targets: Sequence[FlowScope]) -> Listing:
@@ -373,11 +379,11 @@ def _columns(view: View) -> list[Column]:
         Column("due", "Due", "count", due, "due_capped"),
         Column("oldest_due_at", "Oldest due", "time"),
         Column("is_past_sla", "Late", "flag"),
-        Column("later", "Later", "count", later, "later_capped"),
+        Column("later", "Not due", "count", later, "later_capped"),
         Column("retries", "Retrying", "count", retrying, "retries_capped"),
-        Column("serial", "In order", "count", serial, "serial_capped"),
+        Column("serial", "In key order", "count", serial, "serial_capped"),
         Column("in_flight", "In flight", "count", in_flight),
-        Column("concurrency_max", "At most", "count"),
+        Column("concurrency_max", "In flight at most", "count"),
         Column("throughput", "Ended/s", "count"),
         Column("rate_per_second", "Rate limit/s", "count"),
     ]

@@ -18,6 +18,7 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.operation_preview import bulk_action
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.suggestions import suggest_item_names
+from dueledger.console.timeline import CAUSES, ended_after_due, timeline_of
 from dueledger.console.view import CurrentView, View, redirect
 from dueledger.decisions import decide_for_tenant
 from dueledger.hindrance_texts import Hindrance
@@ -31,6 +32,7 @@ from dueledger.ledger.store.findings import list_findings_of_item
 from dueledger.ledger.store.flows import list_pauses
 from dueledger.ledger.store.item_lists import DuePlace, ItemListFilter
 from dueledger.ledger.store.items import RequestResult
+from dueledger.ledger.store.operations import find_operation_of_item, show_operation
 from dueledger.reviews import of_flow, of_item
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
@@ -75,6 +77,13 @@ _OF_FLOW: Final = frozenset(
     }
 )
 """Hindrances that the page of the flow ends, or explains."""
+_OF_OPERATION: Final = frozenset(
+    {
+        *(Hindrance.OPERATION_RUNS, Hindrance.OPERATION_WAITS),
+        *(Hindrance.OPERATION_PAUSED, Hindrance.OPERATION_UNAPPROVED),
+    }
+)
+"""Hindrances that the page of the operation ends, or explains."""
 _STATES: Final = tuple(_STATE_OF)
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _PAUSED: Final = {None, State.SCHEDULED.label, State.RETRYABLE_FAILURE.label}
@@ -217,7 +226,7 @@ async def show_item(
     steps = await read_steps(call, page, item)
     refusals = _refusals(found) if view.may(Scope.OPERATE) else {}
     verbs = [verb for verb, why in refusals.items() if why is None]
-    why = await explain_item(call.connection, found, call.tenants)
+    why = await explain_item(call.connection, found, call.tenants, at=view.clock.exact)
     people = await _people(call, found, back)
     return view.page(
         "item.html",
@@ -225,12 +234,14 @@ async def show_item(
         back=back_link(back),
         item=found,
         why=why,
-        lead=_lead(view, found, why),
+        lead=await _lead(call, view, found, why),
         remedy=verbs[0] if verbs and why["code"] in _ENDED_BY_VERB else None,
         flow=_flow(view, found),
         never=_NEVER,
         cause_max=_CAUSE_CHARS_MAX,
-        steps=steps[: page.limit],
+        causes=CAUSES,
+        after_due=ended_after_due(found),
+        steps=timeline_of(steps[: page.limit], found["due_at"]),
         next_cursor=page.cursor_of(steps, *STEP_KEYS),
         verbs=[(verb, *_VERB_TEXTS[verb]) for verb in verbs],
         refused=[(_VERB_TEXTS[verb][0], why) for verb, why in refusals.items() if why is not None],
@@ -283,11 +294,29 @@ def _flow(view: View, item: Row) -> str:
     return view.url(f"/flows/{item['tenant']}/{item['kind']}", lane=item["lane"] or None)
 
 
-def _lead(view: View, item: Row, why: Mapping[str, object]) -> tuple[str, str] | None:
+async def _lead(
+    call: ApiCall, view: View, item: Row, why: Mapping[str, object]
+) -> tuple[str, str] | None:
     """Return the words and the address of the page for what hinders an item; None without one."""
     if why["behind"] is not None:
         return "Open the item before it", view.url(f"/items/{why['behind']}")
+    if why["code"] in _OF_OPERATION:
+        return await _lead_to_operation(call, view, item)
     return ("Open the flow", _flow(view, item)) if why["code"] in _OF_FLOW else None
+
+
+async def _lead_to_operation(call: ApiCall, view: View, item: Row) -> tuple[str, str] | None:
+    """Return the words and the address of the operation that is to change an item.
+
+    None if that has ended, or is none of the caller's tenants.
+    """
+    found = await find_operation_of_item(call.connection, item["item_no"])
+    if found is None:
+        return None
+    number = found.operation_no
+    if await show_operation(call.connection, number, tenants=call.tenants) is None:
+        return None
+    return "Open the operation", view.url(f"/reviews/operations/{number}")
 
 
 async def _findings(call: ApiCall, view: View, item: UUID) -> Listing | None:

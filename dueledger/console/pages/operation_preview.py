@@ -12,10 +12,11 @@ from pydantic import BeforeValidator, Field
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.reviews import EXAMINED_MAX
+from dueledger.console.pages.flow_pauses import covering_pauses
+from dueledger.console.pages.reviews import EXAMINED_MAX, SHOWN_MAX
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
+from dueledger.console.typed_numbers import require_typed, typed_pattern
 from dueledger.console.view import CurrentView, View
-from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.item_verbs import MOVED, VERB_STATES, OperationVerb, refusal
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
@@ -80,7 +81,7 @@ _BEYOND: Final = {
     "q": "Business key",
     "late": "Late",
     "in_flight": "In flight",
-    "serial": "In order",
+    "serial": "In key order",
     "blocked": "Blocked",
     "attempt_min": "Attempts",
     "worker": "Worker",
@@ -218,10 +219,25 @@ async def preview_decision(
             examined_max=EXAMINED_MAX,
         )
         people = await _people(call, wanted, groups, fields)
+    rows: list[dict[str, Any]] = [
+        {
+            "tenant": group.tenant,
+            "kind": group.kind,
+            "lane": group.lane,
+            "state": group.state,
+            "items": group.items,
+            "oldest_at": group.oldest_at,
+            "newest_at": group.newest_at,
+            "business_keys": ", ".join(group.business_keys),
+        }
+        for group in found.groups
+    ]
     return view.page(
         "decide.html",
         title="Decide about items",
         tenant=tenant,
+        pauses=await covering_pauses(call, tenant, rows),
+        pauses_max=SHOWN_MAX,
         verb=verb,
         verbs=[(each, VERB_TEXTS[each][0]) for each in verbs],
         words=VERB_TEXTS[verb],
@@ -240,23 +256,12 @@ async def preview_decision(
         comments=None if people is None else people.comments,
         examined_max=EXAMINED_MAX,
         must_type=must_type,
+        typed_pattern=typed_pattern(found.items),
         must_count=must_type and found.capped and not count,
         listing=Listing(
             caption="Items that match now",
             columns=_MATCHED_COLUMNS,
-            rows=[
-                {
-                    "tenant": group.tenant,
-                    "kind": group.kind,
-                    "lane": group.lane,
-                    "state": group.state,
-                    "items": group.items,
-                    "oldest_at": group.oldest_at,
-                    "newest_at": group.newest_at,
-                    "business_keys": ", ".join(group.business_keys),
-                }
-                for group in found.groups
-            ],
+            rows=rows,
             empty="No item matches now: somebody may have decided already."
             if is_parked
             else "No item to which this is applied matches now.",
@@ -272,9 +277,8 @@ async def decide_about_all(
     form: Annotated[OperationForm, Depends(form_of(OperationForm))],
 ) -> Response:
     """Record an operation on all items of the filter. Upkeep carries it out."""
-    if _must_type(form.verb, form.shown) and form.typed != str(form.shown):
-        problem = Problem("/typed", "", "it is not the number of items", f"{form.shown}")
-        raise InvalidInput(_CONFIRMED[form.verb], [problem])
+    if _must_type(form.verb, form.shown):
+        require_typed(form.typed, form.shown, _CONFIRMED[form.verb])
     changes: dict[str, Any] = {"lane": ""} if form.default_lane else {}
     asked = form.model_copy(update={**changes, "until": in_zone(form.until, view.clock.zone)})
     operation_no = await operations.record(call, tenant, asked)

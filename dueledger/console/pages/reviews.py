@@ -141,6 +141,8 @@ async def list_parked(
         names=await suggest_names(call),
         is_filtered=bool(tenant or kind or taken or newest_first),
         changed=("review", "Parked items have changed"),
+        pauses=await covering_pauses(call, tenant, rows[: page.limit]),
+        pauses_max=SHOWN_MAX,
         listing=Listing(
             caption="Parked items",
             order="newest first" if newest_first else "oldest first",

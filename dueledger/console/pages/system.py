@@ -158,6 +158,8 @@ async def show_process(
     rows = await list_processes(call.connection, UNPAGED_ROWS_MAX)
     found = next((each for each in rows if each.name == name), None)
     refusal = None if found is None else drain_refusal(_drain_result(found))
+    leases = {} if found is None else await count_leases(call.connection, LEASES_MAX)
+    held, is_capped = leases.get(0 if found is None else found.process_no, (0, False))
     return view.page(
         "process.html",
         title=name or "Process",
@@ -165,6 +167,8 @@ async def show_process(
         status=None if found is None else _status(found),
         took="" if found is None else _took(found.tick_seconds),
         refusal=refusal,
+        leases=held,
+        leases_capped=is_capped,
         may_drain=found is not None and view.may(Scope.OPERATE),
     )
 
