@@ -2032,7 +2032,9 @@ class ConvertRequest(BaseModel):
     model_config = ConfigDict(
         extra="forbid",
     )
-    text: Annotated[str, Field(max_length=1000000)]
+    text: Annotated[
+        str, Field(max_length=1000000, pattern="^[^\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]*$")
+    ]
     file_name: Annotated[str | None, Field(max_length=200, pattern="^[^\\x00-\\x1f\\x7f]*$")] = (
         "text"
     )

@@ -15,6 +15,8 @@ _OFFSET_MAX: Final = timedelta(days=1)
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d(?![^T ])", re.ASCII)
 
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+LINES = r"^[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*$"
+"""Printable text with tabs and ends of lines."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 Lane = Annotated[str, Field(max_length=100, pattern=PRINTABLE)]

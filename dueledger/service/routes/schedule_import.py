@@ -16,7 +16,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer
-from dueledger.service.routes.fields import PRINTABLE, TenantPath
+from dueledger.service.routes.fields import LINES, PRINTABLE, TenantPath
 from dueledger.service.scoped_routes import ScopedRoutes
 
 operate = ScopedRoutes(Scope.OPERATE, "definitions")
@@ -41,7 +41,7 @@ class ConvertRequest(RequestBody):
         }
     )
 
-    text: Annotated[str, Field(max_length=TEXT_CHARS_MAX)]
+    text: Annotated[str, Field(max_length=TEXT_CHARS_MAX, pattern=LINES)]
     file_name: Annotated[str, Field(max_length=200, pattern=PRINTABLE)] = "text"
     scheduler: Annotated[
         SourceScheduler | None, Field(description="without it, it is guessed from name and text")
