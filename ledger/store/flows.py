@@ -28,8 +28,12 @@ class FlowScope:
 
     @property
     def path(self) -> str:
-        """Return the scope as the audit names it; the default lane as an empty last segment."""
-        parts = ("flows", self.tenant, self.kind, self.lane)
+        """Return the scope as the audit names it.
+
+        An empty last segment is the default lane, an empty one before it all kinds.
+        """
+        kind = "" if self.kind is None and self.lane is not None else self.kind
+        parts = ("flows", self.tenant, kind, self.lane)
         return "/".join(each for each in parts if each is not None)
 
 

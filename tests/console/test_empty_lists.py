@@ -6,7 +6,9 @@ from html import unescape
 
 import pytest
 
+from dueledger.console.activity import LedgerActivity
 from dueledger.console.app import PAGES
+from dueledger.console.overview import OverviewRefresh
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.service.query_parameters import query_parameters
 from dueledger.service.scoped_routes import CallRoute
@@ -123,3 +125,11 @@ async def test_reconciliation_says_which_pass_has_looked_and_when(
     await api.owner.execute("update ledger.reconciliation set finished_at = ledger.now()")
     page = (await nobody.open("/console/reconciliation")).text
     assert f"The last reconciliation, number {number}, looked" in page
+
+
+async def test_a_strip_without_items_says_what_to_do_first(api: Api, nobody: Browser) -> None:
+    await OverviewRefresh(LedgerActivity(api.lend), budget_seconds=30).refresh(api.owner)
+    page = (await nobody.open("/console/")).text
+    strip = page.partition('class="heat"')[2].partition("</section>")[0]
+    assert "Nothing was due in the last 24 hours" in strip
+    assert "<code>dueledger emit</code>" in strip

@@ -292,6 +292,10 @@ async def test_a_decision_and_its_operation_say_how_long_it_takes(api: Api) -> N
         assert "No process carries operations out, so no item is moved." in stopped
         assert "minutes left" not in stopped
         assert "Running" not in stopped
+        lists = ("/console/reviews", "/console/reviews/operations")
+        waiting = [(await browser.open(each)).text for each in lists]
+        assert all("a process: <code>dueledger allocate</code>" in each for each in waiting)
+        assert not any("Running" in each for each in waiting)
         async with upkeep(api):
             running = (await browser.open(done.location)).text
         assert "About 4,000 minutes left, at its rate so far." in running

@@ -67,7 +67,10 @@ VERB_TEXTS: Final = {
     OperationVerb.WRITE_OFF: ("Write off", "They end without being done."),
     OperationVerb.SNOOZE: (
         "Snooze",
-        "None is handed out before the time below. Due times stay, so items may become late.",
+        (
+            "None is handed out before the time below; those that wait longer anyway stay as they"
+            " are. Due times stay, so items may become late."
+        ),
     ),
     OperationVerb.CANCEL: ("Cancel", "They end."),
 }
@@ -228,7 +231,7 @@ async def preview_decision(
             "items": group.items,
             "oldest_at": group.oldest_at,
             "newest_at": group.newest_at,
-            "business_keys": ", ".join(group.business_keys),
+            "business_keys": ", ".join(sorted(group.business_keys)),
         }
         for group in found.groups
     ]
@@ -408,5 +411,5 @@ _MATCHED_COLUMNS: Final[Sequence[Column]] = (
     Column("items", "Items", "count"),
     Column("oldest_at", "First entered its state", "time"),
     Column("newest_at", "Last entered its state", "time"),
-    Column("business_keys", f"Business keys (first {KEYS_SHOWN} emitted)", "prose"),
+    Column("business_keys", f"Business keys, at most {KEYS_SHOWN}", "prose"),
 )

@@ -52,7 +52,11 @@ async def list_recorded(
         awaits_approval=awaits_approval,
     )
     shown = list_operations_of(
-        view, rows[: page.limit], page.cursor_of(rows, "operation_no"), downloads=True
+        view,
+        rows[: page.limit],
+        page.cursor_of(rows, "operation_no"),
+        runs=has_upkeep(await read_roles(call.connection)),
+        downloads=True,
     )
     return view.page(
         "list.html",
@@ -79,8 +83,7 @@ async def show_operation(
     refusals = {each: operation_refusal(each, str(found["status"])) for each in _ACTIONS}
     is_open = found["ended_at"] is None
     left = found["seconds_left"]
-    runs = not is_open or found["awaits_approval"] or has_upkeep(await read_roles(call.connection))
-    status = found["status"]
+    runs = has_upkeep(await read_roles(call.connection))
     return view.page(
         "operation.html",
         title=f"Operation {operation}",
@@ -92,8 +95,8 @@ async def show_operation(
         else [],
         may_approve=view.may(Scope.APPROVE),
         approval=approval_refusal(_approval_result(found, call.caller.name)),
-        has_upkeep=runs,
-        status="waiting" if status == "running" and not runs else status,
+        has_upkeep=runs or not is_open or found["awaits_approval"],
+        status=_status(found, runs=runs),
     )
 
 
@@ -154,14 +157,28 @@ def _approval_result(found: Row, caller: str) -> str:
     return "own" if found["requested_by"] == caller else "done"
 
 
+def _status(found: Row, *, runs: bool) -> str:
+    """Return the status of an operation; none is running unless a process carries them out."""
+    status: str = found["status"]
+    return status if runs or status != "running" else "waiting"
+
+
+def _waits_for(found: Row, *, runs: bool) -> str | None:
+    if found["awaits_approval"]:
+        return "a second person"
+    is_stopped = not runs and found["status"] in {"waiting", "running"}
+    return "a process: `dueledger allocate`" if is_stopped else None
+
+
 def list_operations_of(
     view: View,
     rows: Sequence[Row],
     next_cursor: str | None = None,
     *,
+    runs: bool,
     downloads: bool = False,
 ) -> Listing:
-    """Return operations as a list."""
+    """Return operations as a list. `runs`: a process carries them out."""
 
     def show(row: Row) -> str:
         return view.url(f"/reviews/operations/{row['operation_no']}")
@@ -183,7 +200,11 @@ def list_operations_of(
             Column("as_of", "Asked", "time"),
         ),
         rows=[
-            {**row, "waits_for": "a second person" if row["awaits_approval"] else None}
+            {
+                **row,
+                "status": _status(row, runs=runs),
+                "waits_for": _waits_for(row, runs=runs),
+            }
             for row in rows
         ],
         empty="There is no operation yet. A decision about all items of a list, in Reviews or in"

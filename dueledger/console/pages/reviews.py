@@ -17,9 +17,11 @@ from dueledger.console.pages.flow_pauses import covering_pauses
 from dueledger.console.pages.operations import list_operations_of
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
+from dueledger.hindrances import has_upkeep
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import find_undecided_findings, read_findings
 from dueledger.ledger.store.operations import list_operations
+from dueledger.ledger.store.processes import read_roles
 from dueledger.ledger.store.repairs import list_waiting_repairs
 from dueledger.ledger.store.reviews import ReviewPlace, group_reviews, list_reviews
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -77,7 +79,8 @@ async def show_reviews(
     recorded = await list_operations(
         call.connection, SHOWN_MAX, tenants=call.tenants, tenant=tenant, kind=kind
     )
-    awaited = await _awaited(call, view, tenant, kind, taken)
+    runs = has_upkeep(await read_roles(call.connection))
+    awaited = await _awaited(call, view, tenant, kind, taken, runs=runs)
     parked = _parked(view, rows, taken)
     repairs: Waiting | None = None
     undecided: Waiting | None = None
@@ -101,7 +104,7 @@ async def show_reviews(
         repairs=repairs,
         undecided=undecided,
         awaited=awaited,
-        operations=list_operations_of(view, recorded),
+        operations=list_operations_of(view, recorded, runs=runs),
         listing=parked.listing,
     )
 
@@ -202,7 +205,13 @@ async def _undecided(call: ApiCall, view: View, wanted: Wanted) -> Waiting:
 
 
 async def _awaited(
-    call: ApiCall, view: View, tenant: str | None, kind: str | None, taken: TakenFilter
+    call: ApiCall,
+    view: View,
+    tenant: str | None,
+    kind: str | None,
+    taken: TakenFilter,
+    *,
+    runs: bool,
 ) -> Waiting:
     """Return operations that wait for a second person. Nobody takes one."""
     rows: Sequence[Row] = ()
@@ -216,7 +225,7 @@ async def _awaited(
             awaits_approval=True,
         )
     listing = replace(
-        list_operations_of(view, rows[:SHOWN_MAX]),
+        list_operations_of(view, rows[:SHOWN_MAX], runs=runs),
         empty="No operation waits for a second person. One waits if it matches more items than"
         " the policy `operations.approval_above` of their kind allows without one.",
         filters=TAKEN_FILTERS,
