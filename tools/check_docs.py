@@ -86,7 +86,8 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", match.group())  # keeps line numbers
 
 
-def _broken_links(path: Path, text: str) -> Iterator[str]:
+def broken_links(path: Path, text: str) -> Iterator[str]:
+    """Yield one line for each link of a page that leads nowhere, or not to the page it names."""
     prose = _CODE.sub(_blank, FENCE.sub(_blank, text))
     for match in LINK.finditer(prose):
         link = match.group(1) or match.group(2)
@@ -138,7 +139,7 @@ def findings() -> Iterator[str]:
         if text is None:
             continue
         if path.suffix == ".md":
-            yield from _broken_links(path, text)
+            yield from broken_links(path, text)
             if path.name not in _HISTORY:
                 yield from _missing_paths(path, text)
                 yield from _missing_tests(path, text, test_names)

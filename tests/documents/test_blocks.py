@@ -25,8 +25,9 @@ SESSIONS = [
     for page in PAGES
     if any(each.language == "sh" and each.is_run_by_language for each in blocks_of(page))
 ]
-OTHER_TIMES = {"CHANGELOG.md", "docs/design.md"}
-"""Pages that name commands which do not exist any more, or not yet."""
+OTHER_TIMES = {"CHANGELOG.md"}
+"""Pages that name commands which do not exist any more."""
+_OF_DESIGN = re.compile(r"\*\*Command line\*\* `dueledger` .*?: `([^`]+)`")
 
 _NAMED = re.compile(r"`(?:\.venv/bin/)?dueledger ([^`]+)`")
 _RUN = re.compile(r"(?:^|&& )dueledger ([^\n#&|>]+)", re.MULTILINE)
@@ -65,6 +66,14 @@ def test_each_command_that_a_page_names_exists_with_its_options() -> None:
         for text in commands_of(page):
             unknown = unknown_word(text)
             assert unknown is None, (page, text, unknown)
+
+
+def test_each_command_that_the_design_lists_exists() -> None:
+    [listed] = _OF_DESIGN.findall((ROOT / "docs" / "design.md").read_text(encoding="utf-8"))
+    for each in listed.split(" · "):
+        group, _, names = each.rpartition(" ")
+        for name in names.split("|"):
+            assert unknown_word(f"{group} {name}") is None, each
 
 
 def unknown_word(text: str) -> str | None:
