@@ -77,6 +77,31 @@ async def test_a_person_pauses_a_kind_or_a_tenant_and_types_how_many_items_are_d
     assert await window.do(window.messages) == []
 
 
+async def test_a_number_that_is_not_the_one_to_type_is_refused_before_the_form_is_sent(
+    window: Window,
+) -> None:
+    def pause() -> None:
+        window.open("/console/flows/acme/PaymentDue")
+        window.unfold("Pause")
+        label = window.find("label[for=typed]")[0].text
+        assert label.startswith("To confirm, type what is due: 1,000 (this flow), 1,000 (the kind")
+        window.find("#pause-reason")[0].send_keys("INC-8")
+        typed = window.find("#typed")[0]
+        typed.send_keys("1,000+", Keys.ENTER)
+        assert window.find("#typed:invalid")
+        assert window.find("#pause-reason")[0].get_attribute("value") == "INC-8"
+        window.shoot("pause", 1440, "light")
+        window.shoot("pause", 360, "light")
+        typed.clear()
+        typed.send_keys("1,000", Keys.ENTER)
+        window.wait_for_text(".why h2", "is paused: INC-8")
+        window.find(".why summary.primary")[0].click()
+        window.find("#resume-1")[0].send_keys("INC-8 ended", Keys.ENTER)
+        window.wait_for_text(".notice", "Resumed.")
+
+    await window.do(pause)
+
+
 async def test_a_person_changes_the_limits_of_a_flow(window: Window) -> None:
     def change() -> None:
         window.open("/console/flows/acme/PaymentDue")
