@@ -100,7 +100,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
         verdict=make_verdict(view, status, first_late, late.items, found),
         reasons=late_reasons(view, status, first_late),
         is_watched=bool(roles[ProcessRole.ALERTER].live),
-        failures=describe_failures(roles),
+        failures=describe_failures(roles, view.clock.exact),
         figures=[
             *_figures(view, flows, status, late_count),
             *([] if findings is None else [findings]),
