@@ -48,6 +48,7 @@ PAGES = {
     "topic": "/console/system/topic?name=due.InvoiceDue",
 }
 LINKED = {
+    "schedule-calendar-hour": ("/console/schedules/calendar", "a.load[href*='hour=']"),
     "decide": ("/console/reviews", "td.c-action a"),
     "decide-items": ("/console/items?open=true&tenant=acme&kind=PolicyRenewalDue", "p.bulk a"),
     "operation": ("/console/reviews/operations", "tbody th a"),

@@ -36,6 +36,38 @@ async def test_an_editor_shows_what_its_text_would_change_while_it_is_written(
     await window.do(walk)
 
 
+async def test_a_change_of_many_occurrences_that_is_refused_keeps_its_text(
+    window: Window,
+) -> None:
+    def walk() -> None:
+        window.open("/console/schedules/acme/rate-feed/edit")
+        [field] = window.find("textarea")
+        text = field.get_attribute("value").replace("*/10 7-19 * * 1-5", "0 5 1 * *")
+        field.clear()
+        field.send_keys(text)
+        label = window.wait_for("label[for=typed]").text
+        for width in (1440, 360):
+            window.shoot("schedule-typed", width, "light")
+            assert window.driver.execute_script(
+                "return document.querySelector('.diff').scrollWidth <= window.innerWidth"
+            )
+        window.driver.set_window_size(1440, 900)
+        window.press_button("Put in force")
+        window.wait_for_text(".problem", "Type their number")
+        assert window.find("textarea")[0].get_attribute("value") == text
+        assert window.find("h1")[0].text == "Edit rate-feed"
+        for width in (360, 1440):
+            window.shoot("schedule-refused", width, "light")
+        assert window.violations() == []
+        number = label.partition(" ")[0].replace(",", "")
+        window.find("#typed")[0].send_keys(number)
+        window.press_button("Put in force")
+        window.wait_for_text(".notice", "Version 2 is defined.")
+        assert [each for each in window.messages() if " 422 " not in each] == []
+
+    await window.do(walk)
+
+
 async def test_a_file_that_is_chosen_or_dropped_is_converted_and_put_in_force(
     window: Window, tmp_path: Path
 ) -> None:
