@@ -59,7 +59,8 @@ async def test_a_person_pauses_a_kind_or_a_tenant_and_types_how_many_items_are_d
         [option] = window.find(f"#over option[value={over}]")
         option.click()
         due = re.findall(r"([\d,]+)\+? due in", option.text)[0].replace(",", "")
-        window.find("#typed")[0].send_keys(due)
+        if int(due) > 100:
+            window.find("#typed")[0].send_keys(due)
         window.find("#pause-reason")[0].send_keys("INC-12", Keys.ENTER)
         window.wait_for_text(".notice", "Paused.")
         assert f"{covered} is paused: INC-12" in window.find(".why h2")[0].text

@@ -327,6 +327,7 @@ async def test_a_cell_of_the_heat_strip_leads_to_its_items(window: Window) -> No
         window.open("/console/")
         failed = window.find(".strip a.failed")
         assert "failed or in review" in failed[0].get_attribute("title")
+        window.driver.execute_script("arguments[0].scrollIntoView({ inline: 'center' })", failed[0])
         failed[0].click()
         window.wait_for("td.c-state")
         assert "In review" in window.find("tbody tr")[0].text

@@ -99,7 +99,7 @@ async def test_a_person_approves_an_operation_of_another(window: Window, api: Ap
         window.open(window.linked(f"/console/reviews?kind={kind}", "#operations + .scroll th a"))
         assert "It waits for a second person:" in window.find("main")[0].text
         window.shoot("operation-awaits-approval", 1440, "light")
-        window.act("Approve", "Approved. It begins now.", "INC-15: asked the domain")
+        window.act("Approve", "Approved.", "INC-15: asked the domain")
         shown = window.find("main")[0].text
         assert "by key:jane: INC-15: asked the domain" in shown
         assert "It waits for a second person:" not in shown
