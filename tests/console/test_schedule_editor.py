@@ -110,7 +110,7 @@ async def test_a_change_that_moves_many_occurrences_is_put_in_force_by_their_num
         assert refused.status == 422, typed
         assert "Type their number" in refused.text.partition("<textarea")[0]
         assert f"Type {number} to put" in refused.text
-    done = await browser.send(DEFINE, {**given, "typed": number, "shown": number})
+    done = await browser.send(DEFINE, {**given, "typed": f" {number} ", "shown": number})
     assert done.location == path
     few = await browser.send(PREVIEW, {"text": TEXT})
     assert "to put it in force" not in few.text

@@ -156,7 +156,7 @@ async def test_a_pause_of_many_due_items_takes_their_number_on_the_page_of_a_sch
     given = {"reason": "INC-8", "shown": f"{due}"}
     refused = await browser.send(f"{path}/pause", given)
     assert (refused.status, "Type their number" in refused.text) == (422, True)
-    assert (await browser.send(f"{path}/pause", {**given, "typed": f"{due}"})).location == path
+    assert (await browser.send(f"{path}/pause", {**given, "typed": f" {due}"})).location == path
 
 
 async def test_a_resume_on_the_page_of_a_schedule_says_what_fell_due_and_takes_a_rate(

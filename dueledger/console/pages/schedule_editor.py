@@ -19,6 +19,7 @@ from dueledger.console.pages.schedule_texts import (
     texts_of_values,
 )
 from dueledger.console.pages.schedules import list_occurrences
+from dueledger.console.typed_numbers import ungrouped
 from dueledger.console.view import CurrentView, View
 from dueledger.definitions.change import DefinitionChange, PlannedChanges, doubts
 from dueledger.definitions.defaults import defaults_of
@@ -220,7 +221,7 @@ def _refusal(form: EditorForm, defined: DefinedDocument) -> Refusal | None:
 def _check_typed(form: EditorForm, change: DefinitionChange) -> None:
     """Raise InvalidInput if more occurrences are moved or removed than those typed and some."""
     affected = change.preview.diff.affected if change.defined.changed else 0
-    typed = form.shown if form.typed == str(form.shown) else 0
+    typed = form.shown if ungrouped(form.typed or "") == str(form.shown) else 0
     if affected - typed > CONFIRM_ABOVE:
         problem = Problem("typed", "", "it is not their number", f"{affected}")
         message = "Many occurrences are moved or removed. Type their number to put it in force."

@@ -9,8 +9,8 @@ from dueledger.console.forms import Moment, form_of, in_zone
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.flow_pauses import CONFIRM_ABOVE, COUNTED_MAX
 from dueledger.console.pages.schedule_texts import schedule_path
+from dueledger.console.typed_numbers import TypedNumber, require_typed
 from dueledger.console.view import CurrentView
-from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.flows import list_pauses, read_status
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -48,7 +48,7 @@ class DefinitionResumeForm(BaseModel):
     Without a rate the limits stay.
     """
 
-    rate_per_second: float | None = None
+    rate_per_second: TypedNumber = None
     reason: Reason
 
 
@@ -76,9 +76,9 @@ async def pause(
     form: Annotated[DefinitionPauseForm, Depends(form_of(DefinitionPauseForm))],
 ) -> Response:
     """Stop handing out items of the definition's kind."""
-    if form.shown > CONFIRM_ABOVE and form.typed != str(form.shown):
-        problem = Problem("/typed", "", "it is not the number of items", f"{form.shown}")
-        raise InvalidInput("Many items are due. Type their number to pause them.", [problem])
+    if form.shown > CONFIRM_ABOVE:
+        message = "Many items are due. Type their number to pause them."
+        require_typed(form.typed, form.shown, message)
     until = in_zone(form.until, view.clock.zone)
     await pause_definition(call, tenant, name, PauseRequest(reason=form.reason, until=until))
     return view.done(f"Paused the kind of {tenant} {name}.", schedule_path(tenant, name))
