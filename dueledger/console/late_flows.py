@@ -75,11 +75,9 @@ def _marked(flow: Flow, item: Flow | None, now: datetime) -> Flow:
 
 def _wait(item: Flow, now: datetime) -> str:
     at = item["available_at"]
-    if at is None or at == _NEVER:
-        return "blocked" if at == _NEVER else _WAITS[item["state"]]
-    if at <= now:
-        return "due"
-    return _WAITS[item["state"]]
+    if at == _NEVER:
+        return "blocked"
+    return "due" if at is not None and at <= now else _WAITS[item["state"]]
 
 
 def late_flows(flows: Sequence[Flow]) -> list[Flow]:

@@ -78,7 +78,7 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
     await api.emit(key, oldest, *flows[1:], *late)
     assert LATE_READ_MAX // (len(flows) + 1) < LATE_MAX  # of each, were all flows read alike
     found = await figures(browser)
-    not_counted = "past their grace; more are not counted"
+    not_counted = "past their SLA; more are not counted"
     assert found["Late"][1:] == (count_of(len(flows) + len(late), capped=True), not_counted)
     due = len(flows) + len(late) + len(promised)
     assert found["Due now"][1:] == (f"{due}", f"{due} of them wait: no allocator")

@@ -184,7 +184,7 @@ def _figures(
             view.url("/items", late=True),
             late.capped,
             "bad" if late.items else "good",
-            "past their grace; more are not counted" if late.capped else "past their grace",
+            "past their SLA; more are not counted" if late.capped else "past their SLA",
         ),
         Figure(
             "In review",
