@@ -1,14 +1,21 @@
-"""How long late items have been due, as a histogram."""
+"""How many items are late, and how long they have been due, as a histogram."""
 
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
+
+from dueledger.items import ListedItems
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.item_lists import count_late_items
 
 LATENESS_READ: Final = 200
 """Late items that a histogram is of, at most: those that have been due longest."""
 WORST: Final = 20
+LATE_COUNTED_MAX: Final = 2_000
+"""Items that wait read to count those that are late, where more are than were listed."""
 _BOUNDS: Final = (
     timedelta(minutes=5),
     timedelta(hours=1),
@@ -17,6 +24,13 @@ _BOUNDS: Final = (
     timedelta(days=3),
 )
 _WORDS: Final = ("under 5 min", "5–60 min", "1–6 h", "6–24 h", "1–3 d", "over 3 d")
+
+
+class LateCount(NamedTuple):
+    """How many items are late; at least so many, if it is capped."""
+
+    items: int
+    capped: bool
 
 
 class LatenessBar(NamedTuple):
@@ -30,6 +44,22 @@ class LatenessBar(NamedTuple):
     below_seconds: int | None
     items: int
     share: int
+
+
+async def count_late(
+    connection: Connection, late: ListedItems, flows: Sequence[Mapping[str, Any]]
+) -> LateCount:
+    """Return how many items are late: at least that many, if not all of them were listed.
+
+    `flows` are those that are late, of `read_status`.
+    """
+    if late.next_place is None and not late.is_cut:
+        return LateCount(len(late.items), capped=False)
+    largest_first = sorted(flows, key=itemgetter("due"), reverse=True)
+    waiting = await count_late_items(
+        connection, [flow["flow_no"] for flow in largest_first], read_max=LATE_COUNTED_MAX
+    )
+    return LateCount(max(waiting, len(late.items)), capped=True)
 
 
 def lateness_bars(items: Sequence[Mapping[str, Any]], now: datetime) -> list[LatenessBar]:

@@ -5767,7 +5767,7 @@ CREATE INDEX definition_calendar_idx ON ledger.definition USING btree (tenant, (
 
 CREATE INDEX definition_event_idx ON ledger.definition USING btree (event_type, tenant) WHERE (event_type IS NOT NULL);
 
-CREATE INDEX definition_kind_idx ON ledger.definition USING btree (kind, tenant);
+CREATE INDEX definition_kind_idx ON ledger.definition USING btree (kind, tenant, name);
 
 CREATE INDEX definition_schedule_key_idx ON ledger.definition USING btree (kind, tenant, ((document ->> 'business_key'::text))) WHERE (event_type IS NULL);
 

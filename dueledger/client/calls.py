@@ -462,9 +462,12 @@ def list_flows(
     return ServiceCall("GET", "/v1/flows", models.FlowPage, query)
 
 
-def get_flow(tenant: str, kind: str, lane: str = "") -> ServiceCall[models.FlowDocument]:
+def get_flow(
+    tenant: str, kind: str, lane: str = "", *, until: datetime | None = None
+) -> ServiceCall[models.FlowDetails]:
     """Read a flow: its limits, what limits it now, and its waiting items."""
-    return ServiceCall("GET", _flow(tenant, kind), models.FlowDocument, {"lane": lane})
+    query = {"lane": lane, "until": until}
+    return ServiceCall("GET", _flow(tenant, kind), models.FlowDetails, query)
 
 
 def set_flow_limits(
@@ -479,7 +482,11 @@ def set_flow_limits(
 
 
 def list_pauses(
-    *, tenant: str | None = None, limit: int | None = None, cursor: str | None = None
+    *,
+    tenant: str | None = None,
+    fell_due: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
 ) -> ServiceCall[models.PausePage]:
     """List the pauses in force."""
     query = dict(locals())
@@ -493,15 +500,23 @@ def get_throughput(*, tenant: str | None = None) -> ServiceCall[models.Throughpu
 
 
 def get_overview(
-    *, tenant: str | None = None, limit: int | None = None
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    limit: int | None = None,
 ) -> ServiceCall[models.OverviewDocument]:
-    """Read what the worst flows were and are due in each quarter hour of two days."""
+    """Read what the worst flows, or one, were and are due in each quarter hour of two days."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/overview", models.OverviewDocument, query)
 
 
 def get_status(
-    *, tenant: str | None = None, limit: int | None = None
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    limit: int | None = None,
 ) -> ServiceCall[models.StatusDocument]:
     """Read which flows have open items, what hinders each, and what is due next."""
     query = dict(locals())
@@ -552,6 +567,7 @@ def get_load(
     kind: str | None = None,
     start: datetime | None = None,
     quiet: int | None = None,
+    hour: datetime | None = None,
 ) -> ServiceCall[models.LoadDocument]:
     """Count what schedules owe in a week, by quarter of an hour, with peaks and quiet windows."""
     query = dict(locals())

@@ -438,6 +438,79 @@ FindingType = TypeAliasType(
 )
 
 
+class FlowDetails(BaseModel):
+    """
+    A flow, with what falls due in it.
+    """
+
+    tenant: str
+    kind: str
+    lane: str
+    weight: int
+    rate_per_second: float | None
+    concurrency_max: int | None
+    window_items: int | None
+    retry_share: float
+    circuit_failure_ratio: float | None
+    circuit_calls_min: int
+    circuit_window_seconds: float
+    circuit_rest_seconds: float
+    lag_target_seconds: float | None
+    circuit: str | None
+    circuit_at: AwareDatetime | None
+    paused_at: AwareDatetime | None
+    paused_by: str | None
+    pause_reason: str | None
+    topic: str
+    dispatch: str
+    tokens: float | None
+    due: int
+    due_capped: bool
+    later: int
+    later_capped: bool
+    retries: int
+    retries_capped: bool
+    serial: int
+    serial_capped: bool
+    available_since: Annotated[
+        AwareDatetime | None,
+        Field(description="since when the item that waits longest may be claimed"),
+    ]
+    in_flight: Annotated[
+        int | None,
+        Field(description="items handed out and running; null: no limit of the flow counts them"),
+    ]
+    slowed_share: Annotated[
+        float | None,
+        Field(
+            description="the share of the time in which this flood is claimed, because another flow is later than its lag target; null: it is not slowed"
+        ),
+    ]
+    slowed_since: AwareDatetime | None
+    slowed_by: Annotated[
+        str | None, Field(description="the flow that was late; empty: a flood begins slowly")
+    ]
+    slowed_lag_seconds: float | None
+    slowed_lag_target_seconds: float | None
+    ended_per_second: Annotated[
+        float | None,
+        Field(
+            description="items that ended a second, in the last minutes in which a page of the console was open; null: it was not measured"
+        ),
+    ]
+    next_due_at: Annotated[
+        AwareDatetime | None,
+        Field(description="when its next item is available that is not due yet; null: none waits"),
+    ]
+    falls_due: Annotated[
+        int | None,
+        Field(
+            description="items in the ledger that fall due until `until`, counted up to 1,000; null without it. Schedules may emit more"
+        ),
+    ]
+    falls_due_capped: bool | None
+
+
 class FlowDocument(BaseModel):
     """
     A flow: its limits, what limits it now, and its waiting items, counted up to 10,000.
@@ -492,6 +565,12 @@ class FlowDocument(BaseModel):
     ]
     slowed_lag_seconds: float | None
     slowed_lag_target_seconds: float | None
+    ended_per_second: Annotated[
+        float | None,
+        Field(
+            description="items that ended a second, in the last minutes in which a page of the console was open; null: it was not measured"
+        ),
+    ]
 
 
 Lane1 = TypeAliasType(
@@ -861,6 +940,15 @@ class LatenessDocument(BaseModel):
     items: int
 
 
+class LeftAloneItems(BaseModel):
+    """
+    How many open items an operation would leave alone now, for one reason.
+    """
+
+    reason: str
+    items: int
+
+
 class LeftOutJob(BaseModel):
     """
     A job that is not converted, why, and what to write instead.
@@ -1026,7 +1114,7 @@ class OperationChange(BaseModel):
 
 class OperationCount(BaseModel):
     """
-    How many items an operation would move now.
+    How many items an operation would move now, and how many it would leave alone.
     """
 
     items: int
@@ -1047,6 +1135,11 @@ class OperationCount(BaseModel):
         bool, Field(description="whether it would wait now: of more items, or if there may be more")
     ]
     groups: list[MatchedItems]
+    left_alone: Annotated[
+        list[LeftAloneItems],
+        Field(description="open items with the same flows, due times and reason of parking"),
+    ]
+    left_alone_capped: Annotated[bool, Field(description="there may be more, for other reasons")]
 
 
 Kind4 = TypeAliasType("Kind4", Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,100}$")])
@@ -1255,6 +1348,13 @@ class PauseDocument(BaseModel):
     paused_by: str
     paused_until: AwareDatetime | None
     reason: str
+    fell_due: Annotated[
+        int | None,
+        Field(
+            description="items that wait and fell due since it began, counted up to 1,000; null: not counted"
+        ),
+    ]
+    fell_due_capped: bool | None
 
 
 class PausePage(BaseModel):
@@ -2184,6 +2284,16 @@ class FoundDocument(BaseModel):
     items: Annotated[list[FoundItem], Field(description="the first 100")]
 
 
+class HourDocument(BaseModel):
+    """
+    An hour, to whole quarters, and what each definition owes in it, those with most first.
+    """
+
+    start: AwareDatetime
+    end: AwareDatetime
+    items: list[LoadPart]
+
+
 class ItemDecision(BaseModel):
     """
     What is decided about items, and why: of ids, or of business keys.
@@ -2291,6 +2401,13 @@ class LateItems(BaseModel):
 
     counted: int
     is_cut: Annotated[bool, Field(description="there are more: these 200 are due longest")]
+    late: Annotated[
+        int,
+        Field(
+            description="how many are late; of more than `counted`, also those are that wait, among 2,000 of flows that are late"
+        ),
+    ]
+    late_capped: Annotated[bool, Field(description="there may be more")]
     bars: list[LatenessDocument]
     items: Annotated[list[ItemSummary], Field(description="the 20 worst")]
 
@@ -2338,6 +2455,10 @@ class LoadDocument(BaseModel):
     items: list[QuarterDocument]
     peaks: list[PeakDocument]
     quiet: list[QuietDocument]
+    quiet_is_cut: Annotated[
+        bool, Field(description="there are more quiet windows than these 1,000")
+    ]
+    hour: Annotated[HourDocument | None, Field(description="null: none was asked for")]
     not_counted: list[UncountedDocument]
 
 
@@ -2697,7 +2818,8 @@ class StatusDocument(BaseModel):
     ]
     items: list[StatusGroup]
     coming: Annotated[
-        list[ComingFlow], Field(description="of the 4 flows whose next item is first")
+        list[ComingFlow],
+        Field(description="of the 4 flows whose next item is first, of each kind and lane"),
     ]
 
 

@@ -114,10 +114,7 @@ def make_plan(
         )
         raise InvalidInput("No quiet window can be found:", [problem])
     if len(waiting) > WAITING_ROWS_MAX:
-        raise WindowTooLarge(
-            f"From {start.isoformat()} to {end.isoformat()} too many items are pending; "
-            "use a shorter window or one --kind."
-        )
+        raise too_many_waiting(start, end)
     minutes = _count(schedules, waiting)
     quarters = tuple(_quarters(minutes, start))
     wanted = -(-quiet_for // MINUTE)
@@ -134,6 +131,14 @@ def make_plan(
         _peaks(quarters, schedules, waiting),
         quiet,
         None if quiet else _quietest(minutes.due, start, wanted),
+    )
+
+
+def too_many_waiting(start: datetime, end: datetime) -> WindowTooLarge:
+    """Return the error of a window in which more items are pending than are read."""
+    return WindowTooLarge(
+        f"From {start.isoformat()} to {end.isoformat()} too many items are pending; "
+        "use a shorter window or one --kind."
     )
 
 

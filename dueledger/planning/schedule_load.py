@@ -6,7 +6,7 @@ future event, or on the end of another item, are named and not counted.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -90,10 +90,12 @@ def expand_schedules(
     *,
     smear: timedelta = timedelta(),
     occurrences_max: int = OCCURRENCES_MAX,
+    put_off: Mapping[tuple[str, str], Collection[str]] | None = None,
 ) -> ScheduleLoad:
     """Expand what is due in [start, end), which is widened to whole quarters of an hour.
 
-    `smear` is applied to definitions that have none. Raises InvalidInput if the window or the smear
+    `smear` is applied to definitions that have none. The cycles that `put_off` has of a definition,
+    by its tenant and name, are left out. Raises InvalidInput if the window or the smear
     is too long, WindowTooLarge if the window has too many occurrences.
     """
     start, end = _floor(start), _floor(end + QUARTER - _SECOND)
@@ -109,7 +111,8 @@ def expand_schedules(
             not_counted.append(UncountedLoad(source, reason))
             continue
         try:
-            found = _times(source, each, (start, end), smear, capacity)
+            left_out = (put_off or {}).get((source.tenant, definition.definition), ())
+            found = _times(source, each, (start, end), smear, capacity, left_out=left_out)
         except BeyondCalendar as error:
             not_counted.append(UncountedLoad(source, error.problems[0].reason))
             continue
@@ -202,6 +205,8 @@ def _times(
     bounds: tuple[datetime, datetime],
     smear: timedelta,
     capacity: int,
+    *,
+    left_out: Collection[str],
 ) -> DueMinutes:
     """Expand a definition, beginning earlier by as much as a smear can delay items."""
     start, end = bounds
@@ -215,13 +220,21 @@ def _times(
     delay = smear if own is None else own
     if not delay:
         for window in windows:
-            as_defined.extend([(found.due_at - start) // MINUTE for found in window.occurrences])
+            as_defined.extend(
+                [
+                    (found.due_at - start) // MINUTE
+                    for found in window.occurrences
+                    if not left_out or cycle_of(found.nominal, found.decision) not in left_out
+                ]
+            )
             _check_capacity(capacity - len(as_defined), bounds)
         return DueMinutes(source, as_defined, as_defined)
     occurrences = (found for window in windows for found in window.occurrences)
     for found, seconds in _spread(each.definition, occurrences, delay):
         capacity -= 1
         _check_capacity(capacity, bounds)
+        if left_out and cycle_of(found.nominal, found.decision) in left_out:
+            continue
         late = found.due_at + timedelta(seconds=seconds)
         if start <= late < end:
             smeared.append((late - start) // MINUTE)

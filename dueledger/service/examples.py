@@ -146,7 +146,13 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         "state": State.COMPLETED.label,
         "worker": "worker:host-1:4711:5f1c",
     },
+    "FlowDetails": {"topic": _TOPIC},
     "FlowDocument": {"topic": _TOPIC},
+    "HourDocument": {"end": "2027-03-01T10:00:00Z"},
+    "LeftAloneItems": {
+        "reason": "it is parked; only an item that waits can be started now",
+        "items": 3,
+    },
     "LeftOutJob": {
         "where": "jobs:3",
         "text": "0 25 * * *",
@@ -175,7 +181,7 @@ _BY_MODEL: Final[dict[str, dict[str, Any]]] = {
         },
     },
     "KeyList": {"items": ["P-1001", "P-1002"]},
-    "LateItems": {"counted": 12},
+    "LateItems": {"counted": 12, "late": 12},
     "LatenessDocument": {"below_seconds": 300, "items": 12},
     "ListedFinding": {"reason": None, "repair_status": "proposed"},
     "LoadDocument": {"end": "2027-03-08T09:00:00Z", "definitions": 12},

@@ -179,7 +179,7 @@ class ScheduleTimes:
         occurrences_max: int,
     ) -> LoadPlan:
         """Return what schedules owe in the days from an instant on. Raises as `expand_days`."""
-        begins = _quarter_of(start)
+        begins = quarter_of(start)
         asked = tuple(definitions), begins, begins + days * _DAY, quiet_for, occurrences_max
         return await asyncio.to_thread(_plan, *asked)
 
@@ -207,7 +207,7 @@ class ScheduleTimes:
         occurrences_max: int,
     ) -> OwedQuarters:
         """Return what schedules owe of each kind until an instant. Raises as `expand_days`."""
-        asked = tuple(definitions), _quarter_of(start), until, occurrences_max
+        asked = tuple(definitions), quarter_of(start), until, occurrences_max
         return await asyncio.to_thread(_owed, *asked)
 
     def _coming(self, definition: Definition, since: datetime) -> Coming:
@@ -352,7 +352,8 @@ def _owed(
     return owed_by_kind(expand_days(definitions, start, end, occurrences_max=occurrences_max))
 
 
-def _quarter_of(instant: datetime) -> datetime:
+def quarter_of(instant: datetime) -> datetime:
+    """Return when the quarter of an hour of an instant begins."""
     return instant - (instant - _EPOCH) % QUARTER
 
 

@@ -268,10 +268,13 @@ async def list_versions(
 ) -> list[DefinitionVersion]:
     """List versions by definition, the newest first. `newest_only` omits superseded ones.
 
-    `tenants` limits who asks.
+    `tenants` limits who asks. They are of a name, or of a kind, or of neither.
     """
-    values = tenants, tenant, name, kind, newest_only, *(after or _NOWHERE), limit
-    rows = await connection.fetch(statement("list_versions"), *values)
+    last = newest_only, *(after or _NOWHERE), limit
+    if kind is None:
+        rows = await connection.fetch(statement("list_versions"), tenants, tenant, name, *last)
+    else:
+        rows = await connection.fetch(statement("list_kind_versions"), tenants, tenant, kind, *last)
     return [DefinitionVersion(**row) for row in rows]
 
 

@@ -33,6 +33,18 @@ class PendingLoad:
     items: int
 
 
+async def list_put_off_occurrences(
+    connection: Connection, from_at: datetime, until_at: datetime, *, limit: int
+) -> list[tuple[str, str, str]]:
+    """List occurrences in a window, before smear, whose items wait because a person snoozed them.
+
+    By tenant, definition and cycle. Those that were started before are left out. Reads all snoozed
+    items.
+    """
+    rows = await connection.fetch(statement("list_put_off_occurrences"), from_at, until_at, limit)
+    return [(row["tenant"], row["definition"], row["cycle"]) for row in rows]
+
+
 async def count_pending_load(
     connection: Connection,
     from_at: datetime,

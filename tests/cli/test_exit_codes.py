@@ -1,5 +1,6 @@
 """Scripts branch on exit codes, and a program reads an error where a person reads a sentence."""
 
+import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,37 @@ from typing import Any
 
 import pytest
 
+from dueledger.cli.exit_codes import ExitCode
+from tests.document_blocks import ROOT
 from tests.logins import with_login
 
 Command = Callable[..., Any]
 
 SECRET = "geheim"  # noqa: S105 - it must not come back
 UNREACHABLE = f"postgresql://someone:{SECRET}@127.0.0.1:1/nowhere"
+
+
+FINDINGS = {
+    "health": ("health",),
+    "imports": ("import",),
+    "reconciliation": ("reconcile --once", "repair"),
+    "setup": ("doctor",),
+    "tz_changes": ("materialise --check-tz",),
+}
+"""The modules of commands that end with findings, and what the documents call them."""
+
+
+def test_the_documents_name_each_command_that_ends_with_findings() -> None:
+    modules = (ROOT / "dueledger" / "cli").glob("*.py")
+    ending = {each.stem for each in modules if "ExitCode.FINDINGS" in each.read_text("utf-8")}
+    assert ending == FINDINGS.keys()
+    [row] = re.findall(
+        rf"^\| {ExitCode.FINDINGS:d} \|.*$",
+        (ROOT / "docs" / "operations.md").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    named = [command for commands in FINDINGS.values() for command in commands]
+    assert [each for each in named if f"`{each}`" not in row] == []
 
 
 def test_help_names_every_command(dueledger: Command) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 from uuid import UUID, uuid4
 
 import pytest
@@ -126,16 +127,38 @@ async def test_the_load_of_a_week_is_that_of_the_calendar(
             (1, ":15:00Z")
         ] * 168
         assert len(load["quiet"]) > 160
+        assert (load["quiet_is_cut"], load["hour"]) == (False, None)
         assert load["peaks"][0]["most_of"] == [
             {"tenant": "acme", "kind": "HourlyDue", "definition": "hourly", "items": 1}
         ]
-    table = await browser.open("/console/schedules/calendar?kind=HourlyDue&format=csv&table=hours")
-    assert sum(int(row["due"]) for row in csv.DictReader(io.StringIO(table.text))) == 168
+    calendar = "/console/schedules/calendar?kind=HourlyDue&format=csv"
+    table = await browser.open(f"{calendar}&table=hours")
+    hours = list(csv.DictReader(io.StringIO(table.text)))
+    assert sum(int(row["due"]) for row in hours) == 168
+    hour = hours[30]["start"]
+    owed = await browser.open(f"{calendar}&table=owed&hour={quote(hour)}")
+    [row] = csv.DictReader(io.StringIO(owed.text))
+    path = f"/v1/load?kind=HourlyDue&hour={quote(hour)}"
+    of_hour = (await api.ask("GET", path, key=key)).document["hour"]
+    assert of_hour["items"] == [
+        {"tenant": "acme", "kind": "HourlyDue", "definition": row["definition"], "items": 1}
+    ]
+    assert of_hour["start"] == hour
+    assert (await api.ask("GET", path, key=other)).document["hour"]["items"] == []
+    beyond = await api.ask("GET", "/v1/load?hour=2199-01-01T00:00:00Z", key=key)
+    problem(beyond, 422, "INVALID_INPUT")
     none = (await api.ask("GET", "/v1/load?kind=HourlyDue&tenant=acme", key=other)).document
     assert (none["definitions"], none["items"]) == (0, [])
     for start in ("1970-01-01T00:00:00Z", "2199-12-31T23:59:00Z"):
         edge = await api.ask("GET", f"/v1/load?start={start}", key=key)
         assert edge.status == 200, edge.text
+
+
+async def test_quiet_windows_that_are_left_out_are_said(api: Api, key: NewApiKey) -> None:
+    often = {**NIGHTLY, "kind": "OftenDue", "when": {"cron": "*/5 * * * *", "timezone": "UTC"}}
+    await api.define("acme", "often", often)
+    load = (await api.ask("GET", "/v1/load?kind=OftenDue&quiet=1", key=key)).document
+    assert (len(load["quiet"]), load["quiet_is_cut"]) == (1_000, True)
 
 
 async def test_a_week_with_more_than_may_be_computed_is_refused(api: Api, key: NewApiKey) -> None:
@@ -180,6 +203,7 @@ async def test_late_items_are_counted_by_time_and_the_worst_are_listed(
     await api.emit(key, *more)
     full = (await api.ask("GET", "/v1/lateness?kind=Tardy", key=key)).document
     assert (full["counted"], full["is_cut"]) == (LATENESS_READ, True)
+    assert (full["late"], full["late_capped"]) == (len(ages) + len(more), True)
 
 
 async def test_checks_are_those_of_the_page_for_keys_of_all_tenants_alone(
@@ -235,6 +259,20 @@ async def test_what_hinders_each_flow_and_what_is_next_is_as_on_the_first_page(
     rows = (await browser.open("/console/?format=csv")).text
     listed = {row["kind"]: int(row["due"]) for row in csv.DictReader(io.StringIO(rows))}
     assert listed == {kind: due for kind, (_, due, _) in codes.items()}
+    covered = "/v1/status?tenant=acme&kind=StatusPaused"
+    for lane, expected in (("", (1, 1)), ("&lane=", (1, 1)), ("&lane=n", (0, 0))):
+        of_pause = (await api.ask("GET", covered + lane, key=key)).document
+        assert (of_pause["flows"], of_pause["due"]) == expected, lane
+    until = (now + hour).isoformat()
+    flow = "/v1/flows/acme/StatusNext"
+    coming = (await api.ask("GET", f"{flow}?until={quote(until)}", key=key)).document
+    assert (coming["falls_due"], coming["falls_due_capped"]) == (1, False)
+    [at] = [each["available_at"] for each in status["coming"] if each["kind"] == "StatusNext"]
+    assert coming["next_due_at"] == at
+    shown = (await browser.open(f"/console/flows/acme/StatusNext?until={until[:16]}")).text
+    assert "fall due until" in shown
+    unasked = (await api.ask("GET", flow, key=key)).document
+    assert (unasked["falls_due"], unasked["next_due_at"]) == (None, at)
     first = (await api.ask("GET", "/v1/status?limit=1", key=key)).document
     assert (first["shown"], first["flows"]) == (1, status["flows"])
     for path in ("/v1/status", "/v1/status?tenant=acme"):

@@ -26,6 +26,7 @@ from dueledger.ledger.store.flows import (
     resume_flows,
     set_flow_limits,
 )
+from dueledger.service.routes.flow_counts import CountedItems
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
 from tests.service.test_pull import pull, report
@@ -185,6 +186,11 @@ async def test_the_form_that_ends_a_pause_counts_what_fell_due_in_all_that_it_co
         page = (await reader.open("/console/flows?tenant=meanwhile")).text
         assert "is paused: INC-9" in page
         assert "fell due meanwhile. " not in page
+    listed = (await api.ask("GET", "/v1/pauses?fell_due=true", key=key)).document["items"]
+    assert {(each["kind"], each["lane"]): each["fell_due"] for each in listed} == scopes
+    assert not any(each["fell_due_capped"] for each in listed)
+    uncounted = (await api.ask("GET", "/v1/pauses", key=key)).document["items"]
+    assert [each["fell_due"] for each in uncounted] == [None] * len(scopes)
 
 
 async def test_numbers_of_the_list_of_flows_lead_to_their_items(
@@ -365,7 +371,7 @@ def test_a_pause_says_how_long_what_is_due_after_it_takes(
     words: str | None,
 ) -> None:
     flow = {"due": due, "due_capped": False, "rate_per_second": limit}
-    text = after_text(flow, throughput, coming)
+    text = after_text(flow, throughput, None if coming is None else CountedItems(*coming))
     assert (text or "").startswith(words or "")
     assert (text is None) == (words is None)
     said = "0.5 a second." if limit else "2 a second."
@@ -426,6 +432,9 @@ async def test_a_flow_shows_how_many_of_its_items_end_a_second(
     rate, figure = await shown()
     assert float(rate) > 0
     assert f">{float(rate):,.10g}<" in figure
+    flow = (await api.ask("GET", "/v1/flows/acme/Rated", key=key)).document
+    [listed] = (await api.ask("GET", "/v1/flows?kind=Rated", key=key)).document["items"]
+    assert flow["ended_per_second"] == listed["ended_per_second"] == float(rate)
 
 
 async def test_only_limits_that_were_typed_change(

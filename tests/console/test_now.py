@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
 
+import pytest
+
 from dueledger.console.cells import count_of
 from dueledger.console.pages.now import LATE_MAX, LATE_READ_MAX
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
@@ -17,6 +19,7 @@ from dueledger.ledger.store.api_keys import NewApiKey
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.item_lists import count_late_items
 from dueledger.ledger.store.items import emit_items
+from dueledger.service.routes import lateness
 from tests.console.conftest import Browser
 from tests.console.test_overview import api, key
 from tests.ledger.conftest import Ledger
@@ -61,9 +64,7 @@ async def test_the_number_in_flight_leads_to_what_is_handed_out_and_what_is_runn
 
 
 async def test_the_numbers_of_the_first_page_count_what_they_say(
-    api: Api,
-    browser: Browser,
-    key: NewApiKey,
+    api: Api, browser: Browser, key: NewApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flows = [api.item("N-1", kind=f"Narrow{number}") for number in range(9)]
     late = [api.item(f"N-{number}", kind="Late") for number in range(LATE_MAX + 20)]
@@ -79,8 +80,15 @@ async def test_the_numbers_of_the_first_page_count_what_they_say(
     assert LATE_READ_MAX // (len(flows) + 1) < LATE_MAX  # of each, were all flows read alike
     found = await figures(browser)
     not_counted = "past their SLA; more are not counted"
-    assert found["Late"][1:] == (count_of(len(flows) + len(late), capped=True), not_counted)
-    due = len(flows) + len(late) + len(promised)
+    count = len(flows) + len(late)
+    assert found["Late"][1:] == (count_of(count, capped=True), not_counted)
+    monkeypatch.setattr(lateness, "LATENESS_READ", LATE_MAX)
+    by_rest = (await api.ask("GET", "/v1/lateness", key=key)).document
+    assert (by_rest["counted"], by_rest["late"]) == (LATE_MAX, count)
+    assert (by_rest["is_cut"], by_rest["late_capped"]) == (True, True)
+    of_flow = (await api.ask("GET", "/v1/lateness?kind=Oldest", key=key)).document
+    assert (of_flow["counted"], of_flow["late"], of_flow["late_capped"]) == (1, 1, False)
+    due = count + len(promised)
     assert found["Due now"][1:] == (f"{due}", f"{due} of them wait: no allocator")
     numbers = [row["flow_no"] for row in await api.owner.fetch("select flow_no from ledger.flow")]
     assert await count_late_items(api.owner, numbers, read_max=7) <= 7

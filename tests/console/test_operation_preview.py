@@ -6,10 +6,10 @@ from html import unescape
 import pytest
 
 from dueledger.console.pages import operation_preview
-from dueledger.console.pages.operation_preview import PreviewLimits
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.operations import advance_operation
+from dueledger.left_alone import PreviewLimits
 from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
 
@@ -49,6 +49,8 @@ async def test_all_that_match_a_list_of_items_are_decided_about_as_one_operation
     body = {name: fields[name] for name in ("verb", "kind", "due_from", "due_before")}
     counted = await api.ask("POST", "/v1/tenants/acme/operations/preview", key=key, body=body)
     assert counted.document["items"] == 2
+    assert counted.document["left_alone"] == [{"reason": parked, "items": 1}]
+    assert counted.document["left_alone_capped"] is False
 
     done = await browser.send("/console/reviews/acme/decide", {**fields, "reason": "INC-1"})
     assert done.status == 303, done.text
@@ -83,6 +85,12 @@ async def test_a_list_of_one_state_leads_to_the_verbs_of_that_state(
         preview = await browser.open(f"{address}&verb=cancel")
         assert [verb for verb, _ in TAB.findall(tabs_of(preview.text))] == verbs
         assert "1 open item: it is in another state" in preview.text
+    body = {"verb": "snooze", "kind": "OfState", "until": "2027-02-01T00:00:00Z"}
+    left = await api.ask("POST", "/v1/tenants/acme/operations/preview", key=key, body=body)
+    assert left.document["items"] == 0
+    reasons = {each["reason"]: each["items"] for each in left.document["left_alone"]}
+    assert reasons.pop("it waits for its key, or as long anyway") == 1
+    assert list(reasons.values()) == [1]
 
 
 async def test_many_items_are_counted_where_a_person_asks_for_it(

@@ -26,6 +26,7 @@ from tests.databases import MakeDatabase
 from tests.ledger.conftest import Ledger
 from tests.logins import with_login
 from tests.service.conftest import Api, open_api
+from tests.service.test_requests import problem
 
 _CELL = re.compile(
     r'<td><a class="(\w+) n\d" tabindex="-1" href="([^"]+)" title="([^"]+)"></a></td>'
@@ -89,6 +90,10 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
         (key, "", [("StripDue", 1), ("StripMany", 9)]),
         (key, "?limit=1", [("StripMany", 9)]),
         (key, "?tenant=umbra", []),
+        (key, "?tenant=acme&kind=StripDue&lane=<b>x</b>", [("StripDue", 1)]),
+        (key, "?tenant=acme&kind=StripDue", []),
+        (key, "?tenant=acme&kind=StripMany&limit=1", [("StripMany", 9)]),
+        (key, "?tenant=umbra&kind=StripDue", []),
         (other, "", [("StripDue", 1)]),
         (everyone, "?tenant=umbra", [("StripDue", 1)]),
     ):
@@ -104,6 +109,8 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
     [quarter] = document["items"][0]["quarters"]
     assert quarter["since"] >= document["since"]
     assert (quarter["open"], quarter["late"], quarter["completed"]) == (1, 0, 0)
+    unnamed = await api.ask("GET", "/v1/overview?kind=StripDue", key=key)
+    problem(unnamed, 422, "INVALID_INPUT")
     async with open_browser(api) as stranger:
         await stranger.sign_in(other)
         assert "<b>x" not in (own := (await stranger.open("/console/")).text)

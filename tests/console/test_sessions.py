@@ -1,7 +1,11 @@
 """Sessions of the console: opened by a key, bound to it, and to their own forms."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from dueledger import console
 from dueledger.console import open_console
 from dueledger.console.headers import POLICY
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
@@ -145,6 +149,13 @@ async def test_each_answer_says_what_it_may_load_and_that_it_is_private(
         assert " on" + "click=" not in page.text
     assert "default-src 'none'" in POLICY
     assert "unsafe" not in POLICY
+
+
+def test_the_cookie_that_the_script_sets_is_secure_on_https() -> None:
+    script = (Path(console.__file__).parent / "assets" / "console.js").read_text("utf-8")
+    [line] = re.findall(r"document\.cookie = (.*);$", script, re.MULTILINE)
+    assert line.endswith("samesite=lax${secure}`")
+    assert """const secure = location.protocol === "https:" ? "; secure" : "";""" in script
 
 
 async def test_assets_are_kept_for_ever_under_names_with_their_digest(browser: Browser) -> None:

@@ -1,5 +1,6 @@
 """A plan of a ledger: schedules' items are counted once, and other pending items too."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,10 +12,12 @@ from dueledger.ledger.materialise import Materialiser
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.states import TransitionEvent as Event
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.flows import snooze_items
+from dueledger.ledger.store.items import RequestResult, emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.planning.ledger_load import LoadFilter, read_load
 from dueledger.planning.load_plan import LoadPlan, make_plan
+from dueledger.planning.schedule_load import QUARTER
 from tests.claim_ids import run_ids
 
 from .conftest import NOON, SetSchedule, SetTime, claim_next, start, tick_until_idle
@@ -130,6 +133,37 @@ async def test_retries_and_snoozes_are_counted_when_they_are_tried_again(
     await settle(connection, actor_no, await start(connection, actor_no, fence, 2), outcomes)
     again = {HOUR + 30 * MINUTE: 1, 3 * HOUR: 2}  # 33 min and 2 h 10 min after one o'clock
     assert due(await plan()) == hourly() | again
+
+
+@pytest.mark.parametrize("smear", [None, "PT40M"])
+async def test_an_item_that_a_person_snoozed_is_counted_once_when_it_is_available(
+    connection: Connection,
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    actor_no: int,
+    plan: MakePlan,
+    smear: str | None,
+) -> None:
+    await set_schedule("d", HOURLY, smear=smear)
+    await tick_until_idle(materialiser)
+    [first, second] = await connection.fetch(
+        "select id, due_at from ledger.due_item where due_at >= $1 order by due_at limit 2",
+        NOON + 2 * HOUR,
+    )
+    before = due(await plan())
+    times = NOON + 5 * HOUR + 20 * MINUTE, NOON + 20 * HOUR
+    for row, until in zip((first, second), times, strict=True):
+        [snoozed] = await snooze_items(
+            connection, [row["id"]], reason="INC-1", actor_no=actor_no, until=until
+        )
+        assert snoozed.result is RequestResult.DONE
+    made = await plan()
+    expected = Counter(before)
+    for row in (first, second):
+        expected[(row["due_at"] - NOON) // QUARTER * QUARTER] -= 1
+    expected[5 * HOUR + QUARTER] += 1
+    assert due(made) == {each: items for each, items in expected.items() if items}
+    assert sum(each.waiting for each in made.quarters) == 1  # the other one waits beyond the window
 
 
 async def test_a_triggered_occurrence_is_counted_beside_the_schedules_own(

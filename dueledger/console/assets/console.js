@@ -5,7 +5,8 @@ const root = document.documentElement;
 
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 if (zone && !document.cookie.includes(`dueledger_zone=${zone}`)) {
-  document.cookie = `dueledger_zone=${zone}; path=/; max-age=31536000; samesite=lax`;
+  const secure = location.protocol === "https:" ? "; secure" : "";
+  document.cookie = `dueledger_zone=${zone}; path=/; max-age=31536000; samesite=lax${secure}`;
 }
 
 // A link of `dueledger dev` has the key after #, which browsers send to nobody.

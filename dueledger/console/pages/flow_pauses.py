@@ -14,11 +14,16 @@ from dueledger.console.page_routes import PageRoutes
 from dueledger.console.typed_numbers import TypedNumber, require_typed, typed_pattern
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.flows import FlowScope, count_fell_due, list_pauses, read_status
+from dueledger.ledger.store.flows import list_pauses, read_status
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import flows
 from dueledger.service.routes.fields import Lane, Name, Reason, TenantPath
-from dueledger.service.routes.flows import FlowLimitsChange, FlowsPauseRequest, FlowsRequest
+from dueledger.service.routes.flow_counts import CountedItems, count_in_pauses
+from dueledger.service.routes.flow_documents import (
+    FlowLimitsChange,
+    FlowsPauseRequest,
+    FlowsRequest,
+)
 from dueledger.time_spans import brief_span
 
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -26,8 +31,6 @@ operate = PageRoutes(Scope.OPERATE, "console")
 COUNTED_MAX: Final = 1_000
 """Items counted of a flow; more are shown as this number and +."""
 _PAUSES_READ: Final = 100
-_PAUSES_COUNTED: Final = 10
-"""Pauses of a page of which it is counted how many items fell due meanwhile."""
 PauseWidth = Literal["lane", "kind", "region", "tenant"]
 """What a pause may cover."""
 _WIDTHS: Final[Mapping[PauseWidth, str]] = {
@@ -176,19 +179,17 @@ async def fell_due(
 
     Both are None for who may not end a pause, and of the last of many pauses.
     """
-    shown: list[dict[str, Any]] = []
-    for each in pauses:
-        words, decide = None, None
-        if view.may(Scope.OPERATE) and view.clock.now is not None and len(shown) < _PAUSES_COUNTED:
-            scope = FlowScope(each["tenant"], each["kind"], each["lane"])
-            span = each["paused_at"], view.clock.now
-            items, capped = await count_fell_due(
-                call.connection, scope, *span, read_max=COUNTED_MAX
-            )
-            words = count_of(items, capped=capped)
-            decide = _decide(view, each) if items or capped else None
-        shown.append({**each, "fell_due": words, "decide": decide})
-    return shown
+    counted: Sequence[CountedItems | None] = [None] * len(pauses)
+    if view.may(Scope.OPERATE) and view.clock.now is not None:
+        counted = await count_in_pauses(call, pauses, view.clock.now)
+    return [
+        {
+            **each,
+            "fell_due": None if found is None else count_of(found.items, capped=found.capped),
+            "decide": _decide(view, each) if found is not None and any(found) else None,
+        }
+        for each, found in zip(pauses, counted, strict=True)
+    ]
 
 
 def _decide(view: View, each: Mapping[str, Any]) -> str:
@@ -219,14 +220,14 @@ def _covers(found: Mapping[str, Any], flow: Mapping[str, Any]) -> bool:
 
 
 def after_text(
-    flow: Mapping[str, Any], throughput: float | None, coming: tuple[int, bool] | None
+    flow: Mapping[str, Any], throughput: float | None, coming: CountedItems | None
 ) -> str | None:
     """Return how long what is due after a pause of a flow takes, by the rate at which items end.
 
     `coming` is how many fall due in it, and whether there may be more; without it, those that are
     due now are meant. None: nothing would be due.
     """
-    more, is_capped = coming or (0, False)
+    more, is_capped = coming or CountedItems(0, capped=False)
     items, capped = flow["due"] + more, is_capped or flow["due_capped"]
     if not items:
         return None

@@ -38,23 +38,19 @@ from dueledger.ledger.store.flows import (
     SAMPLE_MAX,
     FlowPlace,
     FlowScope,
-    count_flow_coming,
     find_flow_next_due,
     list_flows,
     list_pauses,
     read_status,
 )
-from dueledger.ledger.store.overview import (
-    list_flow_overview,
-    list_flow_rates,
-    read_overview_place,
-)
+from dueledger.ledger.store.overview import list_flow_overview, read_overview_place
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import flows
 from dueledger.service.routes.fields import KindPath, Lane, Reason, TenantPath, Text
-from dueledger.service.routes.flows import FlowLimitsChange
+from dueledger.service.routes.flow_counts import count_coming, flow_rates
+from dueledger.service.routes.flow_documents import FlowLimitsChange
 
 read = PageRoutes(Scope.READ, "console")
 operate = PageRoutes(Scope.OPERATE, "console")
@@ -125,8 +121,7 @@ async def list_all(
         count_max=COUNTED_MAX,
     )
     shown = rows[: page.limit]
-    names = [(row["tenant"], row["kind"], row["lane"]) for row in shown]
-    rates = await _rates(call, names)
+    rates = await flow_rates(call, shown)
     statuses = await _statuses(call, shown)
     found = await list_pauses(
         call.connection,
@@ -192,16 +187,14 @@ async def show_flow(
     if view.may(Scope.AUDIT):
         changes = await _changes(call, _targets(tenant, kind, lane))
     [status] = await _statuses(call, [flow], SAMPLE_MAX)
-    [throughput] = await _rates(call, [(tenant, kind, lane)])
+    [throughput] = await flow_rates(call, [flow])
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
     strip = await _strip(call, view, flow, status["late"])
     end = in_zone(until, view.clock.zone)
     coming, coming_words, end_field = None, None, ""
     if end is not None:
-        name = tenant, kind, lane
-        found = await count_flow_coming(call.connection, name, end, count_max=COUNTED_MAX)
-        coming = min(found, COUNTED_MAX), found > COUNTED_MAX
-        coming_words = count_of(coming[0], capped=coming[1])
+        coming = await count_coming(call, (tenant, kind, lane), end)
+        coming_words = count_of(coming.items, capped=coming.capped)
         end_field = minutes(end.astimezone(view.clock.zone).isoformat())
     return view.page(
         "flow.html",
@@ -288,12 +281,6 @@ def _status(
         "is_past_sla": None if found is None else found["is_past_sla"],
         "late": found if found is not None and found["is_past_sla"] else None,
     }
-
-
-async def _rates(call: ApiCall, flows: Sequence[tuple[str, str, str]]) -> list[float | None]:
-    """Return how many items of each flow ended a second, in the last minutes."""
-    found = await list_flow_rates(call.connection, flows)
-    return [None if rate is None else float(f"{rate:.3g}") for rate in found]
 
 
 async def _strip(

@@ -25,12 +25,13 @@ from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import LedgerStatus, describe_failures, make_status
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import ListedItems, page_open_items
+from dueledger.lateness import LateCount, count_late
 from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import count_findings, list_findings
 from dueledger.ledger.store.flows import list_next_due, list_pauses, read_status
-from dueledger.ledger.store.item_lists import ItemListFilter, count_late_items
+from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.overview import list_overview, read_overview_place
 from dueledger.ledger.store.passes import list_watermarks
 from dueledger.ledger.store.processes import ProcessRole, read_roles
@@ -45,21 +46,12 @@ COUNTED_MAX: Final = 1_000
 LATE_MAX: Final = 100
 LATE_READ_MAX: Final = 500
 """Open items read to count those that are late."""
-LATE_COUNTED_MAX: Final = 2_000
-"""Items that wait read to count those that are late, where more than `LATE_MAX` are."""
 COMING_MAX: Final = 4
 FINDINGS_MAX: Final = 1_000
 ALERTS_MAX: Final = 5
 PAUSES_MAX: Final = 3
 _WAITS_NAMED: Final = 2
 """Hindrances that the number of due items names."""
-
-
-class LateCount(NamedTuple):
-    """How many items are late; at least so many, if it is capped."""
-
-    items: int
-    capped: bool
 
 
 class Figure(NamedTuple):
@@ -86,7 +78,7 @@ async def show_now(call: CurrentCall, view: CurrentView) -> Response:
     late = await _late_items(call, late_flows(flows))
     flows = mark_late(flows, late.items, view.clock.now)
     first_late = late_flows(flows)
-    late_count = await _late_count(call, late, first_late)
+    late_count = await count_late(call.connection, late, first_late)
     status = make_status(view.clock.now, flows, roles)
     groups = [(flow_sentence(view, each.code), _rows(each.flows)) for each in status.groups]
     sparklines = make_sparklines(view, await read_throughput(call.connection, tenants=call.tenants))
@@ -145,19 +137,6 @@ async def _late_items(call: ApiCall, first_late: Sequence[Mapping[str, Any]]) ->
         if late.next_place is not None:
             break
     return late
-
-
-async def _late_count(
-    call: ApiCall, late: ListedItems, first_late: Sequence[Mapping[str, Any]]
-) -> LateCount:
-    """Return how many items are late: at least that many, if not all of them were read."""
-    if late.next_place is None and not late.is_cut:
-        return LateCount(len(late.items), capped=False)
-    largest_first = sorted(first_late, key=itemgetter("due"), reverse=True)
-    waiting = await count_late_items(
-        call.connection, [flow["flow_no"] for flow in largest_first], read_max=LATE_COUNTED_MAX
-    )
-    return LateCount(max(waiting, len(late.items)), capped=True)
 
 
 def _figures(

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -17,13 +16,11 @@ from dueledger.console.pages.reviews import EXAMINED_MAX, SHOWN_MAX
 from dueledger.console.pages.taken_reviews import ReviewPeople, people_of, read_comments
 from dueledger.console.typed_numbers import require_typed, typed_pattern
 from dueledger.console.view import CurrentView, View
-from dueledger.ledger.item_verbs import MOVED, VERB_STATES, OperationVerb, refusal
+from dueledger.ledger.item_verbs import VERB_STATES, OperationVerb
 from dueledger.ledger.states import State
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.item_lists import ItemListFilter
 from dueledger.ledger.store.operations import (
-    COUNT_EXAMINED_MAX,
-    COUNTED_MAX,
     STATES,
     ItemFilter,
     OperationPreview,
@@ -31,6 +28,13 @@ from dueledger.ledger.store.operations import (
     preview_operation,
 )
 from dueledger.ledger.store.reviews import group_reviews
+from dueledger.left_alone import (
+    FULL,
+    WAITS,
+    PreviewLimits,
+    count_left_alone,
+    preview_open_items,
+)
 from dueledger.reviews import of_flow
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes import operations
@@ -41,17 +45,8 @@ from dueledger.time_spans import about
 operate = PageRoutes(Scope.OPERATE, "console")
 
 
-class PreviewLimits(NamedTuple):
-    """How many open items a preview examines, and how many that match it counts."""
-
-    examined_max: int
-    counted_max: int
-
-
 QUICK: Final = PreviewLimits(examined_max=1_000, counted_max=500)
 """What a page counts in some milliseconds."""
-FULL: Final = PreviewLimits(examined_max=COUNT_EXAMINED_MAX, counted_max=COUNTED_MAX)
-"""What it counts where a person asks for it, in some tenths of a second: as the operation does."""
 KEYS_SHOWN: Final = 20
 """Business keys of each flow and state that `preview_operation` returns."""
 CONFIRM_ABOVE: Final = 100
@@ -93,10 +88,6 @@ _BEYOND: Final = {
 }
 """What a list of items may be filtered by and an operation is not."""
 _NEEDED: Final = {"tenant": "a tenant", "kind": "a kind"}
-_WAITS: Final = {
-    OperationVerb.TRIGGER: "it is available already, or waits for its key",
-    OperationVerb.SNOOZE: "it waits for its key",
-}
 _STATE_OF: Final = {state.label: state for state in State}
 ParkedReason = Annotated[
     str | None, Query(max_length=_REASON_CHARS_MAX, pattern=PRINTABLE), BeforeValidator(blank)
@@ -119,13 +110,6 @@ class BulkAction(NamedTuple):
 
     address: str | None
     sentence: str | None
-
-
-class Unmoved(NamedTuple):
-    """How many open items a verb leaves alone, by the reason. `is_capped`: there may be more."""
-
-    counts: Counter[str]
-    is_capped: bool
 
 
 def bulk_action(view: View, wanted: ItemListFilter, filters: Mapping[str, Any]) -> BulkAction:
@@ -192,12 +176,7 @@ async def preview_decision(
     )
     is_parked = parked_reason is not None
     verbs = _verbs_of(State.MANUAL_REVIEW if is_parked else wanted.state)
-    open_items = await preview_operation(
-        call.connection,
-        OperationVerb.CANCEL,
-        replace(wanted, state=None, error=None),
-        **limits._asdict(),
-    )
+    open_items = await preview_open_items(call.connection, wanted, limits)
     verb, found = await _first_moving(call, [verb] if verb else verbs, wanted, open_items, limits)
     seconds = await estimate_seconds(call.connection, verb, tenant, found.items)
     must_type = _must_type(verb, found.items)
@@ -251,7 +230,7 @@ async def preview_decision(
         preview=found,
         takes=None if seconds is None else about(timedelta(seconds=seconds)),
         left=_count_left(groups, wanted),
-        unmoved=None if is_parked else _count_unmoved(verb, wanted, found, open_items),
+        unmoved=None if is_parked else count_left_alone(verb, wanted, found, open_items),
         may_count=found.capped and not count,
         is_approval_sure=verb is not OperationVerb.SNOOZE
         and (count or found.items > (found.approval_above or 0)),
@@ -321,47 +300,10 @@ async def _preview(
 ) -> OperationPreview:
     """Count the items to which the verb is applied; they may be just those that are counted."""
     is_whole = not open_items.capped or open_items.items == limits.counted_max
-    is_of_all = wanted.state is None and wanted.error is None and verb not in _WAITS
+    is_of_all = wanted.state is None and wanted.error is None and verb not in WAITS
     if is_whole and is_of_all and open_items.states <= VERB_STATES[verb]:
         return open_items
     return await preview_operation(call.connection, verb, wanted, **limits._asdict())
-
-
-def _count_unmoved(
-    verb: OperationVerb,
-    wanted: ItemFilter,
-    found: OperationPreview,
-    of_all: OperationPreview,
-) -> Unmoved:
-    """Count the open items of the filter's flows and due times that the verb leaves alone."""
-    counts: Counter[str] = Counter()
-    if found is of_all:
-        return Unmoved(counts, is_capped=False)
-    is_capped = of_all.capped or found.capped
-    matched = Counter[str]()
-    for group in found.groups:
-        matched[group.state] += group.items
-    open_items = Counter[str]()
-    for group in of_all.groups:
-        open_items[group.state] += group.items
-    for label, items in open_items.items():
-        state = _STATE_OF[label]
-        why = refusal(verb, state)
-        if why is None and wanted.state not in {None, state}:
-            why = "it is in another state"
-        if why is not None:
-            counts[why] += items
-        elif not is_capped and items > matched[label]:
-            why = _why_unmoved(verb, state, wanted)
-            counts[why] += items - matched[label]
-    return Unmoved(counts, is_capped)
-
-
-def _why_unmoved(verb: OperationVerb, state: State, wanted: ItemFilter) -> str:
-    """Return why an item is left alone, in a state to which the verb is applied."""
-    if state not in STATES:
-        return "it is handed out: an operation on an error leaves that alone"
-    return "its last error is another one" if wanted.error else _WAITS.get(verb, MOVED)
 
 
 def _count_left(groups: Sequence[Row], wanted: ItemFilter) -> Counter[str]:

@@ -27,10 +27,10 @@ from dueledger.service.calls import CurrentCall
 from dueledger.service.routes.load import (
     DAYS,
     DEFINITIONS_MAX,
-    OCCURRENCES_MAX,
     QUIET_MINUTES,
     QuietMinutes,
     definitions_of,
+    due_in,
     plan_week,
     quiet_windows,
 )
@@ -94,9 +94,7 @@ async def show_calendar(
     chosen = _chosen(view, hours, in_zone(hour, view.clock.zone))
     sources: list[tuple[LoadSource, int]] = []
     if chosen is not None:
-        sources = await times.due_by_source(
-            found.definitions, chosen.start, chosen.end, occurrences_max=OCCURRENCES_MAX
-        )
+        sources = await due_in(times, found, chosen.start, chosen.end)
     pauses = await list_pauses(
         call.connection, tenant, tenants=call.tenants, kind=kind, limit=PAUSES_SHOWN + 1
     )

@@ -23,7 +23,7 @@ from dueledger.service.routes.definitions import (
     resume_definition,
 )
 from dueledger.service.routes.fields import Reason, TenantPath
-from dueledger.service.routes.flows import FlowLimitsChange
+from dueledger.service.routes.flow_documents import FlowLimitsChange
 
 operate = PageRoutes(Scope.OPERATE, "console")
 

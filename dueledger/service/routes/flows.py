@@ -3,11 +3,11 @@
 import hashlib
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import zip_longest
 from typing import Annotated, Any, Final
 
 import orjson
-from fastapi import Header, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Header, Query, Request, Response
 
 from dueledger.audited_changes import limits_detail, pause_detail, resume_detail
 from dueledger.ledger.errors import InvalidInput, NotFound, Problem
@@ -19,6 +19,7 @@ from dueledger.ledger.store.flows import (
     FlowPlace,
     FlowScope,
     PausePlace,
+    find_flow_next_due,
     list_flows,
     list_pauses,
     lock_flow_limits,
@@ -26,12 +27,29 @@ from dueledger.ledger.store.flows import (
     resume_flows,
     set_flow_limits,
 )
-from dueledger.service.bodies import RequestBody
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
-from dueledger.service.pages import CurrentPage, Page
-from dueledger.service.routes.definition_documents import PauseChange, PauseRequest
-from dueledger.service.routes.fields import KindPath, Lane, Name, Number, Reason, TenantPath, Text
+from dueledger.service.pages import CurrentPage
+from dueledger.service.routes.definition_documents import PauseChange
+from dueledger.service.routes.fields import Instant, KindPath, TenantPath, Text
+from dueledger.service.routes.flow_counts import (
+    PAUSES_COUNTED,
+    count_coming,
+    count_in_pauses,
+    flow_rates,
+)
+from dueledger.service.routes.flow_documents import (
+    ChangedFlows,
+    FlowDetails,
+    FlowDocument,
+    FlowLimitsChange,
+    FlowLimitsDocument,
+    FlowPage,
+    FlowsPauseRequest,
+    FlowsRequest,
+    PauseDocument,
+    PausePage,
+)
 from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import HEADER_CHARS_MAX, check_match, etag_of
 
@@ -49,145 +67,6 @@ LimitsMatch = Annotated[
         "it they are changed whatever they are. It is refused with a `lane` of null.",
     ),
 ]
-
-
-class FlowLimitsDocument(BaseModel):
-    """The limits of a flow; null: none."""
-
-    tenant: str
-    kind: str
-    lane: str
-    weight: int
-    rate_per_second: float | None
-    concurrency_max: int | None
-    window_items: int | None
-    retry_share: float
-    circuit_failure_ratio: float | None
-    circuit_calls_min: int
-    circuit_window_seconds: float
-    circuit_rest_seconds: float
-    lag_target_seconds: float | None
-
-
-class FlowDocument(FlowLimitsDocument):
-    """A flow: its limits, what limits it now, and its waiting items, counted up to 10,000."""
-
-    circuit: str | None
-    circuit_at: datetime | None
-    paused_at: datetime | None
-    paused_by: str | None
-    pause_reason: str | None
-    topic: str
-    dispatch: str
-    tokens: float | None
-    due: int
-    due_capped: bool
-    later: int
-    later_capped: bool
-    retries: int
-    retries_capped: bool
-    serial: int
-    serial_capped: bool
-    available_since: Annotated[
-        datetime | None,
-        Field(description="since when the item that waits longest may be claimed"),
-    ]
-    in_flight: Annotated[
-        int | None,
-        Field(description="items handed out and running; null: no limit of the flow counts them"),
-    ]
-    slowed_share: Annotated[
-        float | None,
-        Field(
-            description="the share of the time in which this flood is claimed, because another flow"
-            " is later than its lag target; null: it is not slowed"
-        ),
-    ]
-    slowed_since: datetime | None
-    slowed_by: Annotated[
-        str | None, Field(description="the flow that was late; empty: a flood begins slowly")
-    ]
-    slowed_lag_seconds: float | None
-    slowed_lag_target_seconds: float | None
-
-
-class FlowPage(Page[FlowDocument]):
-    """A page of flows."""
-
-
-class FlowLimitsChange(RequestBody):
-    """Limits to change. An absent one stays; null removes it."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"lane": "", "rate_per_second": 50, "window_items": None}]},
-    )
-
-    lane: Annotated[Lane | None, Field(description="empty: the default lane; null: every lane")] = (
-        ""
-    )
-    weight: Number | None = None
-    rate_per_second: Number | None = None
-    concurrency_max: Number | None = None
-    window_items: Number | None = None
-    retry_share: Number | None = None
-    circuit_failure_ratio: Number | None = None
-    circuit_calls_min: Number | None = None
-    circuit_window_seconds: Number | None = None
-    circuit_rest_seconds: Number | None = None
-    lag_target_seconds: Number | None = None
-    reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
-
-
-class ChangedFlows(BaseModel):
-    """The flows whose limits changed."""
-
-    flows: list[FlowLimitsDocument]
-
-
-class PauseDocument(BaseModel):
-    """A pause in force: by whom, why and until when. Null means all; no end: a person ends it."""
-
-    tenant: str
-    kind: str | None
-    lane: str | None
-    paused_at: datetime
-    paused_by: str
-    paused_until: datetime | None
-    reason: str
-
-
-class PausePage(Page[PauseDocument]):
-    """A page of the pauses in force, the oldest first."""
-
-
-class _FlowsOfTenant(RequestBody):
-    kind: Name | None = None
-    lane: Annotated[Lane | None, Field(description="empty: the default lane")] = None
-
-
-class FlowsRequest(_FlowsOfTenant):
-    """Flows of a tenant, at which rate and why they go on. Null means all."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "PolicyRenewalDue"}]})
-
-    rate_per_second: Annotated[
-        Number | None,
-        Field(
-            description="items of each of these flows a second, at most, from now on; null: as the"
-            " limits are"
-        ),
-    ] = None
-    reason: Annotated[Reason | None, Field(description="why, for the audit")] = None
-
-
-class FlowsPauseRequest(PauseRequest, _FlowsOfTenant):
-    """Flows to pause, why, and until when."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"kind": "PolicyRenewalDue", "reason": "INC-1234: the archive is down"}]
-        },
-    )
 
 
 @read.add("GET", "/v1/flows", "listFlows", FlowPage)
@@ -208,16 +87,33 @@ async def list_by_tenant(
         tenants=call.tenants,
         after=page.place(FlowPlace, str, str, str),
     )
-    return page.answer_rows(FlowDocument, rows, "tenant", "kind", "lane")
+    rates = await flow_rates(call, rows)
+    rated = [{**row, "ended_per_second": rate} for row, rate in zip(rows, rates, strict=True)]
+    return page.answer_rows(FlowDocument, rated, "tenant", "kind", "lane")
 
 
-@read.add("GET", "/v1/flows/{tenant}/{kind}", "getFlow", FlowDocument)
+@read.add("GET", "/v1/flows/{tenant}/{kind}", "getFlow", FlowDetails)
 async def get_flow(
-    call: CurrentCall, tenant: TenantPath, kind: KindPath, lane: Annotated[str, Text] = ""
+    call: CurrentCall,
+    tenant: TenantPath,
+    kind: KindPath,
+    lane: Annotated[str, Text] = "",
+    *,
+    until: Annotated[
+        Instant | None, Query(description="counts the items that fall due until then")
+    ] = None,
 ) -> Response:
     """Read a flow: its limits, what limits it now, and its waiting items."""
     found = await find_flow(call, tenant, kind, lane)
-    return answer(members_of(FlowDocument, found), headers=_etag(found))
+    coming = None if until is None else await count_coming(call, (tenant, kind, lane), until)
+    [rate] = await flow_rates(call, [found])
+    details = {
+        "ended_per_second": rate,
+        "next_due_at": await find_flow_next_due(call.connection, tenant, kind, lane),
+        "falls_due": None if coming is None else coming.items,
+        "falls_due_capped": None if coming is None else coming.capped,
+    }
+    return answer(members_of(FlowDetails, {**found, **details}), headers=_etag(found))
 
 
 async def find_flow(
@@ -256,7 +152,18 @@ async def change_limits(
 
 @read.add("GET", "/v1/pauses", "listPauses", PausePage)
 async def list_in_force(
-    call: CurrentCall, page: CurrentPage, tenant: Annotated[str | None, Text] = None
+    call: CurrentCall,
+    request: Request,
+    page: CurrentPage,
+    tenant: Annotated[str | None, Text] = None,
+    *,
+    fell_due: Annotated[
+        bool,
+        Query(
+            description="counts the items that fell due in the pauses, of a page in the first"
+            f" {PAUSES_COUNTED}"
+        ),
+    ] = False,
 ) -> Response:
     """List the pauses in force, with person and reason."""
     rows = await list_pauses(
@@ -266,7 +173,17 @@ async def list_in_force(
         limit=page.rows_max,
         after=page.place(PausePlace, datetime, int),
     )
-    return page.answer_rows(PauseDocument, rows, "paused_at", "pause_no")
+    asked = rows[: page.limit] if fell_due else []
+    counted = await count_in_pauses(call, asked, request.state.now)
+    shown = [
+        {
+            **row,
+            "fell_due": None if count is None else count.items,
+            "fell_due_capped": None if count is None else count.capped,
+        }
+        for row, count in zip_longest(rows, counted)
+    ]
+    return page.answer_rows(PauseDocument, shown, "paused_at", "pause_no")
 
 
 @operate.add("POST", "/v1/tenants/{tenant}/pause", "pauseFlows", PauseChange)

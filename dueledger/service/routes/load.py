@@ -7,16 +7,17 @@ from typing import Annotated, Final, NamedTuple
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
+from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.definitions import list_versions
 from dueledger.planning.load_plan import LoadPlan, QuietPeriod
-from dueledger.planning.schedule_load import DefinitionInForce
+from dueledger.planning.schedule_load import DefinitionInForce, LoadSource
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX
 from dueledger.service.routes.fields import Instant, Text
-from dueledger.service.schedule_times import ScheduleTimes, times_of
+from dueledger.service.schedule_times import ScheduleTimes, quarter_of, times_of
 from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "definitions")
@@ -26,6 +27,8 @@ DEFINITIONS_MAX: Final = 500
 OCCURRENCES_MAX: Final = 200_000
 QUIET_MINUTES: Final = 30
 """Of a quiet window, unless another length is asked for."""
+
+_HOUR: Final = timedelta(hours=1)
 
 QuietMinutes = Annotated[int, Query(ge=1, le=1_440, description="minutes of a quiet window")]
 
@@ -52,6 +55,14 @@ class LoadPart(BaseModel):
     kind: str
     definition: str | None
     items: int
+
+
+class HourDocument(BaseModel):
+    """An hour, to whole quarters, and what each definition owes in it, those with most first."""
+
+    start: datetime
+    end: datetime
+    items: list[LoadPart]
 
 
 class PeakDocument(QuarterDocument):
@@ -92,6 +103,10 @@ class LoadDocument(BaseModel):
     items: list[QuarterDocument]
     peaks: list[PeakDocument]
     quiet: list[QuietDocument]
+    quiet_is_cut: Annotated[
+        bool, Field(description=f"there are more quiet windows than these {LIMIT_MAX:,}")
+    ]
+    hour: Annotated[HourDocument | None, Field(description="null: none was asked for")]
     not_counted: list[UncountedDocument]
 
 
@@ -106,6 +121,10 @@ async def get_load(
         Instant | None, Query(description="when the week begins; without it now")
     ] = None,
     quiet: QuietMinutes = QUIET_MINUTES,
+    hour: Annotated[
+        Instant | None,
+        Query(description="when an hour of the week begins of which each definition is counted"),
+    ] = None,
 ) -> Response:
     """Count what schedules owe in a week, by quarter of an hour, with peaks and quiet windows."""
     now: datetime = request.state.now
@@ -113,6 +132,7 @@ async def get_load(
     times = times_of(request)
     found = await definitions_of(call, times, tenant, kind, is_past=start < now)
     plan = await plan_week(times, found, start, quiet)
+    windows = quiet_windows(plan)
     return answer(
         {
             "start": plan.start,
@@ -131,12 +151,34 @@ async def get_load(
                 }
                 for peak in plan.peaks
             ],
-            "quiet": [asdict(each) for each in quiet_windows(plan)[:LIMIT_MAX]],
+            "quiet": [asdict(each) for each in windows[:LIMIT_MAX]],
+            "quiet_is_cut": len(windows) > LIMIT_MAX,
+            "hour": None if hour is None else await _hour_of(times, found, plan, hour),
             "not_counted": [
                 {**asdict(each.source), "reason": each.reason} for each in plan.not_counted
             ],
         }
     )
+
+
+async def _hour_of(
+    times: ScheduleTimes, found: FoundDefinitions, plan: LoadPlan, hour: datetime
+) -> dict[str, object]:
+    """Return what each definition owes in an hour. Raises InvalidInput for one of another week."""
+    if not plan.start <= hour < plan.end:
+        problem = Problem("hour", hour.isoformat(), "it is not in the week", "a time of the week")
+        raise InvalidInput("The hour cannot be counted:", [problem])
+    start, end = quarter_of(hour), min(quarter_of(hour) + _HOUR, plan.end)
+    owed = await due_in(times, found, start, end)
+    items = [{**asdict(source), "items": due} for source, due in owed]
+    return {"start": start, "end": end, "items": items}
+
+
+async def due_in(
+    times: ScheduleTimes, found: FoundDefinitions, start: datetime, end: datetime
+) -> list[tuple[LoadSource, int]]:
+    """Return the schedules with items due in a part of a week, those with most first."""
+    return await times.due_by_source(found.definitions, start, end, occurrences_max=OCCURRENCES_MAX)
 
 
 async def definitions_of(

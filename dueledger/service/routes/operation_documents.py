@@ -149,8 +149,15 @@ class MatchedItems(BaseModel):
     business_keys: Annotated[list[str], Field(description="the first 20")]
 
 
+class LeftAloneItems(BaseModel):
+    """How many open items an operation would leave alone now, for one reason."""
+
+    reason: str
+    items: int
+
+
 class OperationCount(BaseModel):
-    """How many items an operation would move now."""
+    """How many items an operation would move now, and how many it would leave alone."""
 
     items: int
     capped: Annotated[bool, Field(description="there may be more")]
@@ -173,6 +180,11 @@ class OperationCount(BaseModel):
         Field(description="whether it would wait now: of more items, or if there may be more"),
     ]
     groups: list[MatchedItems]
+    left_alone: Annotated[
+        list[LeftAloneItems],
+        Field(description="open items with the same flows, due times and reason of parking"),
+    ]
+    left_alone_capped: Annotated[bool, Field(description="there may be more, for other reasons")]
 
 
 class OperationDocument(BaseModel):

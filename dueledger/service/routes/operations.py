@@ -22,6 +22,7 @@ from dueledger.ledger.store.operations import (
     resume_operation,
     show_operation,
 )
+from dueledger.left_alone import count_left_alone, preview_open_items
 from dueledger.refusals import approval_refusal, operation_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
@@ -90,10 +91,21 @@ async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter)
         call.connection, asked.verb, asked.items_of(tenant), until=asked.until
     )
     seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
+    open_items = await preview_open_items(call.connection, asked.items_of(tenant))
+    left = count_left_alone(asked.verb, asked.items_of(tenant), found, open_items, asked.until)
     groups = [asdict(group) for group in found.groups]
     counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
     approval = {name: getattr(found, name) for name in ("approval_above", "needs_approval")}
-    return answer({**counted, **approval, "groups": groups})
+    left_alone = [{"reason": why, "items": items} for why, items in left.counts.items()]
+    return answer(
+        {
+            **counted,
+            **approval,
+            "groups": groups,
+            "left_alone": left_alone,
+            "left_alone_capped": left.is_capped,
+        }
+    )
 
 
 @operate.add(

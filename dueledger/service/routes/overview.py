@@ -7,11 +7,17 @@ from typing import Annotated, Final
 from fastapi import Query, Request, Response
 from pydantic import BaseModel, Field
 
+from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.ledger.store.overview import OverviewCell, list_overview, read_overview_place
+from dueledger.ledger.store.overview import (
+    OverviewCell,
+    list_flow_overview,
+    list_overview,
+    read_overview_place,
+)
 from dueledger.service.calls import CurrentCall
 from dueledger.service.documents import answer
-from dueledger.service.routes.fields import Text
+from dueledger.service.routes.fields import PRINTABLE, Text
 from dueledger.service.scoped_routes import ScopedRoutes
 
 read = ScopedRoutes(Scope.READ, "flows")
@@ -60,15 +66,31 @@ class OverviewDocument(BaseModel):
 async def get_overview(
     call: CurrentCall,
     request: Request,
+    *,
     tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[
+        str | None,
+        Query(
+            max_length=512, pattern=PRINTABLE, description="a flow alone, by `tenant` and its kind"
+        ),
+    ] = None,
+    lane: Annotated[str, Query(max_length=512, pattern=PRINTABLE, description="of that flow")] = "",
     limit: Annotated[int, Query(ge=1, le=FLOWS_MAX, description="flows")] = _FLOWS_DEFAULT,
 ) -> Response:
-    """Read what the worst flows were and are due in each quarter hour of two days."""
+    """Read what the worst flows, or one, were and are due in each quarter hour of two days."""
     tenants = call.tenants_of(tenant)
+    if kind is not None and tenant is None:
+        problem = Problem("tenant", "", "a kind needs its tenant")
+        raise InvalidInput("The filter cannot be used:", [problem])
     place = await read_overview_place(call.connection)
     if place is None:
         return answer({"since": None, "complete_since": None, "items": []})
-    cells = await list_overview(call.connection, tenants=tenants, flows_max=limit)
+    if tenant is None or kind is None:
+        cells = await list_overview(call.connection, tenants=tenants, flows_max=limit)
+    elif tenants:
+        cells = await list_flow_overview(call.connection, tenant, kind, lane)
+    else:
+        cells = []
     items = [
         _flow(list(given), request.state.now)
         for _, given in groupby(cells, key=lambda cell: cell.place)

@@ -75,7 +75,10 @@ class StatusDocument(BaseModel):
     ]
     items: list[StatusGroup]
     coming: Annotated[
-        list[ComingFlow], Field(description=f"of the {NEXT_MAX} flows whose next item is first")
+        list[ComingFlow],
+        Field(
+            description=f"of the {NEXT_MAX} flows whose next item is first, of each kind and lane"
+        ),
     ]
 
 
@@ -83,12 +86,22 @@ class StatusDocument(BaseModel):
 async def get_status(
     call: CurrentCall,
     request: Request,
+    *,
     tenant: Annotated[str | None, Text] = None,
+    kind: Annotated[str | None, Text] = None,
+    lane: Annotated[str | None, Text] = None,
     limit: Annotated[int, Query(ge=1, le=FLOWS_MAX, description="flows")] = FLOWS_MAX,
 ) -> Response:
     """Read which flows have open items, what hinders each, and what is due next."""
     tenants = call.tenants_of(tenant)
-    flows = await read_status(call.connection, tenants=tenants, limit=limit, count_max=COUNTED_MAX)
+    flows = await read_status(
+        call.connection,
+        tenants=tenants,
+        kind=kind,
+        lane=lane,
+        limit=limit,
+        count_max=COUNTED_MAX,
+    )
     roles = await read_roles(call.connection)
     found = make_status(request.state.now, flows, roles).document()
     coming = await list_next_due(call.connection, tenants=tenants, limit=NEXT_MAX)

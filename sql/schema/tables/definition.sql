@@ -24,7 +24,7 @@ create trigger definition_is_sealed after insert on ledger.definition
   for each row execute function ledger.seal_row();
 
 create index definition_event_idx on ledger.definition (event_type, tenant) where event_type is not null;
-create index definition_kind_idx on ledger.definition (kind, tenant);
+create index definition_kind_idx on ledger.definition (kind, tenant, name);
 create index definition_calendar_idx on ledger.definition (tenant, (document #>> '{calendar,name}'))
   where document #>> '{calendar,name}' is not null;
 create index definition_source_idx on ledger.definition (tenant, (document ->> 'source')) where document ->> 'source' is not null;
