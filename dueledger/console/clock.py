@@ -10,6 +10,8 @@ from dueledger.ledger.schedule.zones import load_zone
 from dueledger.time_spans import brief_span
 
 UTC_NAME: Final = "UTC"
+NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns it
+"""When an item is available that waits for its key."""
 _DAY, _MINUTE, _OFFSET = len("2027-03-01 "), len("2027-03-01 09:00"), len("2027-03-01 09:00:00")
 """Where the parts of an ISO time end."""
 

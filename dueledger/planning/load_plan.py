@@ -17,6 +17,7 @@ from dueledger.ledger.errors import InvalidInput, Problem, WindowTooLarge
 from dueledger.ledger.store.pending_load import PendingLoad
 from dueledger.planning.schedule_load import (
     MINUTE,
+    QUARTER,
     QUARTER_MINUTES,
     LoadSource,
     ScheduleLoad,
@@ -81,13 +82,14 @@ class LoadPlan:
 
 @dataclass(frozen=True, slots=True)
 class OwedQuarters:
-    """What schedules owe of each kind from `start` on, by its tenant and name.
+    """What schedules owe of each kind from `start` on, by its tenant and name, and of all kinds.
 
-    Each has how many are due in each quarter of an hour, by the quarter's place.
+    Each has how many items are due in each quarter of an hour.
     """
 
     start: datetime
-    kinds: Mapping[tuple[str, str], Counter[int]]
+    kinds: "Mapping[tuple[str, str], array[int]]"
+    all_kinds: "array[int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +146,16 @@ def too_many_waiting(start: datetime, end: datetime) -> WindowTooLarge:
 
 def owed_by_kind(schedules: ScheduleLoad) -> OwedQuarters:
     """Count what schedules owe of each kind."""
-    found: dict[tuple[str, str], Counter[int]] = {}
+    length = (schedules.end - schedules.start) // QUARTER
+    found: dict[tuple[str, str], array[int]] = {}
+    of_all = array("i", bytes(length * 4))
     for times in schedules.times:
         key = times.source.tenant, times.source.kind
-        counts = found.setdefault(key, Counter())
-        counts.update(minute // QUARTER_MINUTES for minute in times.as_defined)
-    return OwedQuarters(schedules.start, found)
+        counts = found.setdefault(key, array("i", bytes(length * 4)))
+        for minute in times.as_defined:
+            counts[minute // QUARTER_MINUTES] += 1
+            of_all[minute // QUARTER_MINUTES] += 1
+    return OwedQuarters(schedules.start, found, of_all)
 
 
 def _count(schedules: ScheduleLoad, waiting: Sequence[PendingLoad]) -> _Minutes:

@@ -8,10 +8,11 @@ from tests.console.conftest import Browser, open_browser
 from tests.service.conftest import Api
 
 PATH = "/console/badges/acme/Badged"
+SETTLED = "/console/badges/acme/Settled"
 
 
-async def words_of(browser: Browser, fact: str) -> str:
-    badge = await browser.open(f"{PATH}/{fact}")
+async def words_of(browser: Browser, fact: str, path: str = PATH) -> str:
+    badge = await browser.open(f"{path}/{fact}")
     assert (badge.status, badge.headers["Content-Type"]) == (200, "image/svg+xml"), badge.text
     return ET.fromstring(badge.text).attrib["aria-label"]  # noqa: S314 - our own picture
 
@@ -49,3 +50,42 @@ async def test_a_badge_shows_the_state_the_late_items_or_the_findings_of_a_kind(
         async with open_browser(api) as other:
             await other.sign_in(who)
             assert (await other.open(f"{PATH}/{fact}")).status == status
+
+
+async def test_a_badge_says_up_to_when_a_kind_is_settled(
+    api: Api, browser: Browser, key: NewApiKey
+) -> None:
+    await api.emit(key, api.item("B-S", kind="Settled"))
+
+    async def shown() -> dict[str, str | None]:
+        return json.loads((await browser.open(f"{SETTLED}/settled?format=json")).text)
+
+    assert await words_of(browser, "settled", SETTLED) == "Settled settled: not reconciled"
+    assert (await shown())["tone"] == "warn"
+    await api.owner.execute(
+        "insert into ledger.watermark (tenant, kind, complete_before, as_of)"
+        " values ('umbra', 'Settled', '2020-01-01', ledger.now()), ('acme', 'Settled', null,"
+        " ledger.now())"
+    )
+    assert await words_of(browser, "settled", SETTLED) == "Settled settled: not complete"
+    assert (await shown())["tone"] == "bad"
+    change = (
+        "update ledger.watermark set complete_before = {}, blocked_by = {} where tenant = 'acme'"
+    )
+    await api.owner.execute(change.format("timestamptz '2026-03-01 09:00Z'", "'an item'"))
+    settled = "complete before 2026-03-01 09:00:00 UTC"
+    assert await words_of(browser, "settled", SETTLED) == f"Settled settled: {settled}"
+    assert await shown() == {
+        "label": "Settled settled",
+        "words": settled,
+        "tone": "bad",
+        "complete_before": "2026-03-01T09:00:00Z",
+        "blocked_by": "an item",
+    }
+    for blocked_by, tone in (("'an item'", "warn"), ("null", "good")):
+        await api.owner.execute(change.format("ledger.now() - interval '1 hour'", blocked_by))
+        assert (await shown())["tone"] == tone
+    elsewhere = await api.make_key("settled-elsewhere", *Scope, tenants=["umbra"])
+    async with open_browser(api) as other:
+        await other.sign_in(elsewhere)
+        assert (await other.open(f"{SETTLED}/settled")).status == 404

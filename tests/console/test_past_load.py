@@ -269,15 +269,45 @@ async def test_what_is_owed_of_today_begins_where_the_count_ends(
     assert words == "Wed 2027-03-03, from 00:00: schedules owe 11"
     await reconcile(api)
     page = await browser.open(PAST)
-    ((_, past, counted), _) = _CELL.findall(page.text)
+    by_day = page.text.partition('id="past-hours"')[0]
+    ((_, past, counted),) = _CELL.findall(by_day)
     assert counted == "Wed 2027-03-03, until 12:00: 2 due, 2 still open"
     assert "due_from=2027-03-03T00:00:00Z&amp;due_before=2027-03-03T12:00:00Z" in past
-    ((_, rest, owed), (_, tomorrow, whole), *days) = _COMING.findall(page.text)
+    ((_, rest, owed), (_, tomorrow, whole), *days) = _COMING.findall(by_day)
     assert owed == "Wed 2027-03-03, from 12:00: schedules owe 11"
     assert rest.endswith("due_from=2027-03-03T12:00:00Z&amp;due_before=2027-03-04T00:00:00Z")
     assert whole == "Thu 2027-03-04: schedules owe 24"
     assert tomorrow.endswith("due_before=2027-03-05T00:00:00Z&amp;open=true")
     assert len(days) == 5
+
+
+async def test_a_weekday_and_hour_has_what_schedules_owe_beside_what_happened(
+    api: Api, browser: Browser, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    when = {"cron": "*/15 9,13 * * *", "timezone": "UTC"}
+    await api.define("acme", "twice", {**SCHEDULE, "kind": kind, "when": when})
+    grid = (await browser.open(PAST)).text.partition('id="past-hours"')[2]
+    assert grid.count('<td class="uncounted"><span class="hidden">not counted</span><a') == 13
+    past = NOON - timedelta(days=1, hours=3)
+    await emit(api.owner, make_drafts(2, kind=kind, due_at=past), api.person_no)
+    await reconcile(api)
+    grid = (await browser.open(PAST)).text.partition('id="past-hours"')[2]
+    [(_, _, words)] = _CELL.findall(grid)
+    assert words.startswith("Tuesday 09:00, four weeks: 2 due")
+    assert words.endswith("; the worst was 2027-03-02; schedules owe 4 on 2027-03-09")
+    assert "2<span>○2</span><span>+4</span></a>" in grid
+    alone = _COMING.findall(grid)
+    assert len(alone) == 12  # today 13:00, and both hours of five days, and one of Tuesday
+    assert ("Wednesday 13:00: schedules owe 4 on 2027-03-03") in {each[2] for each in alone}
+    address = "due_from=2027-03-03T13:00:00Z&amp;due_before=2027-03-03T14:00:00Z&amp;open=true"
+    assert any(each[1].endswith(address) for each in alone)
+    numbers = (await browser.open(f"{PAST}?table=past_hours")).text.partition('id="past_hours"')[2]
+    assert "Schedules owe" in numbers
+    sent = await browser.open(f"{PAST}?format=csv&table=past_hours")
+    rows = list(csv.DictReader(io.StringIO(sent.text)))
+    assert [(row["due"], row["coming"]) for row in rows] == [("2", ""), *([("", "4")] * 13)]
+    other = (await browser.open(f"{PAST}?kind=Other")).text
+    assert "schedules owe" not in other.partition('id="past-hours"')[2].partition("<tbody")[2]
 
 
 async def test_hours_are_those_of_the_zone_where_its_clock_moves_by_half_an_hour(

@@ -170,3 +170,27 @@ async def test_assets_are_kept_for_ever_under_names_with_their_digest(browser: B
     # A page has tokens beside what it was asked for: its size compressed would tell of them.
     assert "Content-Encoding" not in page.headers
     assert (await browser.open("/console/assets/console.css")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("shown", "page"),
+    [
+        ("/console/schedules/preview", "/console/schedules"),
+        ("/console/schedules/define?x=1", "/console/schedules"),
+        ("/console/schedules/import", "/console/schedules/import"),
+        ("/console/schedules/import/define", "/console/schedules/import"),
+        ("/console/schedules/acme/nightly/pause", "/console/schedules/acme/nightly"),
+        ("/console/reviews/acme/decide?kind=X", "/console/reviews/acme/decide?kind=X"),
+        ("/console/flows/acme/pause", "/console/flows"),
+        ("/console/nothing", "/console/"),
+        ("/console/", "/console/"),
+        ("https://evil.example/console/", "/console/"),
+    ],
+)
+async def test_a_preference_leads_back_to_the_page_or_from_an_answer_to_the_one_above(
+    browser: Browser, shown: str, page: str
+) -> None:
+    chosen = await browser.send("/console/preferences", {"theme": "dark", "to": shown})
+    assert (chosen.status, chosen.location) == (303, page)
+    previewed = await browser.send("/console/schedules/preview", {"text": "x"})
+    assert 'name="to" value="/console/schedules/preview"' in previewed.text

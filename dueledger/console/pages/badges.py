@@ -1,13 +1,16 @@
 """Badges: one fact of a kind as a small picture, for those who are signed in to the console."""
 
-from typing import Final, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
 
 import orjson
 from fastapi import Response
 from markupsafe import escape
 
+from dueledger.alerts.rules import RULES
+from dueledger.console.clock import iso
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.view import CurrentView
+from dueledger.console.view import CurrentView, View
 from dueledger.flow_status import code_of
 from dueledger.hindrance_texts import Hindrance
 from dueledger.items import page_open_items
@@ -16,6 +19,7 @@ from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import list_findings
 from dueledger.ledger.store.flows import list_flows, read_status
 from dueledger.ledger.store.item_lists import ItemListFilter
+from dueledger.ledger.store.passes import list_watermarks
 from dueledger.ledger.store.processes import read_roles
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes.fields import KindPath, TenantPath
@@ -28,6 +32,7 @@ LATE_READ_MAX: Final = 500
 """Open items read to count those that are late."""
 _MOVING: Final = frozenset({Hindrance.RUNNING, Hindrance.NOT_STARTED, Hindrance.NOT_CLAIMED})
 """What flows whose items are being done wait for."""
+_STALLED_SECONDS: Final = next(each.above for each in RULES if each.name == "WatermarkStalled")
 COLOURS: Final = {"good": "#0b7846", "warn": "#9c5f06", "bad": "#96051c"}
 """White text on them has a contrast of AA."""
 _CHAR_WIDTH: Final = 7
@@ -35,10 +40,11 @@ _PADDING: Final = 8
 
 
 class BadgeFact(NamedTuple):
-    """A fact in words, and its tone."""
+    """A fact in words, its tone, and what a document has of it beside these."""
 
     words: str
     tone: Literal["good", "warn", "bad"]
+    members: Mapping[str, Any] = {}
 
 
 @read.page("/badges/{tenant}/{kind}/{fact}")
@@ -47,9 +53,9 @@ async def show_badge(
     view: CurrentView,
     tenant: TenantPath,
     kind: KindPath,
-    fact: Literal["state", "late", "findings"],
+    fact: Literal["state", "late", "settled", "findings"],
 ) -> Response:
-    """Show a kind's state, its late items or its open findings, as SVG or JSON. Raises NotFound."""
+    """Show one fact of a kind, as SVG or JSON. Raises NotFound."""
     if not await list_flows(call.connection, tenant=tenant, kind=kind, limit=1, count_max=1):
         raise NotFound(f"The tenant {tenant} has no kind {kind}.", tenant=tenant, kind=kind)
     match fact:
@@ -57,13 +63,15 @@ async def show_badge(
             shown = await _state(call, tenant, kind)
         case "late":
             shown = await _late(call, tenant, kind)
+        case "settled":
+            shown = await _settled(call, view, tenant, kind)
         case "findings":
             if not view.may(Scope.AUDIT):
                 raise NotPermitted("The badge of findings needs a key with the scope audit.")
             shown = await _findings(call, tenant, kind)
     label = f"{kind} {fact}"
     if view.format == "json":
-        document = {"label": label, **shown._asdict()}
+        document = {"label": label, "words": shown.words, "tone": shown.tone, **shown.members}
         return Response(orjson.dumps(document), media_type="application/json")
     return Response(_picture(label, shown), media_type="image/svg+xml")
 
@@ -91,6 +99,26 @@ async def _late(call: ApiCall, tenant: str, kind: str) -> BadgeFact:
     )
     is_capped = found.is_cut or found.next_place is not None
     return _count(len(found.items), is_capped=is_capped)
+
+
+async def _settled(call: ApiCall, view: View, tenant: str, kind: str) -> BadgeFact:
+    """Return up to when the kind is complete, as the last pass of the reconciler has it.
+
+    It is bad where the alert of a watermark that does not move fires.
+    """
+    rows = await list_watermarks(call.connection, tenant, tenants=call.tenants, limit=1, kind=kind)
+    if not rows:
+        return BadgeFact("not reconciled", "warn", {"complete_before": None, "blocked_by": None})
+    complete_before, blocked_by = rows[0]["complete_before"], rows[0]["blocked_by"]
+    if complete_before is None:
+        return BadgeFact("not complete", "bad", {"complete_before": None, "blocked_by": blocked_by})
+    assert view.clock.now is not None  # noqa: S101 - it has a call
+    is_stalled = (view.clock.now - complete_before).total_seconds() > _STALLED_SECONDS
+    return BadgeFact(
+        f"complete before {view.clock.exact(complete_before)}",
+        "bad" if is_stalled else "warn" if blocked_by else "good",
+        {"complete_before": iso(complete_before), "blocked_by": blocked_by},
+    )
 
 
 async def _findings(call: ApiCall, tenant: str, kind: str) -> BadgeFact:

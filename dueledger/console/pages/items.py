@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from dueledger.audited_changes import decision_detail
 from dueledger.console.back import Back, back_link, back_to
+from dueledger.console.clock import NEVER
 from dueledger.console.forms import Filter, Moment, blank, form_of, in_zone, minutes
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
@@ -92,8 +92,6 @@ _PAUSES_SHOWN: Final = 3
 _FINDINGS_SHOWN: Final = 10
 _CAUSE_CHARS_MAX: Final = 300
 """Of an error, a message or a reason beside its step; all of it is in the detail."""
-_NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns it
-"""When an item is available that waits for its key."""
 
 
 class ItemDecisionForm(BaseModel):
@@ -237,7 +235,7 @@ async def show_item(
         lead=await _lead(call, view, found, why),
         remedy=verbs[0] if verbs and why["code"] in _ENDED_BY_VERB else None,
         flow=_flow(view, found),
-        never=_NEVER,
+        never=NEVER,
         cause_max=_CAUSE_CHARS_MAX,
         causes=CAUSES,
         after_due=ended_after_due(found),
@@ -283,7 +281,7 @@ async def decide(
 
 def _refusals(item: Row) -> dict[OperationVerb, str | None]:
     """Return why each verb is not applied to an item as it is now; None for those that are."""
-    waits_for_key = item["available_at"] == _NEVER
+    waits_for_key = item["available_at"] == NEVER
     return {
         verb: refusal(verb, _STATE_OF[item["state"]], waits_for_key=waits_for_key)
         for verb in OperationVerb

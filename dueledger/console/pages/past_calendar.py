@@ -2,21 +2,16 @@
 
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from fastapi import Response
 
 from dueledger.console.downloads import PART_ROWS
 from dueledger.console.forms import Filter
+from dueledger.console.hours_by_weekday import coming_by_hour, make_hour_grid
+from dueledger.console.kinds_by_day import COMING, coming_by_kind, coming_days, make_kind_grid
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.past_grid import (
-    COMING,
-    PastGrid,
-    coming_by_kind,
-    coming_days,
-    make_hour_grid,
-    make_kind_grid,
-)
+from dueledger.console.past_grid import PastGrid
 from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError, WindowTooLarge
@@ -35,6 +30,15 @@ KINDS_OF_PART: Final = PART_ROWS // (DAYS + COMING)
 """Kinds that a download reads at a time."""
 
 
+class ComingLoad(NamedTuple):
+    """What schedules owe in these days, from `since` on, and what of it is left out."""
+
+    days: PastDays
+    since: datetime
+    owed: OwedQuarters | None
+    not_said: str
+
+
 @read.page("/schedules/past")
 async def show_past(
     call: CurrentCall,
@@ -49,12 +53,13 @@ async def show_past(
     names = {"tenant": tenant or None, "kind": kind or None}
     asked = PastDays.until(view.clock.now, view.clock.zone)
     past = await read_past_load(call.connection)
+    coming = await _coming(call, view, past, asked, names)
     by_day = by_hour = None
     table = view.table or "past_days"
     if view.format == "html" or table == "past_days":
-        by_day = await _by_day(call, view, page, past, asked=asked, names=names)
+        by_day = await _by_day(call, view, page, past, asked=asked, names=names, coming=coming)
     if view.format == "html" or table == "past_hours":
-        by_hour = await _by_hour(call, view, past, asked, names)
+        by_hour = await _by_hour(call, view, past, asked=asked, names=names, coming=coming)
     return view.page(
         "past_calendar.html",
         title="Last four weeks",
@@ -78,13 +83,11 @@ async def _by_day(
     *,
     asked: PastDays,
     names: dict[str, str | None],
+    coming: ComingLoad,
 ) -> PastGrid:
     """Return a page of kinds by day: those that had items, and those that will have some."""
     limit = min(page.limit, KINDS_SHOWN if view.format == "html" else KINDS_OF_PART)
-    since = _rest_of_today(past, asked)
-    coming = coming_days(asked, view.clock.zone)
-    owed, not_said = await _owed(call, view, since, coming.begins[-1], names)
-    ahead = coming_by_kind(coming, owed)
+    ahead = coming_by_kind(coming.days, coming.owed)
     kinds = await past.page_days(
         call.connection,
         asked,
@@ -95,34 +98,42 @@ async def _by_day(
         others=ahead,
     )
     cursor = page.cursor_after(kinds.next_place)
-    grid = make_kind_grid(view, asked, past, kinds, ahead, since=since, next_cursor=cursor)
-    return replace(grid, not_said=not_said)
+    grid = make_kind_grid(view, asked, past, kinds, ahead, since=coming.since, next_cursor=cursor)
+    return replace(grid, not_said=coming.not_said)
 
 
-def _rest_of_today(past: PastLoad, asked: PastDays) -> datetime:
-    """Return the end of what is counted of today: from then on schedules say what is due."""
+async def _coming(
+    call: ApiCall, view: View, past: PastLoad, asked: PastDays, names: dict[str, str | None]
+) -> ComingLoad:
+    """Return what schedules owe of today from where it is counted, and in the days after it."""
     today = asked.begins[-2]
-    return today if past.until is None else max(past.until, today)
-
-
-async def _owed(
-    call: ApiCall, view: View, since: datetime, until: datetime, names: dict[str, str | None]
-) -> tuple[OwedQuarters | None, str]:
-    """Return what schedules owe in the coming days, and what of it is left out."""
+    since = today if past.until is None else max(past.until, today)
+    days = coming_days(asked, view.clock.zone)
     times = times_of(view.request)
     found = await definitions_of(call, times, names["tenant"], names["kind"], is_past=False)
     try:
-        owed = await times.owed(found.definitions, since, until, occurrences_max=OCCURRENCES_MAX)
+        owed = await times.owed(
+            found.definitions, since, days.begins[-1], occurrences_max=OCCURRENCES_MAX
+        )
     except WindowTooLarge:
-        return None, f"They owe more than {OCCURRENCES_MAX:,} items: choose a tenant and a kind."
+        too_many = f"They owe more than {OCCURRENCES_MAX:,} items: choose a tenant and a kind."
+        return ComingLoad(days, since, None, too_many)
     except DueledgerError as error:
-        return None, str(error)
-    return owed, f"Of the first {DEFINITIONS_MAX:,} definitions alone." if found.is_cut else ""
+        return ComingLoad(days, since, None, str(error))
+    cut = f"Of the first {DEFINITIONS_MAX:,} definitions alone." if found.is_cut else ""
+    return ComingLoad(days, since, owed, cut)
 
 
 async def _by_hour(
-    call: ApiCall, view: View, past: PastLoad, asked: PastDays, names: dict[str, str | None]
+    call: ApiCall,
+    view: View,
+    past: PastLoad,
+    *,
+    asked: PastDays,
+    names: dict[str, str | None],
+    coming: ComingLoad,
 ) -> PastGrid:
+    """Return the hours by weekday: what happened in them, and what is to come."""
     found = await past.list_hours(
         call.connection,
         asked,
@@ -130,4 +141,5 @@ async def _by_hour(
         tenants=call.tenants_of(names["tenant"]),
         kind=names["kind"],
     )
-    return make_hour_grid(view, asked, past, found, names)
+    ahead = coming_by_hour(coming.days, coming.owed, view.clock.zone)
+    return make_hour_grid(view, asked, past, found, names, coming=ahead)

@@ -21,7 +21,7 @@ from dueledger.console.pages.schedule_texts import (
 from dueledger.console.pages.schedules import list_occurrences
 from dueledger.console.typed_numbers import ungrouped
 from dueledger.console.view import CurrentView, View
-from dueledger.definitions.change import DefinitionChange, PlannedChanges, doubts
+from dueledger.definitions.change import PlannedChanges, doubts
 from dueledger.definitions.defaults import defaults_of
 from dueledger.definitions.put_in_force import DefinedDocument
 from dueledger.failures import KINDS
@@ -195,7 +195,8 @@ async def _put(call: ApiCall, view: View, form: EditorForm) -> DefinedDocument:
     refusal = _refusal(form, change.defined)
     if refusal is not None and change.defined.changed:
         raise PreconditionFailed(refusal.words)
-    _check_typed(form, change)
+    affected = change.preview.diff.affected if change.defined.changed else 0
+    check_typed(affected, form.shown, form.typed)
     await planned.apply(call.connection, await planned.ask_witness(), form.accept)
     return change.defined
 
@@ -218,13 +219,16 @@ def _refusal(form: EditorForm, defined: DefinedDocument) -> Refusal | None:
     return Refusal(words, path, f"Open {defined.definition}")
 
 
-def _check_typed(form: EditorForm, change: DefinitionChange) -> None:
+def must_type(affected: int) -> bool:
+    """Return whether so many moved or removed occurrences are confirmed by their number."""
+    return affected > CONFIRM_ABOVE
+
+
+def check_typed(affected: int, shown: int, typed: str | None) -> None:
     """Raise InvalidInput if more occurrences are moved or removed than those typed and some."""
-    affected = change.preview.diff.affected if change.defined.changed else 0
-    typed = form.shown if ungrouped(form.typed or "") == str(form.shown) else 0
-    if affected - typed > CONFIRM_ABOVE:
+    if must_type(affected - (shown if ungrouped(typed or "") == str(shown) else 0)):
         problem = Problem("typed", "", "it is not their number", f"{affected}")
-        message = "Many occurrences are moved or removed. Type their number to put it in force."
+        message = "Many occurrences are moved or removed. Type their number to confirm."
         raise InvalidInput(message, [problem])
 
 
@@ -258,7 +262,7 @@ def _editor(
         place=None if place is None else schedule_path(*place),
         refused=refused,
         preview=preview,
-        must_type=preview.affected > CONFIRM_ABOVE,
+        must_type=must_type(preview.affected),
         occurrences=list_occurrences(preview.coming),
         plan_days=PLAN_DAYS,
     )

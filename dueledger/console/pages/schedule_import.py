@@ -1,7 +1,8 @@
 """Import of a file of another scheduler: what it would define, what is left out, what to decide."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Response
 from pydantic import AfterValidator, Field
@@ -10,15 +11,24 @@ from dueledger.audited_changes import version_detail
 from dueledger.console.forms import form_of
 from dueledger.console.listing import Column, Listing
 from dueledger.console.page_routes import PageRoutes
-from dueledger.console.pages.schedule_editor import lines_of, problems_of, require_tenants
+from dueledger.console.pages.schedule_editor import (
+    Refused,
+    check_typed,
+    lines_of,
+    must_type,
+    problems_of,
+    require_tenants,
+)
 from dueledger.console.view import CurrentView, View
+from dueledger.definitions.change import DefinitionChange, PlannedChanges
+from dueledger.failures import KINDS
 from dueledger.importers.import_result import QUESTIONS, ImportResult
 from dueledger.importers.uploaded import SourceScheduler
 from dueledger.ledger.errors import DueledgerError, InvalidInput
 from dueledger.ledger.store.api_keys import Scope
-from dueledger.service.calls import CurrentCall
+from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.routes.definitions import plan_definitions
-from dueledger.service.routes.fields import Name
+from dueledger.service.routes.fields import LINES, Name
 from dueledger.service.routes.schedule_import import (
     TEXT_CHARS_MAX,
     ConvertRequest,
@@ -27,21 +37,48 @@ from dueledger.service.routes.schedule_import import (
 
 operate = PageRoutes(Scope.OPERATE, "console")
 
-Lines = Annotated[str, Field(max_length=TEXT_CHARS_MAX), AfterValidator(lines_of)]
+Lines = Annotated[str, Field(max_length=TEXT_CHARS_MAX, pattern=LINES), AfterValidator(lines_of)]
 
 
 class ImportForm(ConvertRequest):
-    """A file, what its jobs lack, and the tenant that they are to belong to."""
+    """A file, what its jobs lack, and the tenant that they are to belong to.
+
+    `shown` is how many occurrences were shown as moved or removed, `typed` the number typed.
+    """
 
     text: Lines = ""
     tenant: Name = "acme"
+    shown: Annotated[int, Field(ge=0)] = 0
+    typed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPreview:
+    """What a file would define. With a `problem` nothing else is known.
+
+    `changes` are those of definitions that would get a version, by the name of each.
+    """
+
+    problem: str | None = None
+    errors: list[dict[str, Any]] = field(default_factory=list["dict[str, Any]"])
+    found: ImportResult | None = None
+    changes: Mapping[str, DefinitionChange] = field(default_factory=dict[str, DefinitionChange])
+    notes: list[str] = field(default_factory=list[str])
+
+    @property
+    def affected(self) -> int:
+        """Return how many occurrences are moved or removed in all."""
+        return sum(each.preview.diff.affected for each in self.changes.values())
+
+
+_NOTHING: Final = ImportPreview()
 
 
 @operate.page("/schedules/import")
 async def choose_file(call: CurrentCall, view: CurrentView) -> Response:
     """Show the form that takes a file."""
     tenant = call.tenants[0] if call.tenants else "acme"
-    return _page(view, ImportForm(tenant=tenant))
+    return _page(view, ImportForm(tenant=tenant), _NOTHING)
 
 
 @operate.answer("/schedules/import")
@@ -51,22 +88,7 @@ async def preview_import(
     form: Annotated[ImportForm, Depends(form_of(ImportForm))],
 ) -> Response:
     """Show what a file would define; change nothing."""
-    try:
-        found = await convert_file(form.tenant, form)
-        require_tenants(call, [job.definition for job in found.jobs])
-        async with call.connection.transaction():
-            definitions = [job.definition for job in found.jobs]
-            planned = await plan_definitions(call, definitions, None)
-    except DueledgerError as error:
-        return _page(
-            view, form, problem=error.message.partition("\n")[0], errors=problems_of(error)
-        )
-    changes = {
-        each.definition.definition: "new" if each.defined.version == 1 else "next version"
-        for each in planned.changes
-        if each.defined.changed
-    }
-    return _page(view, form, found, changes=changes, notes=planned.redaction)
+    return _page(view, form, await _preview(call, form))
 
 
 @operate.action("/schedules/import/define", "putDefinition")
@@ -75,72 +97,109 @@ async def define_import(
     view: CurrentView,
     form: Annotated[ImportForm, Depends(form_of(ImportForm))],
 ) -> Response:
-    """Put all definitions of a file in force, together."""
-    found = await convert_file(form.tenant, form)
-    definitions = [job.definition for job in found.jobs]
-    if not definitions:
-        raise InvalidInput("The file has no job that can be converted.")
-    require_tenants(call, definitions)
-    planned = await plan_definitions(call, definitions, None)
-    await planned.apply(call.connection, await planned.ask_witness(), None)
-    changed = sum(each.defined.changed for each in planned.changes)
+    """Put all definitions of a file in force, together.
+
+    If they are refused, the file is shown again, with the reason.
+    """
+    try:
+        async with call.connection.transaction():
+            planned = await _put(call, form)
+    except DueledgerError as error:
+        call.note_change(is_changed=False)
+        refused = Refused(error.message.partition("\n")[0], problems_of(error))
+        response = _page(view, form, await _preview(call, form), refused)
+        response.status_code = KINDS[error.code].status
+        return response
     versions = {
-        each.definition.definition: version_detail(each.defined.version)
-        for each in planned.changes
-        if each.defined.changed
+        name: version_detail(each.defined.version) for name, each in _changes(planned).items()
     }
     call.note_change(
         target=f"definitions/{form.tenant}",
         tenants=[form.tenant],
-        is_changed=bool(changed),
-        definitions=len(definitions),
+        is_changed=bool(versions),
+        definitions=len(planned.changes),
         versions={name: each["version"] for name, each in versions.items()},
         before={"versions": {name: each["before"]["version"] for name, each in versions.items()}},
     )
-    return view.done(f"{changed} of {len(definitions)} definitions are new.", "/schedules")
+    said = f"{len(versions)} of {len(planned.changes)} definitions are new."
+    return view.done(said, "/schedules")
+
+
+async def _put(call: ApiCall, form: ImportForm) -> PlannedChanges:
+    """Put the definitions of a file in force, if their moved occurrences were typed."""
+    found, planned = await _plan(call, form)
+    if not found.jobs:
+        raise InvalidInput("The file has no job that can be converted.")
+    preview = ImportPreview(found=found, changes=_changes(planned))
+    check_typed(preview.affected, form.shown, form.typed)
+    await planned.apply(call.connection, await planned.ask_witness(), None)
+    return planned
+
+
+async def _preview(call: ApiCall, form: ImportForm) -> ImportPreview:
+    """Compute what a file would define, in a transaction that is rolled back where it fails."""
+    try:
+        async with call.connection.transaction():
+            found, planned = await _plan(call, form)
+    except DueledgerError as error:
+        return ImportPreview(error.message.partition("\n")[0], problems_of(error))
+    return ImportPreview(found=found, changes=_changes(planned), notes=list(planned.redaction))
+
+
+async def _plan(call: ApiCall, form: ImportForm) -> tuple[ImportResult, PlannedChanges]:
+    found = await convert_file(form.tenant, form)
+    definitions = [job.definition for job in found.jobs]
+    require_tenants(call, definitions)
+    return found, await plan_definitions(call, definitions, None)
+
+
+def _changes(planned: PlannedChanges) -> dict[str, DefinitionChange]:
+    return {each.definition.definition: each for each in planned.changes if each.defined.changed}
 
 
 def _page(
-    view: View,
-    form: ImportForm,
-    found: ImportResult | None = None,
-    *,
-    changes: dict[str, str] | None = None,
-    notes: Sequence[str] = (),
-    problem: str | None = None,
-    errors: list[dict[str, Any]] | None = None,
+    view: View, form: ImportForm, preview: ImportPreview, refused: Refused | None = None
 ) -> Response:
+    found = preview.found
     return view.page(
         "schedule_import.html",
         title="Import schedules",
         form=form,
         schedulers=[each.value for each in SourceScheduler],
+        refused=refused,
+        preview=preview,
         found=found,
-        changes=changes or {},
-        notes=notes,
-        problem=problem,
-        errors=errors or [],
-        jobs=_jobs(found, changes or {}),
+        must_type=must_type(preview.affected),
+        jobs=_jobs(preview),
         left_out=_left_out(found),
         questions=[(QUESTIONS[each], count) for each, count in found.questions()] if found else [],
         text_chars_max=TEXT_CHARS_MAX,
     )
 
 
-def _jobs(found: ImportResult | None, changes: dict[str, str]) -> Listing:
+def _jobs(preview: ImportPreview) -> Listing:
+    def change(name: str) -> dict[str, Any]:
+        found = preview.changes.get(name)
+        if found is None:
+            return {"change": "as it is", "affected": None}
+        is_new = found.defined.version == 1
+        affected = None if is_new else found.preview.diff.affected
+        return {"change": "new" if is_new else "next version", "affected": affected}
+
     rows = [
         {
             **job.inventory(),
-            "change": changes.get(job.definition.definition, "as it is"),
+            **change(job.definition.definition),
             "notes": "; ".join(job.known.notes) or None,
         }
-        for job in (found.jobs if found else ())
+        for job in (preview.found.jobs if preview.found else ())
     ]
     columns = (
         Column("definition", "Schedule"),
         Column("frequency", "How often"),
         Column("overlap", "Overlap"),
         Column("change", "Change"),
+        Column("affected", "Moved or removed", "count"),
         Column("where", "Where"),
         Column("notes", "Notes"),
     )
