@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
 
+from dueledger.console.cells import NO_STOP, cells_of_row
 from dueledger.console.clock import iso
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.view import View
@@ -115,7 +116,7 @@ def make_kind_grid(
             ]
             due = sum(each.items for each in own.values())
             title = f"{name.tenant} {name.kind}"
-            rows.append(GridRow(title, href, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+            rows.append(GridRow(title, href, cells_of_row(cells), due))
         if has_rows:
             listed += [
                 _day_row(name, asked.days[place], spans[place], _members(results))
@@ -204,7 +205,7 @@ def _weekdays(
                 due += results.items
             else:
                 cells.append("<td></td>" if place in known else _UNKNOWN)
-        rows.append(GridRow(name, None, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+        rows.append(GridRow(name, None, cells_of_row(cells), due))
     return rows
 
 
@@ -331,7 +332,7 @@ def _cell(address: str, place: CellPlace, results: DueResults | None) -> str:
     mark = MARKS[rank]
     sign = f"{mark.sign}{short(number)}" if number else mark.sign
     return (
-        f'<td><a class="past {mark.name}" tabindex="-1" href="{address}{place.query}"'
+        f'<td><a class="past {mark.name}"{NO_STOP} href="{address}{place.query}"'
         f' title="{place.before}{_words(results)}{place.after}">'
         f"{short(results.items)}<span>{sign}</span></a></td>"
     )
@@ -341,7 +342,7 @@ def _coming_cell(address: str, place: CellPlace, due: int) -> str:
     if not due:
         return '<td class="ahead"></td>'
     return (
-        f'<td class="ahead"><a class="past" tabindex="-1" href="{address}{place.query}"'
+        f'<td class="ahead"><a class="past"{NO_STOP} href="{address}{place.query}"'
         f' title="{place.before}schedules owe {due:,}">{short(due)}</a></td>'
     )
 
