@@ -4653,7 +4653,7 @@ COMMENT ON COLUMN ledger.overview.quarter IS 'Begin of the quarter hour, in UTC.
 
 COMMENT ON COLUMN ledger.overview.completed IS 'Items due in it that runs completed which are closed.';
 
-COMMENT ON COLUMN ledger.overview.completed_late IS 'Those of them that were completed after complete_by, or their grace.';
+COMMENT ON COLUMN ledger.overview.completed_late IS 'Those of them that were completed after their SLA.';
 
 COMMENT ON COLUMN ledger.overview.completed_in_flight IS 'Items due in it that runs completed which are open.';
 
@@ -4839,7 +4839,7 @@ COMMENT ON COLUMN ledger.past_load.quarter IS 'Begin of the quarter hour, in UTC
 
 COMMENT ON COLUMN ledger.past_load.effective_date IS 'That of the items: a pass reads items by it.';
 
-COMMENT ON COLUMN ledger.past_load.completed_late IS 'Those of them that were completed after complete_by, or their grace.';
+COMMENT ON COLUMN ledger.past_load.completed_late IS 'Those of them that were completed after their SLA.';
 
 COMMENT ON COLUMN ledger.past_load.withdrawn IS 'Items that were cancelled, superseded or skipped.';
 
@@ -4883,7 +4883,7 @@ COMMENT ON COLUMN ledger.past_sum.minutes IS 'How long the span is: a quarter ho
 
 COMMENT ON COLUMN ledger.past_sum.begins IS 'Begin of the span, in UTC.';
 
-COMMENT ON COLUMN ledger.past_sum.completed_late IS 'Those of them that were completed after complete_by, or their grace.';
+COMMENT ON COLUMN ledger.past_sum.completed_late IS 'Those of them that were completed after their SLA.';
 
 COMMENT ON COLUMN ledger.past_sum.withdrawn IS 'Items that were cancelled, superseded or skipped.';
 

@@ -164,7 +164,7 @@ RULES: Final = (
         "ItemsLate",
         Metric.LATE_SECONDS,
         "items are past their SLA",
-        "items of {tenant} {kind} are not done, past their complete_by or grace",
+        "items of {tenant} {kind} are open, past their SLA",
         labels=_OF_FLOW,
         inhibits=("FlowSilent",),
     ),

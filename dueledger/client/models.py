@@ -1245,7 +1245,9 @@ class OverviewQuarter(BaseModel):
     due: int
     completed: int
     completed_late: int
-    late: Annotated[int, Field(description="those that are open, once the grace of all is over")]
+    past_grace: Annotated[
+        int, Field(description="those that are open, once the grace of all is over")
+    ]
     failed: Annotated[int, Field(description="failed, or in review")]
     open: Annotated[int, Field(description="in flight or waiting, late or not")]
     capped: Annotated[bool, Field(description="more wait than were counted")]
@@ -2884,11 +2886,11 @@ class FindingPage(BaseModel):
 
 class OverviewDocument(BaseModel):
     """
-    The last and the next 24 hours: the flows with most late items, then most failed, then most.
+    The last and the next 24 hours of the worst flows.
 
-    It is counted while a page of the console is open. `since` is its first quarter hour, null if
-    it never was counted. Of runs that started before `complete_since` it has not what they
-    completed; null: it has all.
+    These have most items past their grace, then most failed, then most. It is counted while a page
+    of the console is open. `since` is its first quarter hour, null if it never was counted. Of runs
+    that started before `complete_since` it has not what they completed; null: it has all.
     """
 
     since: AwareDatetime | None

@@ -16,11 +16,14 @@ from dueledger.console.states import STATE_BADGES, STATUS_BADGES
 from dueledger.ledger.finding_types import WHOLE_LEDGER
 from dueledger.ledger.visible_text import visible
 
+NO_STOP: Final = ' tabindex="-1"'
+"""Of a link that arrow keys reach, from the one of its row that Tab reaches."""
 _NOTHING: Final = '<span class="quiet">–</span>'
 _SHOWS_NONE: Final = frozenset({"flow", "flag", "scope"})
 _LONG_NAME: Final = re.compile(r"[\w/-]{15,}")
 _WITHIN_NAME: Final = re.compile(r"(?<=\w)[/_](?=\w)")
 _ZERO: Final = '<span class="quiet">0</span>'
+_OF_MINUTE: Final = slice(len("2027-03-01 "), len("2027-03-01 09:00"))
 
 Show = Callable[[Any, Row], str]
 """Returns the HTML of a value of a row, which is not None unless the cell is of a flow."""
@@ -64,8 +67,18 @@ def _begin(column: Column, place: int) -> tuple[str, str, str]:
     )
 
 
-def time_of(clock: PageClock, instant: datetime | None, *, to_second: bool = False) -> str:
-    """Return a time: how long ago, and the exact one beside it, to the minute if it fits so."""
+def cells_of_row(parts: Sequence[str]) -> Markup:
+    """Return the cells of a row of a strip or calendar: Tab reaches the first link of it."""
+    return Markup("".join(parts).replace(NO_STOP, "", 1))  # noqa: S704 - each is escaped where it is made
+
+
+def time_of(
+    clock: PageClock, instant: datetime | None, *, to_second: bool = False, words: str | None = None
+) -> str:
+    """Return a time: how long ago, and the exact one beside it, to the minute if it fits so.
+
+    `words` are those for how long ago it was, if the clock is another one.
+    """
     if instant is None:
         return _NOTHING
     utc = iso(instant)
@@ -74,14 +87,20 @@ def time_of(clock: PageClock, instant: datetime | None, *, to_second: bool = Fal
         brief = clock.to_second(instant)
     others = clock.in_other_zones(instant) if clock.other_zones else utc
     return (
-        f'<time datetime="{utc}" title="{exact} · {others}">{clock.relative(instant)}'
+        f'<time datetime="{utc}" title="{exact} · {others}">{words or clock.relative(instant)}'
         f'</time> <span class="exact">{brief}</span>'
     )
 
 
+def pointed_at(clock: PageClock, instant: datetime) -> str:
+    """Return a time for who points at it: exact, in the reader's other zones, and in UTC."""
+    return f"{clock.exact(instant)} · {clock.in_other_zones(instant)}"
+
+
 def minute_of(clock: PageClock, instant: datetime) -> str:
     """Return a minute of the last hours; the day is not said."""
-    return f'<time datetime="{iso(instant)}">{instant.astimezone(clock.zone):%H:%M}</time>'
+    title = pointed_at(clock, instant)
+    return f'<time datetime="{iso(instant)}" title="{title}">{title[_OF_MINUTE]}</time>'
 
 
 def shown(value: object) -> str:

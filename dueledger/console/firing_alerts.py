@@ -24,11 +24,15 @@ _LISTS: Final[dict[Metric, dict[str, Any]]] = {
 
 
 class ShownAlert(NamedTuple):
-    """An alert as a page shows it; `filters` are those of the items behind it, if it has any."""
+    """An alert as a page shows it; `filters` are those of the items behind it, if it has any.
+
+    `age` is by the machine's clock, as `since` is.
+    """
 
     name: str
     summary: str
     is_page: bool
+    since: datetime
     age: str
     filters: dict[str, Any] | None
 
@@ -52,6 +56,7 @@ def _show(alert: dict[str, Any], now: datetime) -> ShownAlert:
         alert["alert"],
         sentence_of(alert),
         alert["severity"] == AlertSeverity.PAGE,
+        alert["since"],
         brief_span(now - alert["since"]),
         None if filters is None else {**named, **filters},
     )

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup, escape
 
+from dueledger.console.cells import NO_STOP, cells_of_row
 from dueledger.console.clock import iso
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.view import View
@@ -16,6 +17,8 @@ from dueledger.ledger.store.overview import QUARTER, OverviewCell, OverviewPlace
 
 FLOWS_MAX: Final = 8
 QUARTERS: Final = 193
+QUARTERS_TABLE: Final = "quarters"
+"""The cells of a flow as numbers; its page has them if it is asked for them."""
 _PAST: Final = 96
 _TICK_QUARTERS: Final = 12
 _EMPTY: Final = "<td></td>"
@@ -32,7 +35,7 @@ class Tone(NamedTuple):
 
 
 FAILED: Final = Tone("failed", "failed or in review")
-LATE: Final = Tone("late", "open past its grace")
+LATE: Final = Tone("late", "open, late")
 SLOW: Final = Tone("slow", "completed late")
 OPEN: Final = Tone("open", "due, open")
 DONE: Final = Tone("done", "completed")
@@ -43,7 +46,8 @@ TONES: Final = (FAILED, LATE, SLOW, OPEN, DONE)
 class StripRow:
     """A flow: where its items are listed, the age of its count in words, and its cells.
 
-    `late_since` is when its first late item was due, if that is before the first cell.
+    `age` is None before it is counted first. `late_due_at` is when its first late item was due, if
+    that is before the first cell.
     """
 
     flow: Row
@@ -51,12 +55,12 @@ class StripRow:
     late_href: str
     age: str | None
     cells: Markup
-    late_since: datetime | None
+    late_due_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class HeatStrip:
-    """The rows, the hours above them as (label, quarter hours), and the same as a list of sums.
+    """The rows, the hours above them as (label, quarter hours), and a list of sums by flow.
 
     `since` is from when on all that ended is counted, if that is later than the first cell.
     """
@@ -79,8 +83,10 @@ def make_strip(
     """Return the strip of the cells of `list_overview`.
 
     `late` are the flows of `read_status` with late items, by tenant, kind and lane. They are the
-    first rows, also without a cell: their items may have been due before it. An item may be claimed
-    long after it was due, so its cell does not say so.
+    first rows, also without a cell: their items may have been due before it. Cells are counted by
+    the grace of their kind, not by the SLA of each item: of a flow that is late, those from its
+    first late item on are late once their grace is over. An item may be claimed long after it was
+    due, so its cell does not say so: the cell of the one that waits longest is late, too.
     """
     quarters = [place.begins + QUARTER * number for number in range(QUARTERS)]
     rows: list[StripRow] = []
@@ -91,21 +97,23 @@ def make_strip(
         row = counted.get(name, [])
         flow = {"tenant": name[0], "kind": name[1], "lane": name[2]}
         href = _flow_address(view, flow)
-        since = late[name]["late_due_at"] if name in late else None
+        late_due_at = late[name]["late_due_at"] if name in late else None
         waits = next((each.quarter for each in row if each.waiting and each.quarter <= now), None)
-        late_quarter = waits if name in late and late[name]["late_wait"] == "due" else None
+        oldest = waits if name in late and late[name]["late_wait"] == "due" else None
         shown = [_EMPTY] * QUARTERS
         for cell in row:
             at = (cell.quarter - place.begins) // QUARTER
             if 0 <= at < QUARTERS and cell.due:
-                shown[at] = _cell(view, cell, href, now, is_late=cell.quarter == late_quarter)
+                is_oldest = cell.quarter == oldest
+                shown[at] = _cell(view, cell, href, now, late_due_at, is_oldest=is_oldest)
         age = f"{max(0, round(row[0].age_seconds))} s" if row else None
-        cells_of_row = Markup("".join(shown))  # noqa: S704 - each cell is escaped where it is made
-        before = since if since is not None and since < place.begins else None
+        before = late_due_at if late_due_at is not None and late_due_at < place.begins else None
         rows.append(
-            StripRow(flow, f"{href}&open=true", f"{href}&late=true", age, cells_of_row, before)
+            StripRow(
+                *(flow, f"{href}&open=true", f"{href}&late=true", age, cells_of_row(shown), before)
+            )
         )
-        sums.append({**flow, **_sums(row, now, is_late=since is not None)})
+        sums.append({**flow, "is_late": name in late, **_sums(row, now)})
     return HeatStrip(
         rows,
         _ticks(view, quarters),
@@ -115,10 +123,21 @@ def make_strip(
     )
 
 
-def _cell(view: View, cell: OverviewCell, href: str, now: datetime, *, is_late: bool) -> str:
+def _cell(
+    view: View,
+    cell: OverviewCell,
+    href: str,
+    now: datetime,
+    late_due_at: datetime | None,
+    *,
+    is_oldest: bool,
+) -> str:
     """Return a cell that has items. Its height and its mark say what its colour does."""
     items = cell.due
-    tone = _tone(cell, now, is_late=is_late)
+    until = cell.quarter + QUARTER
+    is_over = cell.is_over(now)
+    is_late = is_over and late_due_at is not None and late_due_at < until
+    tone = _tone(cell, is_late=is_late or is_oldest)
     level = 1 + sum(items >= each for each in _LEVELS)
     words = [f"{items:,}{'+' if cell.is_capped else ''} due"]
     if cell.completed:
@@ -127,19 +146,18 @@ def _cell(view: View, cell: OverviewCell, href: str, now: datetime, *, is_late: 
     if cell.failed:
         words.append(f"{cell.failed:,} failed or in review")
     if cell.open:
-        overdue = ", the oldest past its grace" if is_late else ""
-        overdue = ", past its grace" if cell.is_over(now) else overdue
-        words.append(f"{cell.open:,} open{overdue}")
+        words.append(f"{cell.open:,} open{', late' if is_late else ''}")
+        if not is_late and (is_oldest or is_over):
+            words.append("the oldest late" if is_oldest else "past their grace")
     scope = "&open=true" if tone in {FAILED, LATE} else ""
-    until = cell.quarter + QUARTER
     zone = view.clock.zone
     begin, end = cell.quarter.astimezone(zone), until.astimezone(zone)
     text = f"{_DAYS[begin.weekday()]} {_minute(begin)}–{_minute(end)}: {', '.join(words)}"
     span = f"&due_from={iso(cell.quarter)}&due_before={iso(until)}{scope}"
     # Items that are late by their due time alone were due before this quarter hour.
-    is_by_due_time = is_late and not cell.failed and not cell.is_over(now)
+    is_by_due_time = is_oldest and not cell.failed and not is_over
     address = escape(href + ("&late=true" if is_by_due_time else span))
-    link = f'class="{tone.name} n{level}" tabindex="-1" href="{address}" title="{text}"'
+    link = f'class="{tone.name} n{level}"{NO_STOP} href="{address}" title="{text}"'
     return f"<td><a {link}></a></td>"
 
 
@@ -148,27 +166,25 @@ def _minute(local: datetime) -> str:
     return f"{local.hour:02}:{local.minute:02}"
 
 
-def _tone(cell: OverviewCell, now: datetime, *, is_late: bool) -> Tone:
+def _tone(cell: OverviewCell, *, is_late: bool) -> Tone:
     if cell.failed:
         return FAILED
     if cell.open:
-        return LATE if is_late or cell.is_over(now) else OPEN
+        return LATE if is_late else OPEN
     return SLOW if cell.completed_late else DONE
 
 
-def _sums(row: Sequence[OverviewCell], now: datetime, *, is_late: bool) -> dict[str, Any]:
-    """Return the sums of a flow. `is_late`: at least one of its items is, by its due time."""
+def _sums(row: Sequence[OverviewCell], now: datetime) -> dict[str, Any]:
+    """Return the sums of a flow, and until when its items were due whose grace is over."""
     past = [cell for cell in row if cell.quarter <= now]
     coming = [cell for cell in row if cell.quarter > now]
-    over = [cell for cell in past if cell.is_over(now)]
-    late = sum(cell.open for cell in over)
     is_capped = any(cell.is_capped for cell in past)
     return {
         "due": sum(cell.due for cell in past),
         "completed": sum(cell.completed for cell in past),
         "completed_late": sum(cell.completed_late for cell in past),
-        "late": max(late, 1) if is_late else late,
-        "late_capped": is_late or is_capped,
+        "past_grace": sum(cell.open for cell in past if cell.is_over(now)),
+        "grace_ends": now - timedelta(seconds=row[0].grace_seconds) if row else None,
         "failed": sum(cell.failed for cell in past),
         "open": sum(cell.open for cell in past),
         "coming": sum(cell.due for cell in coming),
@@ -189,22 +205,76 @@ def _listing(
     def late(row: Row) -> str:
         return _flow_address(view, row, due_before=now, late=True)
 
+    def past_grace(row: Row) -> str:
+        return _flow_address(view, row, due_before=row["grace_ends"], open=True)
+
+    def quarters(row: Row) -> str:
+        path, lane = f"/flows/{row['tenant']}/{row['kind']}", row["lane"] or None
+        return f"{view.url(path, lane=lane, table=QUARTERS_TABLE)}#{QUARTERS_TABLE}"
+
     past = items(begins, now)
     completed = items(begins, now, state=State.COMPLETED.label)
     still_open = items(begins, now, open=True)
     return Listing(
-        caption="The same as numbers",
+        caption="Sums of two days by flow",
         columns=(
             Column("kind", "Flow", "flow", items(begins, ends)),
             Column("due", "Due", "count", past, "is_capped"),
             Column("completed", State.COMPLETED.label, "count", completed),
             Column("completed_late", "Completed late", "count", completed),
-            Column("late", "Open, late", "count", late, "late_capped"),
+            Column("is_late", "Late", "flag", late),
+            Column("past_grace", "Open past their grace", "count", past_grace, "is_capped"),
             Column("failed", "Failed or in review", "count", still_open),
             Column("open", "Open", "count", still_open, "is_capped"),
             Column("coming", "Next 24 h", "count", items(now, ends, open=True), "coming_capped"),
+            Column("kind", "By quarter hour", "action", quarters),
         ),
         rows=rows,
+    )
+
+
+def list_quarters(view: View, cells: Sequence[OverviewCell], now: datetime) -> Listing:
+    """Return the cells of a flow as numbers, each quarter hour with its items."""
+
+    def items(**filters: object) -> Any:  # noqa: ANN401 - a function of a row
+        def address(row: Row) -> str:
+            span = {"due_from": row["since"], "due_before": row["since"] + QUARTER}
+            return _flow_address(view, row, **span, **filters)
+
+        return address
+
+    completed = items(state=State.COMPLETED.label)
+    still_open = items(open=True)
+    return Listing(
+        caption="The strip as numbers, by quarter hour",
+        order="earliest first",
+        columns=(
+            Column("since", "Quarter hour", "time", items()),
+            Column("due", "Due", "count", items(), "is_capped"),
+            Column("completed", State.COMPLETED.label, "count", completed),
+            Column("completed_late", "Completed late", "count", completed),
+            Column("past_grace", "Open past their grace", "count", still_open, "is_capped"),
+            Column("failed", "Failed or in review", "count", still_open),
+            Column("open", "Open", "count", still_open, "is_capped"),
+        ),
+        rows=[
+            {
+                "tenant": cell.tenant,
+                "kind": cell.kind,
+                "lane": cell.lane,
+                "since": cell.quarter,
+                "due": cell.due,
+                "completed": cell.completed,
+                "completed_late": cell.completed_late,
+                "past_grace": cell.open if cell.is_over(now) else 0,
+                "failed": cell.failed,
+                "open": cell.open,
+                "is_capped": cell.is_capped,
+            }
+            for cell in cells
+            if cell.due
+        ],
+        empty="Nothing was due in the last 24 hours, and nothing is due in the next.",
     )
 
 

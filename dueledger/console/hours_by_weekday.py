@@ -6,8 +6,7 @@ from itertools import groupby, pairwise
 from math import ceil
 from typing import Final, NamedTuple
 
-from markupsafe import Markup
-
+from dueledger.console.cells import NO_STOP, cells_of_row
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.past_grid import (
     COUNTS,
@@ -156,7 +155,7 @@ def _weekdays(
                 cells.append(_coming_cell(address, owed, is_known=place in known))
             else:
                 cells.append("<td></td>" if place in known else UNKNOWN)
-        rows.append(GridRow(name, None, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+        rows.append(GridRow(name, None, cells_of_row(cells), due))
     return rows
 
 
@@ -185,7 +184,7 @@ def _coming_cell(address: str, owed: ComingHour, *, is_known: bool) -> str:
     """Return the cell of an hour in which nothing was due, or of which that is not known."""
     mark = "" if is_known else '<span class="hidden">not counted</span>'
     return (
-        f'<td class="{"ahead" if is_known else "uncounted"}">{mark}<a class="past" tabindex="-1"'
+        f'<td class="{"ahead" if is_known else "uncounted"}">{mark}<a class="past"{NO_STOP}'
         f' href="{address}{span_query(owed.since, owed.until)}&amp;open=true"'
         f' title="{_WEEKDAYS[owed.day.weekday()]} {owed.hour:02}:00: {_words(owed)}">'
         f"+{short(owed.due)}</a></td>"

@@ -7,8 +7,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any, Final
 
-from markupsafe import Markup
-
+from dueledger.console.cells import NO_STOP, cells_of_row
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.past_grid import (
     COUNTS,
@@ -76,7 +75,7 @@ def make_kind_grid(
             ]
             due = sum(each.items for each in own.values())
             title = f"{name.tenant} {name.kind}"
-            rows.append(GridRow(title, href, Markup("".join(cells)), due))  # noqa: S704 - escaped cells
+            rows.append(GridRow(title, href, cells_of_row(cells), due))
         if has_rows:
             listed += [
                 _day_row(name, asked.days[place], spans[place], numbers_of(results))
@@ -156,7 +155,7 @@ def _coming_cell(address: str, place: CellPlace, due: int) -> str:
     if not due:
         return '<td class="ahead"></td>'
     return (
-        f'<td class="ahead"><a class="past" tabindex="-1" href="{address}{place.query}"'
+        f'<td class="ahead"><a class="past"{NO_STOP} href="{address}{place.query}"'
         f' title="{place.before}schedules owe {due:,}">{short(due)}</a></td>'
     )
 

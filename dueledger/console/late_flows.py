@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
 
-from dueledger.console.cells import flow_of
+from dueledger.console.cells import flow_of, time_of
 from dueledger.console.flow_sentences import flow_sentence
 from dueledger.console.view import View
 from dueledger.flow_status import LedgerStatus, late_code_of
@@ -52,6 +52,13 @@ class LateReason(NamedTuple):
 
     sentence: str | None
     flows: Sequence[Markup]
+    more: int
+
+
+class LateReasons(NamedTuple):
+    """The reasons of the flows that have waited longest, and how many others there are."""
+
+    shown: Sequence[LateReason]
     more: int
 
 
@@ -100,16 +107,20 @@ def make_verdict(
     """Return the answer whether anything is late. `findings` are those open, in words."""
     if late:
         flows = "1 flow is" if len(late) == 1 else f"{len(late)} flows are"
-        sentence = Markup("{} late. {} has waited longest, for {}.").format(
-            flows, _link(view, late[0]), view.clock.age(late[0]["late_due_at"])
+        sentence = Markup("{} late. {} has waited longest, due {}.").format(
+            flows, _link(view, late[0]), _time(view, late[0]["late_due_at"])
         )
         return Verdict("bad", sentence, _reason(view, status, late[0]))
     if items:
-        first, age = items[0], view.clock.age(items[0]["due_at"])
+        first = items[0]
         count = "1 item is" if len(items) == 1 else f"{len(items)} items are"
-        words = _WORDS[_wait(first, status.now)]
-        name = visible(" ".join(filter(None, name_of(first))))
-        return Verdict("bad", f"{count} late. {name}, due {age} ago, {words}.")
+        sentence = Markup("{} late. {}, due {}, {}.").format(
+            count,
+            visible(" ".join(filter(None, name_of(first)))),
+            _time(view, first["due_at"]),
+            _WORDS[_wait(first, status.now)],
+        )
+        return Verdict("bad", sentence)
     if findings is not None:
         return Verdict("warn", f"Nothing is late, but {visible(findings)}.")
     if status.due:
@@ -119,14 +130,14 @@ def make_verdict(
     return Verdict("good", "Nothing is due, and nothing is late.")
 
 
-def late_reasons(view: View, status: LedgerStatus, late: Sequence[Flow]) -> list[LateReason]:
+def late_reasons(view: View, status: LedgerStatus, late: Sequence[Flow]) -> LateReasons:
     """Return what several late flows wait for, with the names of some; none of one flow."""
     if len(late) == 1:
-        return []
+        return LateReasons([], 0)
     groups: dict[Hindrance | None, list[Flow]] = {}
     for flow in late:
         groups.setdefault(_code(status, flow), []).append(flow)
-    return [
+    shown = [
         LateReason(
             _reason(view, status, flows[0]),
             [_link(view, flow) for flow in flows[:FLOWS_MAX]],
@@ -134,6 +145,7 @@ def late_reasons(view: View, status: LedgerStatus, late: Sequence[Flow]) -> list
         )
         for flows in list(groups.values())[:REASONS_MAX]
     ]
+    return LateReasons(shown, len(groups) - len(shown))
 
 
 def _code(status: LedgerStatus, flow: Flow) -> Hindrance | None:
@@ -143,6 +155,10 @@ def _code(status: LedgerStatus, flow: Flow) -> Hindrance | None:
 def _reason(view: View, status: LedgerStatus, flow: Flow) -> str | None:
     code = _code(status, flow)
     return "They are snoozed." if code is None else flow_sentence(view, code)
+
+
+def _time(view: View, instant: datetime) -> Markup:
+    return Markup(time_of(view.clock, instant))  # noqa: S704 - it is made of a time
 
 
 def _link(view: View, flow: Flow) -> Markup:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from markupsafe import escape
 
+from dueledger.console.cells import NO_STOP
 from dueledger.console.clock import iso
 from dueledger.ledger.store.past_load import DueResults
 
@@ -77,7 +78,7 @@ def cell(address: str, place: CellPlace, results: DueResults | None, coming: str
     mark = MARKS[rank]
     sign = f"{mark.sign}{short(number)}" if number else mark.sign
     return (
-        f'<td><a class="past {mark.name}" tabindex="-1" href="{address}{place.query}"'
+        f'<td><a class="past {mark.name}"{NO_STOP} href="{address}{place.query}"'
         f' title="{place.before}{_words(results)}{place.after}">'
         f"{short(results.items)}<span>{sign}</span>{coming}</a></td>"
     )

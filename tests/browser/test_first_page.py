@@ -6,7 +6,9 @@ links, and reads what is late, for whom, and why.
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 import pytest
@@ -98,6 +100,17 @@ FIRST: Final[dict[Seed, str]] = {
     missed_event: "finding",
 }
 """What the first page says already, of its kind and tenant."""
+AT_ONCE: Final[dict[Seed, tuple[str, str]]] = {
+    missed_event: (".figure.bad", "missing"),
+    paused_region: (".banner", "INC-7: no archive"),
+    rate: (".reasons li", "More items are due than"),
+    behind_parked: (".reasons li", "They wait for a person."),
+    dead_consumer: (".reasons li", "worker"),
+}
+"""Where the first page names each, and its reason, while all five are there.
+
+The pass that finds the missed event is before the others, so that it finds nothing else.
+"""
 WITHIN: Final = """
 const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
 const range = document.createRange(), texts = [];
@@ -171,3 +184,33 @@ async def test_what_is_late_for_whom_and_why_is_found_from_the_first_page(
         assert all(re.search(words, shown) for words in (*answer, "acme", site.kind)), shown
 
     await window.do(walk)
+
+
+def of_kind(site: Installation, kind: str) -> Installation:
+    """Return the installation around another kind."""
+    settings = {name: text.replace(site.kind, kind) for name, text in site.settings.items()}
+    make_drafts = partial(site.make_drafts, kind=kind)
+    return replace(site, kind=kind, make_drafts=make_drafts, settings=settings)
+
+
+async def test_five_breakages_are_named_at_once_each_with_its_reason(
+    site: Installation, window: Window
+) -> None:
+    kinds: dict[Seed, str] = {}
+    for number, seed in enumerate(AT_ONCE):
+        kinds[seed] = f"{site.kind}Of{number}"
+        await seed(of_kind(site, kinds[seed]))
+
+    def read() -> None:
+        window.open("/console/")
+        window.wait_for_text("h1", "4 flows are late.")
+        window.wait_for_text(".reasons", FIRST[behind_parked])
+        window.shoot("first-page-all-five", 1440, "light")
+        within = window.driver.execute_script(WITHIN)
+        for seed, (selector, words) in AT_ONCE.items():
+            [named] = [each.text for each in window.find(selector) if kinds[seed] in each.text]
+            assert words in named, named
+            assert kinds[seed] in within, within
+            assert words in within, within
+
+    await window.do(read)

@@ -30,6 +30,7 @@ PAGES = {
     "problem": "/console/items?nothing=1",
     "flows": "/console/flows",
     "flow": "/console/flows/umbra/PaymentDue?lane=north",
+    "flow-quarters": "/console/flows/umbra/PaymentDue?lane=north&table=quarters",
     "flow-circuit": "/console/flows/acme/LetterDue",
     "reviews": "/console/reviews",
     "operations": "/console/reviews/operations",

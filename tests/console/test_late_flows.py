@@ -9,6 +9,7 @@ from datetime import timedelta
 from html import unescape
 
 from dueledger.console.activity import LedgerActivity
+from dueledger.console.late_flows import REASONS_MAX
 from dueledger.console.overview import OverviewRefresh
 from dueledger.console.pages.now import ALERTS_MAX
 from dueledger.ledger.presence import open_presence
@@ -18,6 +19,7 @@ from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.overview import add_overview_flows, read_overview_runs
 from dueledger.ledger.store.processes import ProcessRole
 from tests.console.conftest import Browser, open_browser
 from tests.console.test_now import figures
@@ -28,6 +30,7 @@ from tests.service.conftest import Api
 __all__ = ["activity", "api", "key"]  # the ledger has what one test made alone
 
 _ROW = re.compile(r'<tr><th scope="row"><a href="[^"]+">(.*?)</th>', re.DOTALL)
+_AGE = re.compile(r'<td class="quiet age">([^<]*)</td>')
 
 
 def text_of(html: str) -> str:
@@ -53,13 +56,18 @@ async def test_a_flow_whose_items_were_due_before_the_strip_is_its_first_row(
     refresh = OverviewRefresh(activity, budget_seconds=30)
     await api.emit(key, api.item("B-1", kind="Before"))
     await api.owner.execute("update ledger.pending set available_at = '2026-01-01 09:00+00'")
+    await add_overview_flows(api.owner, limit=9)
+    await read_overview_runs(api.owner, items_max=9)
+    for path in ("/console/", "/console/flows/acme/Before"):
+        assert _AGE.findall((await browser.open(path)).text) == ["not yet"], path
     await refresh.refresh(api.owner)
     for path in ("/console/", "/console/flows/acme/Before"):
         page = (await browser.open(path)).text
         assert "Nothing was due in the last 24 hours" not in page
-        assert [text_of(row) for row in _ROW.findall(page)] == [
-            "acme Before late since 2026-01-01 09:00"
-        ]
+        [row], [age] = _ROW.findall(page), _AGE.findall(page)
+        due = r"acme Before late, due [\d,]+ d( \d+ h)? ago 2026-01-01 09:00"
+        assert re.fullmatch(due, text_of(row)), row
+        assert re.fullmatch(r"\d{1,3} s ago", age), path
         [href] = re.findall(r'<a class="since" href="([^"]+)"', page)
         assert "B-1" in (await browser.open(unescape(href))).text
     await api.emit(key, *[api.item(f"T-{number}", kind="Today") for number in range(9)])
@@ -69,7 +77,8 @@ async def test_a_flow_whose_items_were_due_before_the_strip_is_its_first_row(
     sums = csv.DictReader(
         io.StringIO((await browser.open("/console/?format=csv&table=strip_listing")).text)
     )
-    assert [(row["kind"], row["late"]) for row in sums] == [("Before", "1"), ("Today", "1")]
+    late = [(row["kind"], row["is_late"]) for row in sums]
+    assert late == [("Before", "true"), ("Today", "true")]
 
 
 async def test_the_first_sentence_says_which_flow_is_late_and_why(
@@ -78,7 +87,8 @@ async def test_the_first_sentence_says_which_flow_is_late_and_why(
     assert await verdict(browser) == "Nothing is due, and nothing is late."
     await api.emit(key, api.item("V-1", kind="First", due_at="2025-01-01T09:00:00Z"))
     assert re.fullmatch(
-        r"1 flow is late\. acme First has waited longest, for [\d,]+ d( \d+ h)?\. "
+        r"1 flow is late\. acme First has waited longest, due [\d,]+ d( \d+ h)? ago "
+        r"2025-01-01 09:00 \. "
         r"No allocator runs: dueledger allocate \.",
         await verdict(browser),
     )
@@ -99,6 +109,41 @@ async def test_the_first_sentence_says_which_flow_is_late_and_why(
         f"Paused. All pauses, by whom and why {' , '.join(named)} and 2 more",
     ]
     assert page.index('class="reasons"') < page.index('class="figures"')
+
+
+async def test_reasons_beyond_the_fourth_are_counted_and_lead_to_the_table_of_flows(
+    api: Api,
+    browser: Browser,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    due_at = await read_now(api.owner) - timedelta(days=3)
+    states = (State.MANUAL_REVIEW, State.RUNNING, State.CLAIMED, State.RETRYABLE_FAILURE)
+    for state in states:
+        await ledger.place(state, tenant="acme", lane=state.name, due_at=due_at)
+        await api.owner.execute(
+            "update ledger.pending set available_at = ledger.now() + interval '1 day'"
+        )
+
+    async def others() -> list[tuple[str, str]]:
+        page = (await browser.open("/console/")).text
+        listed = page.partition('class="reasons"')[2].partition("</ul>")[0]
+        assert listed.count("<li>") == REASONS_MAX + ("other" in listed)
+        return re.findall(r'And <a href="#(\w+)">(\d+ other reasons?)</a>', listed)
+
+    assert await others() == []
+    for number, lane in enumerate(("ready", "paused"), 1):
+        await ledger.emit(1, tenant="acme", lane=lane, due_at=due_at + timedelta(hours=1))
+        if lane == "paused":
+            await pause_flows(
+                api.owner, FlowScope("acme", kind, lane), reason="INC-1", actor_no=api.person_no
+            )
+        [(place, words)] = await others()
+        assert words == f"{number} other reason{'s' * (number > 1)}"
+        table = (await browser.open("/console/")).text.partition(f'id="{place}"')[2]
+        assert f'<span class="lane">{lane}</span>' in table
+        assert ("Paused. " in text_of(table)) == (lane == "paused")
 
 
 async def test_a_flow_is_late_by_items_that_cannot_be_claimed_now(

@@ -29,7 +29,7 @@ __all__ = ["api", "key"]  # the ledger has what one test made alone
 
 _FIGURE = re.compile(
     r'<span class="label">([^<]+)</span>\s*<(?:a|span) class="number[^"]*"(?: href="([^"]+)")?>'
-    r'([^<]*)</(?:a|span)>\s*<span class="note">([^<]*)</span>'
+    r'(?:<time[^>]*>)?([^<]*)(?:</time>)?</(?:a|span)>\s*<span class="note">([^<]*)</span>'
 )
 
 

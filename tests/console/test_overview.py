@@ -29,7 +29,7 @@ from tests.service.conftest import Api, open_api
 from tests.service.test_requests import problem
 
 _CELL = re.compile(
-    r'<td><a class="(\w+) n\d" tabindex="-1" href="([^"]+)" title="([^"]+)"></a></td>'
+    r'<td><a class="(\w+) n\d"(?: tabindex="-1")? href="([^"]+)" title="([^"]+)"></a></td>'
 )
 
 
@@ -74,10 +74,10 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
     page = await browser.open("/console/")
     [(tone, href, title), (other_tone, other_href, _)] = _CELL.findall(page.text)
     assert (tone, other_tone) == ("late", "open")
-    assert title.endswith(": 1 due, 1 open, the oldest past its grace")
+    assert title.endswith(": 1 due, 1 open, the oldest late")
     assert "<b>x" not in page.text
-    numbers = r'data-label="Open, late"><a href="([^"]+)">1\+</a>'
-    for address in (href, *re.findall(numbers, page.text)):
+    [marked] = re.findall(r'data-label="Late"><a href="([^"]+)">', page.text)[-1:]
+    for address in (href, marked):
         assert "S-1" in (await browser.open(unescape(address))).text
     assert "S-30" in (await browser.open(unescape(other_href))).text
     flow = await browser.open("/console/flows/acme/StripMany")
@@ -108,7 +108,7 @@ async def test_each_cell_of_the_strip_is_a_link_to_its_items(
         assert document["since"] is not None
     [quarter] = document["items"][0]["quarters"]
     assert quarter["since"] >= document["since"]
-    assert (quarter["open"], quarter["late"], quarter["completed"]) == (1, 0, 0)
+    assert (quarter["open"], quarter["past_grace"], quarter["completed"]) == (1, 0, 0)
     unnamed = await api.ask("GET", "/v1/overview?kind=StripDue", key=key)
     problem(unnamed, 422, "INVALID_INPUT")
     async with open_browser(api) as stranger:
@@ -140,6 +140,73 @@ async def test_numbers_of_the_strip_lead_to_their_items(
         [href] = re.findall(f'data-label="{label}"><a href="([^"]+)">1</a>', page)
         listed = (await browser.open(f"{unescape(href)}&format=csv")).text
         assert [row["state"] for row in csv.DictReader(io.StringIO(listed))] == [state.label]
+
+
+async def test_the_strip_calls_late_what_is_past_its_sla_and_not_what_is_past_its_grace(
+    api: Api,
+    browser: Browser,
+    key: NewApiKey,
+    activity: LedgerActivity,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    ledger = Ledger(api.owner, api.person_no, api.person_no, make_drafts, kind)
+    now = await read_now(api.owner)
+    await ledger.stand_at(now - timedelta(hours=5))
+    for number, hours in enumerate((5, 3)):
+        due_at = now - timedelta(hours=hours)
+        await ledger.emit(1, prefix=f"{number}", tenant="acme", due_at=due_at)
+    await api.owner.execute("update ledger.due_item set complete_by = '2099-01-01'")
+    await ledger.stand_at(now)
+    await OverviewRefresh(activity, budget_seconds=30).refresh(api.owner)
+
+    async def marked() -> tuple[list[tuple[str, str]], str]:
+        page = (await browser.open("/console/")).text
+        cells = [(tone, title.partition(": ")[2]) for tone, _, title in _CELL.findall(page)]
+        text = (await browser.open("/console/?format=csv&table=strip_listing")).text
+        [row] = csv.DictReader(io.StringIO(text))
+        assert row["past_grace"] == "2"
+        [href] = re.findall(r'data-label="Open past their grace"><a href="([^"]+)">2</a>', page)
+        listed = (await browser.open(f"{unescape(href)}&format=csv")).text
+        assert len(listed.splitlines()) == 3
+        return cells, row["is_late"]
+
+    within = "open", "1 due, 1 open, past their grace"
+    assert await marked() == ([within, within], "false")
+    [flow] = (await api.ask("GET", "/v1/overview", key=key)).document["items"]
+    assert [each["past_grace"] for each in flow["quarters"]] == [1, 1]
+    await api.owner.execute(
+        "update ledger.due_item set complete_by = null where due_at > $1",
+        now - timedelta(hours=4),
+    )
+    cells, is_late = await marked()
+    assert (cells[1], is_late) == (("late", "1 due, 1 open, late"), "true")
+
+
+async def test_each_quarter_hour_of_a_flow_is_a_row_of_numbers_that_lead_to_its_items(
+    api: Api, browser: Browser, key: NewApiKey, activity: LedgerActivity
+) -> None:
+    now = await read_now(api.owner)
+    for hours in (1, 3):
+        due_at = iso(now + timedelta(hours=hours))
+        await api.emit(key, api.item(f"Q-{hours}", kind="Quarters", lane="n", due_at=due_at))
+    await OverviewRefresh(activity, budget_seconds=30).refresh(api.owner)
+    page = (await browser.open("/console/")).text
+    [href] = re.findall(r'<a href="([^"]+)">By quarter hour</a>', page)
+    assert 'id="quarters"' not in (await browser.open("/console/flows/acme/Quarters?lane=n")).text
+    path, _, place = unescape(href).partition("#")
+    numbers = (await browser.open(path)).text.partition(f'id="{place}"')[2]
+    rows = re.findall(r'scope="row"><a href="([^"]+)"><time datetime="([^"]+)"', numbers)
+    document = (await api.ask("GET", "/v1/overview", key=key)).document
+    [flow] = document["items"]
+    assert [since for _, since in rows] == [each["since"] for each in flow["quarters"]]
+    for number, (address, _) in zip((1, 3), rows, strict=True):
+        listed = (await browser.open(f"{unescape(address)}&format=csv")).text
+        assert [row["business_key"] for row in csv.DictReader(io.StringIO(listed))] == [
+            f"Q-{number}"
+        ]
+    sums = csv.DictReader(io.StringIO((await browser.open(f"{path}&format=csv")).text))
+    assert [row["open"] for row in sums] == ["1", "1"]
 
 
 async def test_the_last_hour_by_minute_is_on_the_page_and_by_rest_for_each_tenant_its_own(

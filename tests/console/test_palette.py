@@ -8,11 +8,13 @@ from typing import Final
 import pytest
 
 from dueledger.console.pages.badges import COLOURS
+from dueledger.console.states import STATE_BADGES
 
 _Triple = tuple[float, float, float]
 _Matrix = tuple[_Triple, _Triple, _Triple]
 
 SHEET: Final = Path(__file__).parents[2] / "dueledger" / "console" / "assets" / "console.css"
+PICTURES: Final = Path(__file__).parents[2] / "docs" / "pictures"
 BACKS: Final = {
     "good": "good-back",
     "warn": "warn-back",
@@ -122,6 +124,28 @@ def test_badges_have_the_colours_of_the_light_theme_under_white_text() -> None:
     for name, colour in COLOURS.items():
         assert _linear(colour) == light[name]
         assert _contrast(_linear(colour), (1.0, 1.0, 1.0)) >= CONTRAST_MIN
+
+
+@pytest.mark.parametrize("picture", sorted(PICTURES.glob("*.svg")), ids=lambda each: each.stem)
+def test_pictures_of_the_documents_have_the_colours_of_the_console(picture: Path) -> None:
+    drawn = picture.read_text(encoding="utf-8")
+    light, _, dark = drawn.partition("prefers-color-scheme: dark")
+    palettes = _palettes()
+    for theme, style in (("light", light), ("dark", dark)):
+        drawn_colours = re.findall(r"\.(good|warn|bad) \{ fill: (\S+); stroke: (\S+);", style)
+        assert drawn_colours, theme
+        for name, fill, stroke in drawn_colours:
+            expected = palettes[theme][BACKS[name]], palettes[theme][name]
+            assert (_linear(fill), _linear(stroke)) == expected, (theme, name)
+
+
+def test_states_have_in_their_picture_the_colours_of_their_badges() -> None:
+    drawn = (PICTURES / "states.svg").read_text(encoding="utf-8")
+    found = re.findall(r'<rect class="(\w+)"[^>]*/>\s*<text[^>]*>(\w+)</text>', drawn)
+    assert len(found) == len(re.findall('<rect class="(?!page)', drawn)) == 6
+    for drawn_tone, state in found:
+        tone = STATE_BADGES[state].tone
+        assert drawn_tone == (tone if tone in {"good", "warn", "bad"} else "box"), state
 
 
 def test_the_distances_are_those_of_known_colours() -> None:

@@ -32,9 +32,9 @@ NOON = datetime(2027, 3, 3, 12, 5, tzinfo=UTC)
 DUE = datetime(2027, 3, 1, 22, 40, tzinfo=UTC)
 """Still the first of March in UTC, and the second in Kolkata and in Berlin."""
 PAST = "/console/schedules/past"
-_CELL = re.compile(r'<a class="past (\w+)" tabindex="-1" href="([^"]+)" title="([^"]+)">')
+_CELL = re.compile(r'<a class="past (\w+)"(?: tabindex="-1")? href="([^"]+)" title="([^"]+)">')
 _COMING = re.compile(
-    r'<td class="ahead"><a class="(past)" tabindex="-1" href="([^"]+)" title="([^"]+)">'
+    r'<td class="ahead"><a class="(past)"(?: tabindex="-1")? href="([^"]+)" title="([^"]+)">'
 )
 HOUR = timedelta(hours=1)
 COUNTS = {

@@ -12,6 +12,7 @@ from dueledger.ledger.store.overview import (
     add_overview_flows,
     count_overview_in_flight,
     count_overview_waiting,
+    list_flow_overview,
     list_flow_rates,
     list_overview,
     measure_overview_rates,
@@ -272,8 +273,16 @@ async def test_a_caller_is_shown_the_flows_of_its_tenants_and_the_worst_first(
         "insert into ledger.overview (flow_no, quarter, completed) values ($1, $2, 1)",
         *(numbers["late"], NOON - timedelta(days=2)),
     )
+    await connection.execute("delete from ledger.overview where flow_no = $1", numbers["many"])
     cells = await list_overview(connection, tenants=["acme"], flows_max=3, first_flow_nos=first)
-    assert [each.lane for each in cells] == ["late", "later"]
+    assert [(each.lane, each.due) for each in cells] == [("many", 0), ("late", 1), ("later", 2)]
+    assert 0 <= cells[0].age_seconds < 600, "it is counted, and says when"
+    own = await list_flow_overview(connection, "acme", ledger.kind, "many")
+    assert [replace(each, age_seconds=0) for each in own] == [replace(cells[0], age_seconds=0)]
+    await connection.execute("update ledger.overview_flow set counted_at = 'epoch'")
+    cells = await list_overview(connection, tenants=["acme"], flows_max=3, first_flow_nos=first)
+    assert [each.lane for each in cells] == ["late", "later"], "it is not counted yet"
+    assert await list_flow_overview(connection, "acme", ledger.kind, "many") == []
 
 
 async def test_the_rate_of_a_flow_is_what_ended_of_it_in_the_last_minutes(ledger: Ledger) -> None:

@@ -114,6 +114,62 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+// Tab reaches one cell of each row of a strip or calendar; arrow keys go on from it, to those that lead somewhere.
+const CELL = ".cells td a";
+
+function cellsOf(row) {
+  return [...row.querySelectorAll("td a")];
+}
+
+function cellInRow(from, side) {
+  const place = from.parentElement.cellIndex;
+  const away = (cell) => Math.abs(cell.parentElement.cellIndex - place);
+  let row = from.closest("tr")[side];
+  while (row && !cellsOf(row).length) row = row[side];
+  return row && cellsOf(row).reduce((nearest, cell) => (away(cell) < away(nearest) ? cell : nearest));
+}
+
+function nextCell(from, key) {
+  const cells = cellsOf(from.closest("tr"));
+  const at = cells.indexOf(from);
+  switch (key) {
+    case "ArrowLeft":
+      return cells[at - 1];
+    case "ArrowRight":
+      return cells[at + 1];
+    case "ArrowUp":
+      return cellInRow(from, "previousElementSibling");
+    case "ArrowDown":
+      return cellInRow(from, "nextElementSibling");
+    case "Home":
+      return cells[0];
+    case "End":
+      return cells.at(-1);
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !event.target.matches(CELL)) return;
+  const next = nextCell(event.target, event.key);
+  if (!next) return;
+  event.preventDefault();
+  next.focus({ preventScroll: true });
+  next.scrollIntoView({ block: "nearest", inline: "center" });
+});
+
+// The row's stop is the cell at which the keys were last. What its title says to who points at it is written below.
+document.addEventListener("focusin", (event) => {
+  const cell = event.target.closest(CELL);
+  if (!cell) return;
+  const stops = cellsOf(cell.closest("tr")).filter((each) => each.tabIndex === 0);
+  if (cell.tabIndex !== 0) stops.forEach((each) => { each.tabIndex = -1; });
+  cell.tabIndex = 0;
+  const words = cell.closest("section")?.querySelector(".at-cell");
+  if (!words) return;
+  words.firstElementChild.textContent = cell.title;
+  words.hidden = false;
+});
+
 // What is copied has its times as ISO 8601, in place of how long ago each was, and rows as a spreadsheet takes them.
 document.addEventListener("copy", (event) => {
   const selected = getSelection();

@@ -11,7 +11,7 @@ from dueledger.console.audit_words import value_words
 from dueledger.console.cells import count_of
 from dueledger.console.flow_sentences import status_word
 from dueledger.console.forms import Filter, Moment, form_of, in_zone, minutes
-from dueledger.console.heat_strip import HeatStrip, make_strip
+from dueledger.console.heat_strip import QUARTERS_TABLE, HeatStrip, list_quarters, make_strip
 from dueledger.console.listing import Column, Listing, Row
 from dueledger.console.page_routes import PageRoutes
 from dueledger.console.pages.flow_pauses import (
@@ -189,7 +189,7 @@ async def show_flow(
     [status] = await _statuses(call, [flow], SAMPLE_MAX)
     [throughput] = await flow_rates(call, [flow])
     impacts = await pause_impacts(call, flow) if view.may(Scope.OPERATE) else []
-    strip = await _strip(call, view, flow, status["late"])
+    strip, quarters = await _strip(call, view, flow, status["late"])
     end = in_zone(until, view.clock.zone)
     coming, coming_words, end_field = None, None, ""
     if end is not None:
@@ -221,6 +221,7 @@ async def show_flow(
         drain=drain_text(flow, throughput),
         strip=strip,
         strip_listing=None if strip is None else strip.listing,
+        quarters=quarters,
         items=partial(_items, view, flow),
         retrying=State.RETRYABLE_FAILURE.label,
         changes=changes,
@@ -285,15 +286,20 @@ def _status(
 
 async def _strip(
     call: ApiCall, view: View, flow: Mapping[str, Any], status: Mapping[str, Any] | None
-) -> HeatStrip | None:
-    """Return the last and the next 24 hours of a flow; None before they are counted first."""
+) -> tuple[HeatStrip | None, Listing | None]:
+    """Return the last and the next 24 hours of a flow; None before they are counted first.
+
+    The second is the same as numbers, if the page is asked for it.
+    """
     place = await read_overview_place(call.connection)
     if place is None or view.clock.now is None:
-        return None
+        return None, None
     name = flow["tenant"], flow["kind"], flow["lane"]
     cells = await list_flow_overview(call.connection, *name)
     late = {} if status is None else {name: status}
-    return make_strip(view, cells, place, view.clock.now, late)
+    asked = view.table == QUARTERS_TABLE
+    quarters = list_quarters(view, cells, view.clock.now) if asked else None
+    return make_strip(view, cells, place, view.clock.now, late), quarters
 
 
 def _targets(tenant: str, kind: str, lane: str) -> tuple[FlowScope, ...]:

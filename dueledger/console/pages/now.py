@@ -1,6 +1,7 @@
 """The first page: what is late, for whom, and why."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -65,6 +66,8 @@ class Figure(NamedTuple):
     note: str = ""
     shown: str | None = None
     """Instead of the number."""
+    at: datetime | None = None
+    """The time that `shown` says, if it is one."""
 
 
 @read.page("/")
@@ -276,6 +279,7 @@ async def _completeness(call: ApiCall, view: View, *, has_findings: bool) -> Fig
         tone="warn" if has_findings else "quiet",
         note=note,
         shown=view.clock.relative(complete_before),
+        at=complete_before,
     )
 
 

@@ -20,7 +20,7 @@ comment on table ledger.overview is
   'page of the console is open: its refreshes count it again, each a part.';
 comment on column ledger.overview.quarter is 'Begin of the quarter hour, in UTC.';
 comment on column ledger.overview.completed is 'Items due in it that runs completed which are closed.';
-comment on column ledger.overview.completed_late is 'Those of them that were completed after complete_by, or their grace.';
+comment on column ledger.overview.completed_late is 'Those of them that were completed after their SLA.';
 comment on column ledger.overview.completed_in_flight is 'Items due in it that runs completed which are open.';
 comment on column ledger.overview.in_flight is 'Items due in it that are handed out or running.';
 comment on column ledger.overview.waiting is 'Items that may be claimed from that quarter hour on.';

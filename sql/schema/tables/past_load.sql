@@ -20,7 +20,7 @@ comment on column ledger.past_load.tenant is 'Empty: all tenants.';
 comment on column ledger.past_load.kind is 'Empty: all kinds of the tenant.';
 comment on column ledger.past_load.quarter is 'Begin of the quarter hour, in UTC.';
 comment on column ledger.past_load.effective_date is 'That of the items: a pass reads items by it.';
-comment on column ledger.past_load.completed_late is 'Those of them that were completed after complete_by, or their grace.';
+comment on column ledger.past_load.completed_late is 'Those of them that were completed after their SLA.';
 comment on column ledger.past_load.withdrawn is 'Items that were cancelled, superseded or skipped.';
 comment on column ledger.past_load.had_failures is 'Items of which an attempt failed, timed out or was parked, whatever their results.';
 
@@ -49,7 +49,7 @@ comment on column ledger.past_sum.tenant is 'Empty: all tenants.';
 comment on column ledger.past_sum.kind is 'Empty: all kinds of the tenant.';
 comment on column ledger.past_sum.minutes is 'How long the span is: a quarter hour, an hour, six hours or a day.';
 comment on column ledger.past_sum.begins is 'Begin of the span, in UTC.';
-comment on column ledger.past_sum.completed_late is 'Those of them that were completed after complete_by, or their grace.';
+comment on column ledger.past_sum.completed_late is 'Those of them that were completed after their SLA.';
 comment on column ledger.past_sum.withdrawn is 'Items that were cancelled, superseded or skipped.';
 comment on column ledger.past_sum.had_failures is 'Items of which an attempt failed, timed out or was parked, whatever their results.';
 
