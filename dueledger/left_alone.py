@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from dueledger.ledger.item_verbs import MOVED, OperationVerb, refusal
+from dueledger.ledger.item_verbs import MOVED, VERB_STATES, OperationVerb, refusal
 from dueledger.ledger.states import State
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.operations import (
@@ -54,6 +54,23 @@ async def preview_open_items(
         replace(wanted, state=None, error=None),
         **limits._asdict(),
     )
+
+
+async def preview_moved(
+    connection: Connection,
+    verb: OperationVerb,
+    wanted: ItemFilter,
+    of_all: OperationPreview,
+    *,
+    limits: PreviewLimits = FULL,
+    until: datetime | None = None,
+) -> OperationPreview:
+    """Count the items that a verb moves now, which may be just those of `preview_open_items`."""
+    is_whole = not of_all.capped or of_all.items == limits.counted_max
+    is_of_all = wanted.state is None and wanted.error is None and verb not in WAITS
+    if is_whole and is_of_all and of_all.states <= VERB_STATES[verb]:
+        return of_all
+    return await preview_operation(connection, verb, wanted, until=until, **limits._asdict())
 
 
 def count_left_alone(

@@ -25,14 +25,13 @@ from dueledger.ledger.store.operations import (
     ItemFilter,
     OperationPreview,
     estimate_seconds,
-    preview_operation,
 )
 from dueledger.ledger.store.reviews import group_reviews
 from dueledger.left_alone import (
     FULL,
-    WAITS,
     PreviewLimits,
     count_left_alone,
+    preview_moved,
     preview_open_items,
 )
 from dueledger.reviews import of_flow
@@ -285,25 +284,11 @@ async def _first_moving(
     """
     for verb in verbs:
         if open_items.capped or open_items.states & VERB_STATES[verb]:
-            found = await _preview(call, verb, wanted, open_items, limits)
+            found = await preview_moved(call.connection, verb, wanted, open_items, limits=limits)
             if found.items:
                 return verb, found
-    return verbs[0], await _preview(call, verbs[0], wanted, open_items, limits)
-
-
-async def _preview(
-    call: ApiCall,
-    verb: OperationVerb,
-    wanted: ItemFilter,
-    open_items: OperationPreview,
-    limits: PreviewLimits,
-) -> OperationPreview:
-    """Count the items to which the verb is applied; they may be just those that are counted."""
-    is_whole = not open_items.capped or open_items.items == limits.counted_max
-    is_of_all = wanted.state is None and wanted.error is None and verb not in WAITS
-    if is_whole and is_of_all and open_items.states <= VERB_STATES[verb]:
-        return open_items
-    return await preview_operation(call.connection, verb, wanted, **limits._asdict())
+    found = await preview_moved(call.connection, verbs[0], wanted, open_items, limits=limits)
+    return verbs[0], found
 
 
 def _count_left(groups: Sequence[Row], wanted: ItemFilter) -> Counter[str]:

@@ -17,12 +17,11 @@ from dueledger.ledger.store.operations import (
     estimate_seconds,
     list_operations,
     pause_operation,
-    preview_operation,
     record_operation,
     resume_operation,
     show_operation,
 )
-from dueledger.left_alone import count_left_alone, preview_open_items
+from dueledger.left_alone import count_left_alone, preview_moved, preview_open_items
 from dueledger.refusals import approval_refusal, operation_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
@@ -87,12 +86,11 @@ async def decide(call: CurrentCall, tenant: TenantPath, decision: ItemDecision) 
 async def preview(call: CurrentCall, tenant: TenantPath, asked: OperationFilter) -> Response:
     """Count the items of a tenant that an operation would move now. It changes nothing."""
     await check_until(call.connection, asked.verb, asked.until)
-    found = await preview_operation(
-        call.connection, asked.verb, asked.items_of(tenant), until=asked.until
-    )
+    wanted = asked.items_of(tenant)
+    open_items = await preview_open_items(call.connection, wanted)
+    found = await preview_moved(call.connection, asked.verb, wanted, open_items, until=asked.until)
     seconds = await estimate_seconds(call.connection, asked.verb, tenant, found.items)
-    open_items = await preview_open_items(call.connection, asked.items_of(tenant))
-    left = count_left_alone(asked.verb, asked.items_of(tenant), found, open_items, asked.until)
+    left = count_left_alone(asked.verb, wanted, found, open_items, asked.until)
     groups = [asdict(group) for group in found.groups]
     counted = {"items": found.items, "capped": found.capped, "seconds": seconds}
     approval = {name: getattr(found, name) for name in ("approval_above", "needs_approval")}
