@@ -1,7 +1,13 @@
 """Pages that change while they are shown, and the stream that says so."""
 
+from datetime import datetime
+
 import pytest
 
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.flows import FlowScope, pause_flows, resume_flows
+from dueledger.ledger.store.items import emit_items
 from tests.browser.window import Window
 from tests.service.conftest import Api
 
@@ -183,3 +189,44 @@ async def test_a_list_without_a_stream_asks_itself_for_changes(window: Window, a
         window.wait_for_text(".changed", "1 row differs")
 
     await window.do(poll)
+
+
+async def test_a_schedule_shows_a_pause_that_begins_and_a_decision_says_that_items_changed(
+    window: Window, api: Api
+) -> None:
+    def begin() -> None:
+        window.open("/console/schedules/acme/nightly-close")
+        window.wait_for('[data-pulse="live"]')
+        assert not window.find("main .banner")
+
+    await window.do(begin)
+    scope = FlowScope("acme", "NightlyCloseDue")
+    await pause_flows(api.owner, scope, reason="INC-90", actor_no=api.person_no)
+    await api.owner.execute("select pg_stat_force_next_flush()")
+    await window.do(lambda: window.wait_for_text("main .banner", "INC-90"))
+
+    def decide() -> None:
+        window.open("/console/schedules/calendar?tenant=acme")
+        window.wait_for_text("main .banner", "INC-90")
+        window.open("/console/reviews/acme/decide?kind=LetterDue&verb=cancel")
+        window.wait_for('[data-pulse="live"]')
+        assert not window.find(".changed")[0].is_displayed()
+
+    await window.do(decide)
+    await resume_flows(api.owner, scope, actor_no=api.person_no)
+    now = await read_now(api.owner)
+    await emit_items(api.owner, [_letter(now)], actor_no=api.person_no)
+    await api.owner.execute("select pg_stat_force_next_flush()")
+    await window.do(lambda: window.wait_for_text(".changed", "1 row differs"))
+
+
+def _letter(now: datetime) -> ItemDraft:
+    return ItemDraft(
+        tenant="acme",
+        kind="LetterDue",
+        business_key="L-of-today",
+        cycle="2027",
+        effective_date=now.date(),
+        due_at=now,
+        payload="{}",
+    )

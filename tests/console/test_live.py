@@ -2,20 +2,51 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 
+from dueledger import console
 from dueledger.console import open_console
 from dueledger.console.activity import LedgerActivity
 from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.activity import read_activity
 from dueledger.ledger.store.api_keys import Scope
 from tests.console.conftest import Browser
 from tests.databases import MakeDatabase
-from tests.service.conftest import Api, open_api
+from tests.service.conftest import SCHEDULE, Api, open_api
 
 PAGES = 1_000
+STILL = {"problem.html", "runbook.html", "search.html", "sign_in.html"}
+"""Pages that stay as they are; docs/console.md says which."""
+WATCHED = re.compile(r'(?:data-live=|data-changed=|ui\.changed\(|set tables = )"([a-z_ ]+)"')
+
+
+async def test_each_page_shows_what_changes_or_says_that_something_has(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        tables = (await read_activity(connection)).keys()
+    for template in (Path(console.__file__).parent / "templates").glob("*.html"):
+        text = template.read_text(encoding="utf-8")
+        if not text.startswith('{% extends "layout.html" %}'):
+            continue
+        is_live = any(each in text for each in ("data-live=", "data-changed=", "ui.changed("))
+        assert is_live == (template.name not in STILL), template.name
+        watched = {name for names in WATCHED.findall(text) for name in names.split()}
+        assert watched <= tables, template.name
+
+
+async def test_the_page_of_a_schedule_watches_all_that_it_shows(api: Api, browser: Browser) -> None:
+    await api.define("acme", "watched", SCHEDULE)
+    page = (await browser.open("/console/schedules/acme/watched")).text
+    live = page.partition("data-live=")[2]
+    for part in ("<h1>watched", ">Pause<", "Next occurrences", "History", "Version 1"):
+        assert part in live.partition("</main>")[0], part
+    watched = live.partition(">")[0]
+    for table in ("definition", "due_item", "materialised", "pause", "run", "transition"):
+        assert table in watched
 
 
 async def test_one_query_answers_a_thousand_pages_and_none_is_made_without_any(pool: Pool) -> None:

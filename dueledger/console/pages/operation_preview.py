@@ -230,6 +230,7 @@ async def preview_decision(
         takes=None if seconds is None else about(timedelta(seconds=seconds)),
         left=_count_left(groups, wanted),
         unmoved=None if is_parked else count_left_alone(verb, wanted, found, open_items),
+        is_counted=count,
         may_count=found.capped and not count,
         is_approval_sure=verb is not OperationVerb.SNOOZE
         and (count or found.items > (found.approval_above or 0)),
