@@ -36,6 +36,10 @@ MISSED = """
 return [...document.querySelectorAll(`${arguments[0]} td a`)].map(each => each.getAttribute("href"))
   .filter(each => !reached.has(each))
 """
+WIDER = """
+const frame = document.querySelector(".strip").closest(".wide");
+return frame.scrollWidth - frame.clientWidth;
+"""
 STOPS_MAX = 16
 """Links from a cell to the next one that Tab reaches: two of each row between that has none."""
 
@@ -91,5 +95,16 @@ async def test_arrow_keys_go_through_the_strip_and_enter_opens_the_items_of_a_ce
         window.press(Keys.ENTER)
         window.wait_for("td.c-state")
         assert window.driver.current_url == leads_to
+
+    await window.do(walk)
+
+
+async def test_the_strip_fits_a_wide_screen_with_the_age_of_each_count(window: Window) -> None:
+    def walk() -> None:
+        window.open("/console/")
+        assert window.driver.execute_script(WIDER) <= 0
+        ages = [each.text for each in window.find(".strip .age")]
+        assert ages
+        assert all(each.endswith(" s ago") for each in ages), ages
 
     await window.do(walk)

@@ -65,8 +65,7 @@ async def test_a_flow_whose_items_were_due_before_the_strip_is_its_first_row(
         page = (await browser.open(path)).text
         assert "Nothing was due in the last 24 hours" not in page
         [row], [age] = _ROW.findall(page), _AGE.findall(page)
-        due = r"acme Before late, due [\d,]+ d( \d+ h)? ago 2026-01-01 09:00"
-        assert re.fullmatch(due, text_of(row)), row
+        assert text_of(row) == "acme Before late, due 2026-01-01 09:00"
         assert re.fullmatch(r"\d{1,3} s ago", age), path
         [href] = re.findall(r'<a class="since" href="([^"]+)"', page)
         assert "B-1" in (await browser.open(unescape(href))).text
