@@ -41,7 +41,7 @@ class Column:
     `word` one of a closed list, as in code. A `minute` is a time of the last day, shown without it.
     An `action` leads to what can be done, by the words of its label, and is no part of a download.
     `href` returns where a cell leads. `capped` is the member that says that a count is the least
-    that it can be.
+    that it can be. `by` is the member that orders rows, where the text that is shown does not.
     """
 
     key: str
@@ -49,6 +49,7 @@ class Column:
     kind: CellKind = "text"
     href: Callable[[Row], str | None] | None = None
     capped: str | None = None
+    by: str | None = None
 
     @property
     def sorts(self) -> bool:
@@ -63,9 +64,11 @@ class Listing:
     `filters` are the parameters of the address that leave rows out. Where one is given and there
     are no rows, the list says `unmatched` in place of `empty`, and leads to itself without them.
     `order` is that of the rows, as they were read by an index: "oldest first". `next_cursor` is
-    that of the next page; None: this is the last. `sorts` is whether a reader may choose another
-    order, as all rows are there. `turns` is the column whose head leads to the other order of an
-    index, the parameter that asks for it, and whether it is ascending now.
+    that of the next page; None: this is the last. Without `downloads` it is the first rows of a
+    list that has a page of its own. `table` is its name on its page; None: it is the page's list.
+    `sorts` is whether a reader may choose another order, as all rows are there. `turns` is the
+    column whose head leads to the other order of an index, the parameter that asks for it, and
+    whether it is ascending now.
     """
 
     caption: str
@@ -78,6 +81,7 @@ class Listing:
     order: str | None = None
     next_cursor: str | None = None
     downloads: bool = True
+    table: str | None = None
     sorts: bool = False
     turns: tuple[str, str, bool] | None = None
 
@@ -97,7 +101,7 @@ class Listing:
             accepted = " | ".join(each.key for each in self.columns if each.sorts)
             problem = Problem("sort", "", "the list has no such column", accepted)
             raise InvalidInput("The list cannot be sorted so.", [problem])
-        names = _names(column)
+        names = _names(column) if column.by is None else (column.by,)
 
         def place(row: Row) -> list[tuple[bool, Any]]:
             return [(row[name] is None, row[name]) for name in names]

@@ -1,7 +1,7 @@
 """What both grids of the last four weeks have: rows of cells, and the table of their numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -72,19 +72,14 @@ def owed_numbers(due: int) -> dict[str, Any]:
 def shown_rows(listing: Listing) -> Listing:
     """Return the rows that a page has room for: of many those where not all is as it should be."""
     if len(listing.rows) <= SHOWN_MAX:
-        return Listing(
-            caption=listing.caption,
-            columns=listing.columns,
-            rows=listing.rows,
-            empty="Nothing that was counted was due.",
-        )
+        return replace(listing, order=None, empty="Nothing that was counted was due.")
     wrong = [row for row in listing.rows if row["is_wrong"]]
     note = "Those where something was late, failed or is open."
     if len(wrong) > SHOWN_MAX:
         note = f"The first {SHOWN_MAX} of those where something was late, failed or is open."
-    return Listing(
-        caption=listing.caption,
-        columns=listing.columns,
+    return replace(
+        listing,
+        order=None,
         rows=wrong[:SHOWN_MAX],
         empty="Everything that was counted was completed in time.",
         note=note,

@@ -135,7 +135,7 @@ def _listing(found: Throughput) -> Listing:
         columns=(
             Column("since", "Minute", "minute"),
             Column("completed", State.COMPLETED.label, "count"),
-            Column("after_due", "99 of 100 within", "text"),
+            Column("after_due", "99 of 100 within", by="p99_seconds"),
             Column("sampled", "Looked at", "count"),
         ),
         rows=[
@@ -143,6 +143,7 @@ def _listing(found: Throughput) -> Listing:
                 "since": each.since,
                 "completed": each.completed,
                 "after_due": seconds_of(each.p99_seconds),
+                "p99_seconds": each.p99_seconds,
                 "sampled": each.sampled,
             }
             for each in reversed(found.minutes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self, TypeAlias
 from urllib.parse import quote, quote_plus
 
 import orjson
@@ -77,6 +77,18 @@ def _templates() -> Environment:
     return environment
 
 
+class Head(NamedTuple):
+    """The head of a column: where it leads, and in which order the rows are by it.
+
+    `order` is as `aria-sort` has it. A head that sorts has an id: keys that chose it stay there.
+    """
+
+    column: Column
+    href: str | None = None
+    order: str | None = None
+    id: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """Makes the answer to one request. Without a session it shows none of the ledger."""
@@ -90,7 +102,7 @@ class View:
     """What may be chosen: those of every console, and the names of the tenants' own."""
     format: PageFormat = "html"
     table: str | None = None
-    """Which table of the page is the download; None: its list."""
+    """Which table of the page is the download, or is sorted; None: its list."""
     sort: str | None = None
     download_rows_max: int = DOWNLOAD_ROWS_MAX
 
@@ -156,8 +168,9 @@ class View:
         return self.url(self.path, **query)
 
     def download(self, form: PageFormat, table: str | None) -> str:
-        """Return the address of a table as a file, from its first row."""
-        return self.here(format=form, table=table, limit=None, cursor=None)
+        """Return the address of a table as a file, from its first row, sorted as it is shown."""
+        sort = self.sort if self.table == table else None
+        return self.here(format=form, table=table, limit=None, cursor=None, sort=sort)
 
     def record_url(self, topic: str, partition: int, offset: int | None) -> str | None:
         """Return where the Kafka UI of the settings shows a record; None without one."""
@@ -182,7 +195,10 @@ class View:
         among the values that `table` names. Raises NotFound for another name.
         """
         if listing is not None:
-            listing = self._sorted(listing)
+            listing = self.sorted(listing, None)
+        for name, value in values.items():
+            if isinstance(value, Listing):
+                values[name] = self.sorted(value, name)
         if self.format != "html":
             asked = listing if self.table is None else values.get(self.table)
             if isinstance(asked, Listing) and asked.downloads:
@@ -201,27 +217,53 @@ class View:
             response.delete_cookie(cookie_name(self.request, "notice"))
         return response
 
-    def _sorted(self, listing: Listing) -> Listing:
-        """Return a list as the reader wants it sorted, if all of its rows are there."""
+    def sorted(self, listing: Listing, table: str | None) -> Listing:
+        """Return a table of the page as the reader wants it sorted, if all of its rows are there.
+
+        Raises InvalidInput for a column that it does not have.
+        """
         is_cut = listing.next_cursor is not None or listing.note is not None
-        if is_cut or "cursor" in self.request.query_params:
-            return listing
-        sorting = replace(listing, sorts=True)
-        return sorting if self.sort is None else sorting.sorted_by(self.sort)
+        is_paged = table is None or self.format != "html"
+        if is_cut or not listing.downloads or (is_paged and "cursor" in self.request.query_params):
+            return listing if table is None else replace(listing, table=table)
+        sorting = replace(listing, table=table, sorts=True)
+        return sorting.sorted_by(self.sort or "") if self.is_sorted(sorting) else sorting
 
-    def sort_address(self, column: Column) -> str:
-        """Return the address of this page sorted by a column; in reverse if it is so already."""
-        return self.here(sort=f"-{column.key}" if self.sort == column.key else column.key)
+    def is_sorted(self, listing: Listing) -> bool:
+        """Return whether the reader has chosen the order of a table."""
+        return listing.sorts and self.sort is not None and self.table == listing.table
 
-    def turned_address(self, parameter: str) -> str:
-        """Return the address of this page in the other order of its index."""
+    def heads(self, listing: Listing) -> list[Head]:
+        """Return the heads of a table: each sorts it, or one leads to the other order of its index.
+
+        A head by which it is sorted leads to the reverse.
+        """
+        if not listing.sorts:
+            return [self._turning(listing, each) for each in listing.columns]
+        sort = self.sort if self.is_sorted(listing) else None
+        here = self.here(sort=None, table=listing.table)
+        address = f"{here}{'&' if '?' in here else '?'}sort="
+        prefix = f"sort-{listing.table or 'list'}-"
+        heads: list[Head] = []
+        for column in listing.columns:
+            key, id_ = column.key, prefix + column.key
+            if not column.sorts:
+                heads.append(Head(column))
+            elif sort == key:
+                heads.append(Head(column, f"{address}-{key}#{id_}", "ascending", id_))
+            else:
+                order = "descending" if sort == f"-{key}" else None
+                heads.append(Head(column, f"{address}{key}#{id_}", order, id_))
+        return heads
+
+    def _turning(self, listing: Listing, column: Column) -> Head:
+        """Return the head of a column, which leads to the other order if the index has both."""
+        if listing.turns is None or listing.turns[0] != column.key:
+            return Head(column)
+        _, parameter, is_ascending = listing.turns
         turned = None if parameter in self.request.query_params else True
-        return self.here(cursor=None, **{parameter: turned})
-
-    def order_by(self, column: Column) -> str | None:
-        """Return in which order of a column the page is sorted, as `aria-sort` has it."""
-        orders = {column.key: "ascending", f"-{column.key}": "descending"}
-        return orders.get(self.sort or "")
+        address = self.here(cursor=None, **{parameter: turned})
+        return Head(column, address, "ascending" if is_ascending else "descending")
 
     def rows_max(self, shown: int) -> int:
         """Return how many rows a list without pages has: a file has more than the page shows."""

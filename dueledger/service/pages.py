@@ -21,6 +21,8 @@ LARGE_ROWS_AT_ONCE: Final = 32
 PAGE_BYTES_MAX: Final = 8 * 1024 * 1024
 """After so many bytes a page of large rows ends: of payloads, evidence or documents."""
 _CURSOR_CHARS_MAX: Final = 2_000
+_NO_FILTERS: Final = frozenset({"limit", "cursor", "sort", "table"})
+"""Parameters that leave no row out. A page of the console sorts tables beside its list by two."""
 
 Row = TypeVar("Row", bound=BaseModel)
 Place = TypeVar("Place")
@@ -138,7 +140,7 @@ async def _page_of(
     ] = None,
 ) -> PageRequest:
     filters = sorted(
-        each for each in request.query_params.multi_items() if each[0] not in {"limit", "cursor"}
+        each for each in request.query_params.multi_items() if each[0] not in _NO_FILTERS
     )
     given_for = orjson.dumps([request.url.path, filters])
     return PageRequest(limit, cursor, given_for, request.app.state.cursors)

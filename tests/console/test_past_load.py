@@ -169,6 +169,8 @@ async def test_each_result_is_counted_by_a_pass_and_shown_with_its_items(
         (row,) = csv.DictReader(io.StringIO(sent.text))
         assert when in row.values()
         assert {name: int(row[name]) for name in COUNTS} == COUNTS
+        head = f'href="{PAST}?table={table}&amp;sort=-due#sort-{table}-due">Due</a>'
+        assert head in (await browser.open(f"{PAST}?table={table}&sort=due")).text
     await api.owner.execute("update ledger.past_load_count set counted_from = '2027-03-01'")
     grids = (await browser.open(PAST)).text.split('class="calendar')[1:]
     assert [grid.count("not counted</span></td>") for grid in grids] == [25, 7 * 24 - 60]

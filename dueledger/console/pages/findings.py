@@ -117,7 +117,6 @@ async def show_finding(
     found = await findings.find_finding(call, finding)
     is_open = found["resolution"] == Resolution.OPEN
     plan, no_plan = await _plan(call, finding) if is_open else (None, None)
-    evidence = _evidence(found)
     people = await people_of_finding(call, found, back)
     return view.page(
         "finding.html",
@@ -126,11 +125,10 @@ async def show_finding(
         finding=found,
         rule=FINDING_RULES[FindingType(found["type"])],
         is_open=is_open,
-        evidence=evidence,
         evidence_list=Listing(
             caption="Evidence",
             columns=_EVIDENCE_COLUMNS,
-            rows=[_evidence_row(each) for each in evidence],
+            rows=[_evidence_row(each) for each in _evidence(found)],
         ),
         plan=plan,
         no_plan=no_plan,
@@ -359,7 +357,7 @@ def _evidence_row(each: Evidence) -> Row:
     texts = {
         name: None if side is None else orjson.dumps(side).decode() for name, side in sides.items()
     }
-    return {"field": each.name, "differs": each.differs, **texts}
+    return {"field": each.name, "differs": each.differs, "evidence": each, **texts}
 
 
 _EVIDENCE_COLUMNS: Final[Sequence[Column]] = (

@@ -251,15 +251,17 @@ def _list_passes(view: View, processes: Sequence[ProcessRow]) -> Listing:
         columns=(
             Column("name", "Process", "text", address),
             Column("ticked_at", "Last pass ended", "time"),
-            Column("took", "Took"),
-            Column("outbox", "Outbox rows"),
+            Column("took", "Took", by="tick_seconds"),
+            Column("outbox", "Outbox rows", by="outbox_items"),
         ),
         rows=[
             {
                 "name": each.name,
                 "ticked_at": each.ticked_at,
                 "took": _took(each.tick_seconds),
+                "tick_seconds": each.tick_seconds,
                 "outbox": _outbox(each),
+                "outbox_items": each.outbox_items,
             }
             for each in processes
             if each.ticked_at is not None
