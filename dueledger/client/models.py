@@ -930,6 +930,17 @@ RateBurst = TypeAliasType(
 )
 
 
+class LastPass(BaseModel):
+    """
+    The last pass of reconciliation; it looked at `as_of`.
+    """
+
+    reconciliation_no: int
+    started_at: AwareDatetime
+    finished_at: Annotated[AwareDatetime | None, Field(description="null: it has not ended")]
+    as_of: AwareDatetime
+
+
 class LatenessDocument(BaseModel):
     """
     How many late items have been due for so long.
@@ -2038,6 +2049,8 @@ class WatermarkList(BaseModel):
     """
 
     items: list[WatermarkDocument]
+    is_cut: Annotated[bool, Field(description="there are more kinds, which are more complete")]
+    last_pass: Annotated[LastPass | None, Field(description="null: no pass has begun")]
 
 
 class WhyDocument(BaseModel):

@@ -109,6 +109,9 @@ async def test_reconciliation_says_which_pass_has_looked_and_when(
     api: Api, nobody: Browser
 ) -> None:
     await api.owner.execute("delete from ledger.reconciliation")
+    key = await api.make_key("marks", Scope.AUDIT, tenants=["marks"])
+    none = {"items": list[object](), "is_cut": False, "last_pass": None}
+    assert (await api.ask("GET", "/v1/watermarks", key=key)).document == none
     page = (await nobody.open("/console/reconciliation")).text
     assert "No finding is open." in page
     assert "No reconciliation has looked yet: start <code>dueledger reconcile</code>" in page
@@ -125,6 +128,16 @@ async def test_reconciliation_says_which_pass_has_looked_and_when(
     await api.owner.execute("update ledger.reconciliation set finished_at = ledger.now()")
     page = (await nobody.open("/console/reconciliation")).text
     assert f"The last reconciliation, number {number}, looked" in page
+    await api.owner.execute(
+        "insert into ledger.watermark (tenant, kind, as_of)"
+        " values ('marks', 'FirstDue', ledger.now()), ('marks', 'SecondDue', ledger.now())"
+    )
+    for limit, is_cut in ((1, True), (2, False)):
+        marks = (await api.ask("GET", f"/v1/watermarks?limit={limit}", key=key)).document
+        assert (len(marks["items"]), marks["is_cut"]) == (limit, is_cut)
+        last = marks["last_pass"]
+        assert (last["reconciliation_no"], last["as_of"]) == (number, "2026-03-01T09:00:00Z")
+        assert last["finished_at"] is not None
 
 
 async def test_a_strip_without_items_says_what_to_do_first(api: Api, nobody: Browser) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store.api_keys import Scope
 from dueledger.ledger.store.findings import MissingPlace, count_findings, count_missing
-from dueledger.ledger.store.passes import list_watermarks
+from dueledger.ledger.store.passes import list_watermarks, read_last_pass
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import LIMIT_MAX, CurrentPage, Page, PageRequest
@@ -78,10 +78,21 @@ class WatermarkDocument(BaseModel):
     as_of: datetime
 
 
+class LastPass(BaseModel):
+    """The last pass of reconciliation; it looked at `as_of`."""
+
+    reconciliation_no: int
+    started_at: datetime
+    finished_at: Annotated[datetime | None, Field(description="null: it has not ended")]
+    as_of: datetime
+
+
 class WatermarkList(BaseModel):
     """Completeness watermarks, the least complete kind first."""
 
     items: list[WatermarkDocument]
+    is_cut: Annotated[bool, Field(description="there are more kinds, which are more complete")]
+    last_pass: Annotated[LastPass | None, Field(description="null: no pass has begun")]
 
 
 @audit.add("GET", "/v1/findings/counts", "countFindings", FindingCounts)
@@ -131,5 +142,12 @@ async def list_kinds(
     limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT_MAX,
 ) -> Response:
     """List up to when each kind is complete, and what blocks it."""
-    rows = await list_watermarks(call.connection, tenant, tenants=call.tenants, limit=limit)
-    return answer({"items": [members_of(WatermarkDocument, row) for row in rows]})
+    rows = await list_watermarks(call.connection, tenant, tenants=call.tenants, limit=limit + 1)
+    last_pass = await read_last_pass(call.connection)
+    return answer(
+        {
+            "items": [members_of(WatermarkDocument, row) for row in rows[:limit]],
+            "is_cut": len(rows) > limit,
+            "last_pass": None if last_pass is None else members_of(LastPass, dict(last_pass)),
+        }
+    )
