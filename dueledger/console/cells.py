@@ -99,8 +99,9 @@ def pointed_at(clock: PageClock, instant: datetime) -> str:
 
 def minute_of(clock: PageClock, instant: datetime) -> str:
     """Return a minute of the last hours; the day is not said."""
-    title = pointed_at(clock, instant)
-    return f'<time datetime="{iso(instant)}" title="{title}">{title[_OF_MINUTE]}</time>'
+    utc, exact = iso(instant), clock.exact(instant)
+    others = clock.in_other_zones(instant) if clock.other_zones else utc
+    return f'<time datetime="{utc}" title="{exact} · {others}">{exact[_OF_MINUTE]}</time>'
 
 
 def shown(value: object) -> str:

@@ -100,12 +100,12 @@ def make_strip(
         late_due_at = late[name]["late_due_at"] if name in late else None
         waits = next((each.quarter for each in row if each.waiting and each.quarter <= now), None)
         oldest = waits if name in late and late[name]["late_wait"] == "due" else None
+        marks = _Marks.of(row, now, late_due_at)
         shown = [_EMPTY] * QUARTERS
         for cell in row:
             at = (cell.quarter - place.begins) // QUARTER
             if 0 <= at < QUARTERS and cell.due:
-                is_oldest = cell.quarter == oldest
-                shown[at] = _cell(view, cell, href, now, late_due_at, is_oldest=is_oldest)
+                shown[at] = _cell(view, cell, href, marks, is_oldest=cell.quarter == oldest)
         age = f"{max(0, round(row[0].age_seconds))} s" if row else None
         before = late_due_at if late_due_at is not None and late_due_at < place.begins else None
         rows.append(
@@ -123,21 +123,29 @@ def make_strip(
     )
 
 
-def _cell(
-    view: View,
-    cell: OverviewCell,
-    href: str,
-    now: datetime,
-    late_due_at: datetime | None,
-    *,
-    is_oldest: bool,
-) -> str:
+class _Marks(NamedTuple):
+    """Up to which quarter hour the grace is over of a flow's items, and after which some are late.
+
+    A row has up to 193 cells: each compares its quarter hour with both.
+    """
+
+    over_until: datetime
+    late_after: datetime
+
+    @classmethod
+    def of(
+        cls, row: Sequence[OverviewCell], now: datetime, late_due_at: datetime | None
+    ) -> "_Marks":
+        grace = timedelta(seconds=row[0].grace_seconds if row else 0)
+        return cls(now - grace - QUARTER, now if late_due_at is None else late_due_at - QUARTER)
+
+
+def _cell(view: View, cell: OverviewCell, href: str, marks: _Marks, *, is_oldest: bool) -> str:
     """Return a cell that has items. Its height and its mark say what its colour does."""
-    items = cell.due
-    until = cell.quarter + QUARTER
-    is_over = cell.is_over(now)
-    is_late = is_over and late_due_at is not None and late_due_at < until
-    tone = _tone(cell, is_late=is_late or is_oldest)
+    items, still_open, until = cell.due, cell.open, cell.quarter + QUARTER
+    is_over = still_open > 0 and cell.quarter <= marks.over_until
+    is_late = is_over and cell.quarter > marks.late_after
+    tone = _tone(cell, still_open, is_late=is_late or is_oldest)
     level = 1 + sum(items >= each for each in _LEVELS)
     words = [f"{items:,}{'+' if cell.is_capped else ''} due"]
     if cell.completed:
@@ -145,8 +153,8 @@ def _cell(
         words.append(f"{cell.completed:,} completed{late}")
     if cell.failed:
         words.append(f"{cell.failed:,} failed or in review")
-    if cell.open:
-        words.append(f"{cell.open:,} open{', late' if is_late else ''}")
+    if still_open:
+        words.append(f"{still_open:,} open{', late' if is_late else ''}")
         if not is_late and (is_oldest or is_over):
             words.append("the oldest late" if is_oldest else "past their grace")
     scope = "&open=true" if tone in {FAILED, LATE} else ""
@@ -166,10 +174,10 @@ def _minute(local: datetime) -> str:
     return f"{local.hour:02}:{local.minute:02}"
 
 
-def _tone(cell: OverviewCell, *, is_late: bool) -> Tone:
+def _tone(cell: OverviewCell, still_open: int, *, is_late: bool) -> Tone:
     if cell.failed:
         return FAILED
-    if cell.open:
+    if still_open:
         return LATE if is_late else OPEN
     return SLOW if cell.completed_late else DONE
 
