@@ -41,9 +41,15 @@ _COLUMNS: Final = (
 
 
 @operation.command("list")
-def list_(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
-    """List operations with their progress, newest first."""
-    rows = run(_list(limit + 1, dsn))
+def list_(
+    *,
+    oldest_first: Annotated[bool, typer.Option("--oldest-first")] = False,
+    limit: LimitOption = 100,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List operations with their progress, the newest first unless asked otherwise."""
+    rows = run(_list(limit + 1, dsn, oldest_first=oldest_first))
     shown = rows[:limit]
     if json_:
         print_lines(shown)
@@ -130,11 +136,11 @@ def _print(found: dict[str, Any], *, as_json: bool) -> None:
         )
 
 
-async def _list(limit: int, dsn: str | None) -> list[dict[str, Any]]:
+async def _list(limit: int, dsn: str | None, *, oldest_first: bool) -> list[dict[str, Any]]:
     from dueledger.ledger.store.operations import list_operations
 
     async with ledger_connection(dsn) as connection:
-        return await list_operations(connection, limit)
+        return await list_operations(connection, limit, oldest_first=oldest_first)
 
 
 async def _show(operation_no: int, dsn: str | None) -> dict[str, Any]:

@@ -412,10 +412,11 @@ def list_operations(
     *,
     tenant: str | None = None,
     awaits_approval: bool | None = None,
+    oldest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.OperationPage]:
-    """List operations with their progress, newest first."""
+    """List operations with their progress, newest or oldest first."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/operations", models.OperationPage, query)
 
@@ -621,10 +622,11 @@ def list_undecided_findings(
     tenant: str | None = None,
     kind: str | None = None,
     taken: str | None = None,
+    newest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.FindingPage]:
-    """List open findings that a person decides, oldest first."""
+    """List open findings that a person decides, oldest or newest first."""
     query = dict(locals())
     return ServiceCall("GET", "/v1/findings/undecided", models.FindingPage, query)
 

@@ -184,10 +184,12 @@ async def list_undecided_findings(
     kind: str | None = None,
     taken_by: int | None = None,
     after: PageAfter | None = None,
+    newest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List open findings that a person decides, and those that somebody has taken, oldest first.
+    """List open findings that a person decides, and those that somebody has taken, by page.
 
-    With `tenants`, theirs alone; with `taken_by`, those of this actor, or of `NOBODY`.
+    Oldest or newest first. With `tenants`, theirs alone; with `taken_by`, those of this actor, or
+    of `NOBODY`.
     """
     ids = await find_undecided_findings(
         connection,
@@ -197,8 +199,10 @@ async def list_undecided_findings(
         kind=kind,
         taken_by=taken_by,
         after=after,
+        newest_first=newest_first,
     )
-    return await read_findings(connection, ids, tenants)
+    found = await read_findings(connection, ids, tenants)
+    return found[::-1] if newest_first else found
 
 
 async def read_findings(
@@ -218,11 +222,15 @@ async def find_undecided_findings(
     kind: str | None = None,
     taken_by: int | None = None,
     after: PageAfter | None = None,
+    newest_first: bool = False,
 ) -> list[UUID]:
     """Find the findings that `list_undecided_findings` lists, to count them."""
     place = (after.at, after.id) if after else (None, None)
     values = tenant, kind, taken_by, limit, tenants, *place
-    rows = await connection.fetch(statement("find_undecided_findings"), *values)
+    if newest_first:
+        rows = await connection.fetch(statement("find_newest_undecided_findings"), *values)
+    else:
+        rows = await connection.fetch(statement("find_undecided_findings"), *values)
     return [row["id"] for row in rows]
 
 

@@ -219,17 +219,21 @@ async def list_operations(
     limit: int,
     *,
     tenants: Sequence[str] | None = None,
-    before_no: int | None = None,
+    after_no: int | None = None,
     tenant: str | None = None,
     kind: str | None = None,
     awaits_approval: bool = False,
+    oldest_first: bool = False,
 ) -> list[dict[str, Any]]:
-    """List operations, newest first, below a number; with `tenants`, those of one of them alone.
+    """List operations, newest or oldest first, after the one of a number; with `tenants`, theirs.
 
     With `awaits_approval`, those alone that do; with a `kind`, those that may reach it.
     """
-    values = limit, tenants, before_no, tenant, awaits_approval, kind
-    rows = await connection.fetch(statement("list_operations"), None, *values)
+    values = limit, tenants, after_no, tenant, awaits_approval, kind
+    if oldest_first:
+        rows = await connection.fetch(statement("list_oldest_operations"), *values)
+    else:
+        rows = await connection.fetch(statement("list_operations"), None, *values)
     return [dict(row) for row in rows]
 
 

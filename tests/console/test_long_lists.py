@@ -121,11 +121,28 @@ async def test_the_head_of_a_column_leads_to_the_other_order_of_its_index(
     api: Api, browser: Browser, key: NewApiKey
 ) -> None:
     await api.find("acme", 2)
+    for finding in await api.find("acme", 2):
+        await api.ask("POST", f"/v1/findings/{finding}/take", key=key, body={})
     await api.park(*await api.emit(key, *(api.item(f"T-{n}", kind="Turned") for n in "12")))
-    for path, label in (("/reconciliation/findings", "Found"), ("/reviews/parked", "Parked")):
+    redrive = {"verb": "redrive", "kind": "Turned", "reason": "INC-1"}
+    for _ in range(2):
+        recorded = await api.ask("POST", "/v1/tenants/acme/operations", key=key, body=redrive)
+        assert recorded.status == 202, recorded.text
+    for path, label, own, parameter in (
+        ("/reconciliation/findings", "Found", "ascending", "newest_first"),
+        ("/reviews/findings", "Found", "ascending", "newest_first"),
+        ("/reviews/parked", "Parked", "ascending", "newest_first"),
+        ("/reviews/operations", "Asked", "descending", "oldest_first"),
+    ):
         page = (await browser.open(f"/console{path}?limit=1")).text
         head = rf'aria-sort="(\w+)"><a href="([^"]+)">{label}</a>'
         [(order, turned)] = re.findall(head, page)
-        assert (order, "newest_first=true" in turned) == ("ascending", True)
-        [(order, back)] = re.findall(head, (await browser.open(unescape(turned))).text)
-        assert (order, "newest_first" in back) == ("descending", False)
+        assert (order, f"{parameter}=true" in turned) == (own, True)
+        page_turned = (await browser.open(unescape(turned))).text
+        [(order, back)] = re.findall(head, page_turned)
+        assert (order != own, parameter in back) == (True, False)
+        first = re.search("<tbody>.*?</tr>", page, re.DOTALL)
+        last = re.search("<tbody>.*?</tr>", page_turned, re.DOTALL)
+        assert first is not None
+        assert last is not None
+        assert first[0] != last[0], path

@@ -254,9 +254,9 @@ async def test_those_that_await_approval_are_listed_alone_newest_first_by_tenant
 
     newest = numbers[::-1]
     assert await listed() == newest
-    assert await listed(before_no=numbers[2]) == newest[1:]
+    assert await listed(after_no=numbers[2]) == newest[1:]
     assert await listed(tenants=["acme"]) == newest[1:]
-    assert await listed(tenants=["acme"], before_no=numbers[1]) == newest[2:]
+    assert await listed(tenants=["acme"], after_no=numbers[1]) == newest[2:]
     assert await listed(tenants=["umbra"]) == await listed(tenant="umbra") == []
     assert await listed(tenant="acme", kind=ledger.kind) == newest[1:]
     assert await listed(kind="another") == await listed(tenant="acme", kind="another") == []

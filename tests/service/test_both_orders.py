@@ -1,5 +1,6 @@
-"""Lists that go both ways by the same index: audit, reports, repairs that wait."""
+"""Lists that go both ways by the same index: audit, reports, repairs, findings, operations."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -89,6 +90,106 @@ async def test_repairs_that_wait_read_the_other_way_have_each_once_in_reverse(
     assert oldest
     assert newest == oldest[::-1]
     assert len(set(places(newest, "id"))) == len(newest)
+
+
+@pytest.mark.parametrize("filters", [{}, {"tenant": "both"}, {"taken": "mine"}])
+async def test_undecided_findings_read_the_other_way_are_each_there_once_in_reverse(
+    api: Api, reader: NewApiKey, filters: dict[str, str]
+) -> None:
+    for tenant in TENANTS:
+        found = await api.find(tenant, 3)
+        await api.owner.execute(
+            "update ledger.finding set type = 'OUTCOME_CONFLICT', first_seen_at = '2026-01-01Z'"
+            " where id = any ($1)",
+            found,
+        )
+        await api.ask("POST", f"/v1/findings/{found[0]}/take", key=reader, body={})
+    for key in (reader, await api.make_key("decides-all", *Scope, tenants=None)):
+        oldest = await walk(api, key, "/v1/findings/undecided", **filters)
+        newest = await walk(api, key, "/v1/findings/undecided", **filters, newest_first="true")
+        assert newest == oldest[::-1]
+        assert len(set(places(newest, "id"))) == len(newest)
+        assert newest or key is not reader
+
+
+@pytest.mark.parametrize("filters", [{}, {"tenant": "both"}, {"awaits_approval": "true"}])
+async def test_operations_read_the_other_way_are_each_there_once_in_reverse(
+    api: Api, reader: NewApiKey, filters: dict[str, str]
+) -> None:
+    await record_operations(api, TENANTS, 5)
+    for key in (reader, await api.make_key("operates-all", *Scope, tenants=None)):
+        newest = await walk(api, key, "/v1/operations", **filters)
+        oldest = await walk(api, key, "/v1/operations", **filters, oldest_first="true")
+        assert len(newest) >= 5
+        assert oldest == newest[::-1]
+        numbers = places(oldest, "operation_no")
+        assert numbers == sorted(set(numbers))
+
+
+async def record_operations(api: Api, tenants: Sequence[str], count: int) -> None:
+    await api.owner.execute(
+        "insert into ledger.operation (verb, tenant, in_flight, as_of, item_no_max, matched,"
+        " matched_capped, needs_approval, actor_no, reason)"
+        " select 'cancel', t.tenant, false, now(), 1, 1, false, true, $1, 'test'"
+        " from generate_series(1, $3) n cross join unnest($2::text[]) t (tenant)",
+        api.person_no,
+        tenants,
+        count,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "scan"),
+    [
+        ("list_oldest_operations", "51, null, null, null, false, null", "using operation_pkey"),
+        (
+            "list_oldest_operations",
+            "51, '{planned}', null, null, false, null",
+            "Backward using operation_tenant_idx",
+        ),
+        (
+            "list_oldest_operations",
+            "51, null, null, null, true, null",
+            "using operation_awaited_idx",
+        ),
+        (
+            "list_oldest_operations",
+            "51, '{planned}', null, null, true, null",
+            "Backward using operation_tenant_awaited_idx",
+        ),
+        (
+            "find_newest_undecided_findings",
+            "null, null, null, 51, null, null, null",
+            "Backward using finding_undecided_idx",
+        ),
+        (
+            "find_newest_undecided_findings",
+            "null, null, null, 51, '{planned}', null, null",
+            "Backward using finding_undecided_tenant_idx",
+        ),
+    ],
+)
+async def test_the_other_order_is_that_of_the_index_and_reads_one_page(
+    api: Api, name: str, arguments: str, scan: str
+) -> None:
+    transaction = api.owner.transaction()
+    await transaction.start()
+    await record_operations(api, ["planned"], 3_000)
+    await api.find("planned", 3_000)
+    await api.owner.execute(
+        "update ledger.finding set type = 'OUTCOME_CONFLICT' where tenant = 'planned'"
+    )
+    await api.owner.execute("analyze ledger.operation, ledger.finding")
+    await api.owner.execute(f"prepare planned as {statement(name)}")
+    rows = await api.owner.fetch(
+        f"explain (analyze, costs off, timing off) execute planned ({arguments})"
+    )
+    await api.owner.execute("deallocate planned")
+    await transaction.rollback()
+    plan = "\n".join(row[0] for row in rows)
+    assert re.search(rf"{scan} .*actual rows=51\b", plan), plan
+    steps = [float(each) for each in re.findall(r"actual rows=([\d.]+)", plan)]
+    assert max(steps) == 51, plan
 
 
 @pytest.mark.parametrize(("name", "last"), [("list_reports", 2_900), ("list_oldest_reports", 100)])

@@ -202,8 +202,9 @@ async def list_undecided(
     tenant: Filter = None,
     kind: Filter = None,
     taken: TakenFilter = None,
+    newest_first: NewestFirst = False,
 ) -> Response:
-    """List findings that wait for a person's decision, oldest first."""
+    """List findings that wait for a person's decision, oldest or newest first."""
     rows = await list_undecided_findings(
         call.connection,
         page.rows_max,
@@ -212,8 +213,10 @@ async def list_undecided(
         kind=kind,
         taken_by=taken_by(taken, call.caller.actor_no),
         after=page.place(PageAfter, datetime, UUID),
+        newest_first=newest_first,
     )
     cursor = page.cursor_of(rows, "first_seen_at", "id")
+    listing = list_undecided_of(view, rows[: page.limit], cursor, downloads=True)
     return view.page(
         "list.html",
         title="Findings that wait for a decision",
@@ -222,11 +225,16 @@ async def list_undecided(
             "tenant": ("Tenant", tenant, None),
             "kind": ("Kind", kind, None),
             "taken": ("Taken by", taken, TAKEN_CHOICES),
+            "newest_first": ("Newest first", newest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind or taken),
+        is_filtered=bool(tenant or kind or taken or newest_first),
         changed=("finding", "Findings have changed"),
-        listing=list_undecided_of(view, rows[: page.limit], cursor, downloads=True),
+        listing=replace(
+            listing,
+            order="newest first" if newest_first else "oldest first",
+            turns=("first_seen_at", "newest_first", not newest_first),
+        ),
     )
 
 

@@ -1,6 +1,7 @@
 """Operations: what was decided about all items of a filter, and how far each has got."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Final
 
@@ -19,6 +20,7 @@ from dueledger.refusals import approval_refusal, operation_refusal
 from dueledger.service.calls import CurrentCall
 from dueledger.service.pages import CurrentPage
 from dueledger.service.routes import operations
+from dueledger.service.routes.fields import OldestFirst
 from dueledger.service.routes.operation_documents import OperationChange
 from dueledger.service.routes.operations import OperationPath
 from dueledger.time_spans import about
@@ -39,17 +41,19 @@ async def list_recorded(
     tenant: Filter = None,
     kind: Filter = None,
     awaits_approval: bool = False,
+    oldest_first: OldestFirst = False,
 ) -> Response:
-    """List operations with their progress, newest first."""
-    [before_no] = page.after(int)
+    """List operations with their progress, newest or oldest first."""
+    [after_no] = page.after(int)
     rows = await list_operations(
         call.connection,
         page.rows_max,
         tenants=call.tenants,
-        before_no=before_no,
+        after_no=after_no,
         tenant=tenant,
         kind=kind,
         awaits_approval=awaits_approval,
+        oldest_first=oldest_first,
     )
     shown = list_operations_of(
         view,
@@ -66,11 +70,16 @@ async def list_recorded(
             "tenant": ("Tenant", tenant, None),
             "kind": ("Kind", kind, None),
             "awaits_approval": ("Waits for a second person", awaits_approval, ()),
+            "oldest_first": ("Oldest first", oldest_first, ()),
         },
         names=await suggest_names(call),
-        is_filtered=bool(tenant or kind or awaits_approval),
+        is_filtered=bool(tenant or kind or awaits_approval or oldest_first),
         changed=("operation", "Operations have changed"),
-        listing=shown,
+        listing=replace(
+            shown,
+            order="oldest first" if oldest_first else "newest first",
+            turns=("as_of", "oldest_first", oldest_first),
+        ),
     )
 
 

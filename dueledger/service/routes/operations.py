@@ -26,7 +26,7 @@ from dueledger.refusals import approval_refusal, operation_refusal
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer, members_of
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import TenantPath, Text
+from dueledger.service.routes.fields import OldestFirst, TenantPath, Text
 from dueledger.service.routes.operation_documents import (
     DecisionResults,
     ItemDecision,
@@ -152,16 +152,18 @@ async def list_recorded(
     awaits_approval: Annotated[
         bool, Query(description="those alone that wait for a second person")
     ] = False,
+    oldest_first: OldestFirst = False,
 ) -> Response:
-    """List operations with their progress, newest first."""
-    [before_no] = page.after(int)
+    """List operations with their progress, newest or oldest first."""
+    [after_no] = page.after(int)
     rows = await list_operations(
         call.connection,
         page.rows_max,
         tenants=call.tenants,
-        before_no=before_no,
+        after_no=after_no,
         tenant=tenant,
         awaits_approval=awaits_approval,
+        oldest_first=oldest_first,
     )
     return page.answer_rows(OperationDocument, rows, "operation_no")
 

@@ -28,7 +28,7 @@ from dueledger.reviews import find_commented_finding, of_finding, taken_refusal,
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.documents import answer
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import Taken, Text, taken_by
+from dueledger.service.routes.fields import NewestFirst, Taken, Text, taken_by
 from dueledger.service.routes.findings import FindingPage, ListedFinding, find_finding
 from dueledger.service.routes.review_documents import (
     Commented,
@@ -52,8 +52,10 @@ async def list_undecided(
     tenant: Annotated[str | None, Text] = None,
     kind: Annotated[str | None, Text] = None,
     taken: Taken = None,
+    *,
+    newest_first: NewestFirst = False,
 ) -> Response:
-    """List open findings that a person decides, oldest first.
+    """List open findings that a person decides, oldest or newest first.
 
     Those are of types that no repair is applied to, and those that somebody has taken.
     """
@@ -65,6 +67,7 @@ async def list_undecided(
         kind=kind,
         taken_by=taken_by(taken, call.caller.actor_no),
         after=page.place(PageAfter, datetime, UUID),
+        newest_first=newest_first,
     )
     return page.answer_rows(ListedFinding, rows, "first_seen_at", "id")
 
