@@ -27,7 +27,7 @@ export HYPOTHESIS_NO_PLUGINS = 1
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-full test-faults test-browser test-mutations bench clients helm check check-format check-lint check-style check-types check-imports \
+.PHONY: help env demo test test-full test-faults test-browser pictures test-mutations bench clients helm check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs docs dist format lock clean
 
 help: ## print this list
@@ -52,6 +52,9 @@ test-faults: env ## stop, kill and cut off real servers, then ten minutes of ran
 
 test-browser: env ## run the tests of the console in Chromium; pictures of its pages are in .tools/screenshots
 	@$(BIN)/pytest -m browser tests/browser $(ARGS)
+
+pictures: env ## take the pictures of the console in docs/pictures again, with the words that a test compares with the pages
+	@DUELEDGER_UPDATE_PICTURES=1 $(BIN)/pytest -m browser tests/browser/test_picture.py
 
 test-mutations: env ## take each condition and each write out of the SQL that moves items, and list what no test notices
 	@$(MUTATED) --dist=loadfile --reach || [ $$? = 5 ]  # 5: all is recorded

@@ -105,6 +105,15 @@ async def seed_ledger(api: Api) -> None:
         reason=HOSTILE,
         request_id="0198c0de-0000-7000-8000-000000000001",
     )
+    await record_audit(
+        api.owner,
+        api.person_no,
+        "setFlowLimits",
+        [slowed],
+        reason="INC-76: the partner takes twelve a second",
+        request_id="0198c0de-0000-7000-8000-000000000002",
+    )
+    await set_flow_limits(api.owner, lane, FlowLimits(rate_per_second=12), actor_no=api.person_no)
     await pause_flows(
         api.owner, FlowScope("umbra", None, "north"), reason="INC-77: the archive is down",
         actor_no=api.person_no,

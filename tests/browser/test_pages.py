@@ -5,8 +5,9 @@ import re
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from tests.browser.page_checks import SCROLLING, check_page
 from tests.browser.seeded_ledger import LONG_KEY
-from tests.browser.window import THEMES, WIDTHS, Window
+from tests.browser.window import WIDTHS, Window
 
 pytestmark = pytest.mark.browser
 
@@ -62,16 +63,6 @@ LINKED = {
     ),
 }
 """Pages by the links that lead to them from another one."""
-BETWEEN = 1024
-"""A width at which the columns of tables wrap."""
-FOLDED = ((360, "light"), (1440, "dark"))
-"""Widths and themes in which what is folded is looked at, too."""
-OPEN_FOLDS = "document.querySelectorAll('main details').forEach(each => { each.open = true; })"
-SCROLLING = """
-return [...document.querySelectorAll('.scroll')].filter(each => each.scrollWidth > each.clientWidth)
-  .map(each => each.getAttribute('aria-label'))
-"""
-
 COPY = """
 const range = document.createRange();
 range.selectNode(document.querySelector(arguments[0]));
@@ -89,7 +80,10 @@ return parts.filter(each => each.animationName !== "none").length
 """
 """How many parts of a page move by themselves."""
 
-
+WIDE = """
+return [...document.querySelectorAll(".wide")].filter(each => each.scrollWidth > each.clientWidth)
+  .map(each => each.getAttribute("aria-label"))
+"""
 BROKEN = """
 const cells = [...document.querySelectorAll("main tbody :is(td, th)")];
 return cells.filter(each => !each.textContent.includes("<script>")).flatMap(cell => {
@@ -107,13 +101,6 @@ return cells.filter(each => !each.textContent.includes("<script>")).flatMap(cell
 })
 """
 """Words of tables that take more than one line, but for texts that are hostile."""
-WRAPPED = """
-return [...document.querySelectorAll(".figure .number")]
-  .filter(each => each.offsetHeight > 1.5 * parseFloat(getComputedStyle(each).lineHeight)
-    || each.scrollWidth > each.closest(".figure").clientWidth)
-  .map(each => each.textContent)
-"""
-"""Figures that take more than one line, or more than their place."""
 
 
 @pytest.mark.parametrize("name", [*PAGES, *LINKED])
@@ -121,25 +108,7 @@ async def test_a_page_fits_each_width_and_can_be_used_by_everybody(
     window: Window, name: str
 ) -> None:
     def walk() -> None:
-        path = PAGES[name] if name in PAGES else window.linked(*LINKED[name])
-        for theme in THEMES:
-            for width in WIDTHS:
-                window.open(path, width=width, theme=theme)
-                scrolls = window.driver.execute_script(
-                    "return document.documentElement.scrollWidth > window.innerWidth"
-                )
-                assert not scrolls, f"{name} scrolls sideways at {width}"
-                assert window.driver.execute_script(SCROLLING) == [], (name, width)
-                assert window.driver.execute_script(WRAPPED) == [], (name, width)
-                window.shoot(name, width, theme)
-                if (width, theme) in FOLDED and window.find("main details"):
-                    window.driver.execute_script(OPEN_FOLDS)
-                    window.shoot(f"{name}-open", width, theme)
-                assert window.violations() == []
-        window.open(path, width=BETWEEN)
-        assert window.driver.execute_script(SCROLLING) == [], (name, BETWEEN)
-        assert window.driver.execute_script(WRAPPED) == [], (name, BETWEEN)
-        assert [each for each in window.messages() if " 422 " not in each] == []
+        check_page(window, name, PAGES[name] if name in PAGES else window.linked(*LINKED[name]))
 
     await window.do(walk)
 
@@ -271,11 +240,51 @@ async def test_filters_are_folded_on_a_narrow_screen(window: Window) -> None:
         assert not form.is_displayed()
         window.find(".fold")[0].click()
         assert form.is_displayed()
+        labels = [each.rect for each in window.find(".filters label")]
+        assert max(each["x"] + each["width"] for each in labels) <= min(WIDTHS)
         window.find(".account summary")[0].click()
         window.shoot("account", min(WIDTHS), "light")
         window.open("/console/items")
         assert window.find("form.filters")[0].is_displayed()
         assert not window.find(".fold")[0].is_displayed()
+
+    await window.do(walk)
+
+
+async def test_the_status_of_a_late_flow_is_beside_its_name_on_a_narrow_screen(
+    window: Window,
+) -> None:
+    def walk() -> None:
+        window.open("/console/flows?tenant=acme&kind=PaymentDue", width=768)
+        [name, status] = window.find("tbody th, td.c-status")
+        assert window.find("td.c-flag:not(.nil)")
+        assert status.rect["y"] < name.rect["y"] + name.rect["height"]
+        assert status.rect["x"] > name.rect["x"] + name.rect["width"] / 2
+
+    await window.do(walk)
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+async def test_the_calendar_of_the_past_begins_where_its_present_is_seen(
+    window: Window, width: int
+) -> None:
+    def walk() -> None:
+        window.open("/console/schedules/past", width=width)
+        [frame, *_] = window.find(".past-load .wide")
+        present = window.find(".past-days thead .ahead")[0]
+        end = present.rect["x"] + present.rect["width"]
+        assert frame.rect["x"] < present.rect["x"]
+        assert end <= frame.rect["x"] + frame.rect["width"]
+
+    await window.do(walk)
+
+
+@pytest.mark.parametrize("name", ["now", "flow", "schedule-calendar", "calendar-past"])
+async def test_strips_and_calendars_fit_a_wide_screen(window: Window, name: str) -> None:
+    def walk() -> None:
+        window.open(PAGES[name], width=1440)
+        assert window.find(".wide")
+        assert window.driver.execute_script(WIDE) == []
 
     await window.do(walk)
 

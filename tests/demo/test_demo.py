@@ -1,12 +1,7 @@
 """The main job through the real command line: a small simulated day, killed in, reconciled."""
 
 import json
-import signal
-import socket
 import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -14,8 +9,8 @@ import pytest
 
 from dueledger.console.navigation import NAVIGATION
 from dueledger.demo.result import DemoResult
-from dueledger.dev.console_access import USUAL_PORT
 from dueledger.reconciler.report.model import ReconciliationReport, StatementVerdict
+from tests.demo.served_demo import serve_demo
 
 pytestmark = pytest.mark.long
 
@@ -54,47 +49,14 @@ def open_console(link: str) -> dict[str, str]:
         return {entry.path: client.get(console + entry.path).text for entry in NAVIGATION}
 
 
-@contextmanager
-def _usual_port_taken() -> Generator[None]:
-    """Take the console's usual port: another test may start a service there at the same time."""
-    try:
-        taken = socket.create_server(("127.0.0.1", USUAL_PORT))
-    except OSError:
-        yield
-        return
-    with taken:
-        yield
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
     """The folder in which a small demo ran, and how it ended; its last line is of the console."""
     folder = tmp_path_factory.mktemp("demo")
-    command = [sys.executable, "-m", "dueledger", "demo", "--json", "--serve"]
-    small = ["--policies", "600", "--periodics", "150", "--day-seconds", "20"]
-    said: list[str] = []
-    with (
-        _usual_port_taken(),
-        subprocess.Popen(  # noqa: S603 - our own command
-            [*command, *small],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process,
-    ):
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for line in process.stderr:
-            said.append(line)
-            if "console: http" in line:
-                try:
-                    (folder / "console.json").write_text(json.dumps(open_console(line.split()[-1])))
-                finally:  # it serves until it is stopped
-                    process.send_signal(signal.SIGTERM)
-        document = process.stdout.read()
-    ended = subprocess.CompletedProcess(command, process.returncode, document, "".join(said))
-    return folder, ended
+    with serve_demo(folder) as served:
+        (folder / "console.json").write_text(json.dumps(open_console(served.link)))
+    assert served.ended
+    return folder, served.ended
 
 
 def test_the_demo_leaves_the_console_open_on_its_ledger(

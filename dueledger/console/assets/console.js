@@ -185,11 +185,12 @@ document.addEventListener("copy", (event) => {
   event.preventDefault();
 });
 
-// Where the strip does not fit, its present is in the middle, until somebody scrolls it.
+// Where a strip or a calendar does not fit, its present is in the middle, until somebody scrolls it.
 function showPresent() {
-  const present = document.querySelector(".strip th.now");
-  const frame = present?.closest(".wide");
-  if (frame) frame.scrollLeft = present.offsetLeft - frame.clientWidth / 2;
+  document.querySelectorAll(".strip th.now, .past-days th:not(.ahead) + .ahead").forEach((present) => {
+    const frame = present.closest(".wide");
+    frame.scrollLeft = present.offsetLeft - frame.clientWidth / 2;
+  });
 }
 
 showPresent();
