@@ -145,7 +145,7 @@ async def test_the_load_of_a_week_is_that_of_the_calendar(
     ]
     assert of_hour["start"] == hour
     assert (await api.ask("GET", path, key=other)).document["hour"]["items"] == []
-    beyond = await api.ask("GET", "/v1/load?hour=2199-01-01T00:00:00Z", key=key)
+    beyond = await api.ask("GET", "/v1/load?kind=HourlyDue&hour=2199-01-01T00:00:00Z", key=key)
     problem(beyond, 422, "INVALID_INPUT")
     none = (await api.ask("GET", "/v1/load?kind=HourlyDue&tenant=acme", key=other)).document
     assert (none["definitions"], none["items"]) == (0, [])
