@@ -42,18 +42,17 @@ _WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Sat
 
 
 class ComingHour(NamedTuple):
-    """An hour to come, by the day and hour that clocks show, and what schedules owe in it."""
+    """An hour to come, by the day and hour that clocks show, and what schedules owe in it.
+
+    `place` is that of its cell, counted from Monday at midnight.
+    """
 
     day: date
     hour: int
     since: datetime
     until: datetime
     due: int
-
-    @property
-    def place(self) -> int:
-        """Return its cell, counted from Monday at midnight."""
-        return self.day.weekday() * _HOURS + self.hour
+    place: int
 
 
 def make_hour_grid(
@@ -94,13 +93,15 @@ def coming_by_hour(coming: PastDays, owed: OwedQuarters | None, zone: tzinfo) ->
     found: list[ComingHour] = []
     if owed is None:
         return found
+    quarters = owed.all_kinds.tolist()
     for day, (begins, ends) in zip(coming.days, pairwise(coming.begins), strict=True):
         start = ceil((begins - owed.start) / QUARTER)
+        midnight = day.weekday() * _HOURS
         for hour, first, last in _hours_of(begins, ends, zone):
             low, high = max(start + first, 0), start + last
-            if high > low and (due := sum(owed.all_kinds[low:high])):
-                since, until = (owed.start + place * QUARTER for place in (low, high))
-                found.append(ComingHour(day, hour, since, until, due))
+            if high > low and (due := sum(quarters[low:high])):
+                since, until = owed.start + low * QUARTER, owed.start + high * QUARTER
+                found.append(ComingHour(day, hour, since, until, due, midnight + hour))
     return found
 
 
@@ -140,7 +141,7 @@ def _weekdays(
             place = weekday * _HOURS + hour
             owed = ahead.get(place)
             if within := hours[place]:
-                total = DueResults.total(each for _, each in within)
+                total = DueResults.total([each for _, each in within])
                 at = _worst(within, mark_of(total))
                 after = f"; the worst was {at.astimezone(zone).date()}"
                 shown = CellPlace(

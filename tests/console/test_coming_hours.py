@@ -26,12 +26,11 @@ def test_each_hour_of_seven_days_is_in_one_cell_and_the_first_begins_where_count
     hours = one_each_quarter(NOON.date(), UTC, NOON)
     first, second, *_, last = hours
     ends = NOON.replace(hour=13, minute=0)
-    assert first == ComingHour(NOON.date(), 12, NOON, ends, 3)
-    assert second == ComingHour(NOON.date(), 13, ends, ends + timedelta(hours=1), 4)
+    assert first == ComingHour(NOON.date(), 12, NOON, ends, 3, 60)
+    assert second == ComingHour(NOON.date(), 13, ends, ends + timedelta(hours=1), 4, 61)
     assert (last.day, last.hour, last.due) == (date(2027, 3, 9), 23, 4)
     assert last.until == datetime(2027, 3, 10, tzinfo=UTC)
     assert len(hours) == len({each.place for each in hours}) == 7 * 24 - 12
-    assert first.place == 2 * 24 + 12
 
 
 def test_hours_without_items_are_left_out_and_nothing_is_owed_without_schedules() -> None:
@@ -41,7 +40,7 @@ def test_hours_without_items_are_left_out_and_nothing_is_owed_without_schedules(
     owed = OwedQuarters(days.begins[0], {}, quarters)
     begins = datetime(2027, 3, 4, 6, tzinfo=UTC)
     assert coming_by_hour(days, owed, UTC) == [
-        ComingHour(date(2027, 3, 4), 6, begins, begins + timedelta(hours=1), 5)
+        ComingHour(date(2027, 3, 4), 6, begins, begins + timedelta(hours=1), 5, 78)
     ]
     assert coming_by_hour(days, None, UTC) == []
 
