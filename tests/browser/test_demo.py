@@ -165,6 +165,19 @@ async def test_a_page_of_the_demo_fits_and_can_be_used_by_everybody(demo: Demo, 
     await window.do(walk)
 
 
+async def test_the_system_page_has_the_age_of_a_watermark_by_the_simulated_clock(
+    demo: Demo,
+) -> None:
+    window = demo.window
+
+    def read() -> None:
+        window.open("/console/system")
+        said = [each.text for each in window.find("main p") if "complete before" in each.text]
+        assert [" ago " in each for each in said] == [True], said
+
+    await window.do(read)
+
+
 async def test_a_report_of_the_demo_is_a_page_that_says_what_was_found(demo: Demo) -> None:
     window = demo.window
 

@@ -185,11 +185,11 @@ document.addEventListener("copy", (event) => {
   event.preventDefault();
 });
 
-// Where a strip or a calendar does not fit, its present is in the middle, until somebody scrolls it.
+// Where a strip does not fit, its present is in the middle, until somebody scrolls it; of a calendar of the past it is near the end.
 function showPresent() {
   document.querySelectorAll(".strip th.now, .past-days th:not(.ahead) + .ahead").forEach((present) => {
     const frame = present.closest(".wide");
-    frame.scrollLeft = present.offsetLeft - frame.clientWidth / 2;
+    frame.scrollLeft = present.offsetLeft - frame.clientWidth * (present.matches(".now") ? 0.5 : 0.85);
   });
 }
 

@@ -65,7 +65,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
     """Show alerts, processes, those that do not live first, topics, health, and settings."""
     _require_all_tenants(call)
     # Processes, topics and alerts have the machine's time, which is not that of a simulated clock.
-    now = await read_machine_now(call.connection)
+    now, business = await read_machine_now(call.connection), view.clock
     view = replace(view, clock=replace(view.clock, now=now))
     checks = await system.check_all(call)
     alerts = await list_open_alerts(call.connection, None)
@@ -79,6 +79,7 @@ async def show_system(call: CurrentCall, view: CurrentView, request: Request) ->
         title="System",
         pulled=sum(held for number, (held, _) in leases.items() if number not in known),
         last_pass=await read_last_pass(call.connection),
+        business=business,
         least_complete=next(iter(await list_watermarks(call.connection, limit=1)), None),
         passes=_list_passes(view, listed),
         bad=[each for each in checks if each.health is not Health.OK],
