@@ -96,15 +96,21 @@ async def page_items(
     limit: int,
     after: ItemPlace | None = None,
     examined_max: int = READ_MAX,
+    oldest_first: bool = False,
 ) -> ListedItems:
-    """List a page of items, the latest effective date first.
+    """List a page of items, the latest or the earliest effective date first.
 
     It may have fewer than `limit` although the list goes on, since `examined_max` are examined.
     """
     if wanted.definition_nos == []:
         return ListedItems([], None)
     found = await list_items(
-        connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
+        connection,
+        wanted,
+        after=after,
+        limit=limit + 1,
+        examined_max=examined_max,
+        oldest_first=oldest_first,
     )
     items = found.items[:limit]
     if len(found.items) > limit:
@@ -150,6 +156,7 @@ async def page_executions(
     due_before: datetime | None = None,
     examined_max: int = READ_MAX,
     bytes_max: int,
+    oldest_first: bool = False,
 ) -> ListedItems:
     """List a page of a definition's items as executions, as `page_items` does.
 
@@ -160,7 +167,12 @@ async def page_executions(
         return ListedItems([], None)
     wanted = ItemListFilter(tenants=[tenant], due_before=due_before, **versions._asdict())
     places, reached = await find_items(
-        connection, wanted, after=after, limit=limit + 1, examined_max=examined_max
+        connection,
+        wanted,
+        after=after,
+        limit=limit + 1,
+        examined_max=examined_max,
+        oldest_first=oldest_first,
     )
     items: list[dict[str, Any]] = []
     size = 0

@@ -140,11 +140,14 @@ def list_them(
         int | None,
         typer.Option("--definition-version", help="Only items of this version of it.", min=1),
     ] = None,
+    oldest_first: Annotated[
+        bool, typer.Option("--oldest-first", help="The earliest effective date first.")
+    ] = False,
     limit: LimitOption = 50,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List items with their states, latest effective date first."""
+    """List items with their states, latest effective date first unless asked otherwise."""
     from dueledger.ledger.store.item_lists import ItemListFilter
 
     until = None if due_before is None else options.read_due_instant(due_before, "--due-before")
@@ -159,7 +162,7 @@ def list_them(
         worker=worker,
     )
     of_version = definition, definition_version
-    found = run(_list(dsn, wanted, of_version, limit, late=late))
+    found = run(_list(dsn, wanted, of_version, limit, late=late, oldest_first=oldest_first))
     columns = (
         "id",
         "kind",
@@ -203,6 +206,7 @@ async def _list(
     limit: int,
     *,
     late: bool,
+    oldest_first: bool,
 ) -> "ListedItems":
     from dueledger.items import lists_open_items, of_definition, page_items, page_open_items
 
@@ -212,7 +216,13 @@ async def _list(
         wanted = await of_definition(connection, wanted, *of_version)
         if only_open:
             return await page_open_items(connection, wanted, limit=limit, late=late)
-        return await page_items(connection, wanted, limit=limit, examined_max=EXAMINED_MAX)
+        return await page_items(
+            connection,
+            wanted,
+            limit=limit,
+            examined_max=EXAMINED_MAX,
+            oldest_first=oldest_first,
+        )
 
 
 @app.command()

@@ -58,7 +58,8 @@ def list_(
             [mark_capped(row) for row in shown], _COLUMNS, empty="There was no operation yet."
         )
     if len(rows) > limit:
-        say(f"Only the newest {limit:,} are shown; --limit shows more.")
+        first = "oldest" if oldest_first else "newest"
+        say(f"Only the {first} {limit:,} are shown; --limit shows more.")
 
 
 @operation.command()

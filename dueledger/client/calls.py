@@ -82,6 +82,7 @@ def list_items(
     definition_version: int | None = None,
     serial: bool | None = None,
     blocked: bool | None = None,
+    oldest_first: bool | None = None,
     limit: int | None = None,
     cursor: str | None = None,
 ) -> ServiceCall[models.ItemPage]:
@@ -139,10 +140,15 @@ def list_definition_versions(
 
 
 def list_executions(
-    tenant: str, name: str, *, limit: int | None = None, cursor: str | None = None
+    tenant: str,
+    name: str,
+    *,
+    oldest_first: bool | None = None,
+    limit: int | None = None,
+    cursor: str | None = None,
 ) -> ServiceCall[models.ExecutionPage]:
     """List the items of a definition with durations and evidence."""
-    query = {"limit": limit, "cursor": cursor}
+    query = {"oldest_first": oldest_first, "limit": limit, "cursor": cursor}
     path = f"{_definition(tenant, name)}/executions"
     return ServiceCall("GET", path, models.ExecutionPage, query)
 

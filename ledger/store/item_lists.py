@@ -108,13 +108,19 @@ async def list_items(
     after: ItemPlace | None = None,
     limit: int = 100,
     examined_max: int = READ_MAX,
+    oldest_first: bool = False,
 ) -> ItemRows:
-    """List items with their states, the latest effective date first.
+    """List items with their states, the latest or the earliest effective date first.
 
     `wanted.state` is one in which items end. `examined_max` items are examined at most.
     """
     places, reached = await find_items(
-        connection, wanted, after=after, limit=limit, examined_max=examined_max
+        connection,
+        wanted,
+        after=after,
+        limit=limit,
+        examined_max=examined_max,
+        oldest_first=oldest_first,
     )
     return ItemRows(await read_items(connection, places, wanted.tenants), reached)
 
@@ -126,6 +132,7 @@ async def find_items(
     after: ItemPlace | None,
     limit: int,
     examined_max: int,
+    oldest_first: bool = False,
 ) -> tuple[list[ItemPlace], ItemPlace | None]:
     """Find the places of the items that `list_items` lists.
 
@@ -135,10 +142,14 @@ async def find_items(
     """
     is_narrow = wanted.business_key is not None or wanted.definition_nos is not None
     first = min(_FIRST_EXAMINED * limit, examined_max) if is_narrow else examined_max
-    places, reached = await _find_among(connection, wanted, after, (first, first), limit)
+    places, reached = await _find_among(
+        connection, wanted, after, (first, first), limit, oldest_first=oldest_first
+    )
     if reached is not None and first < examined_max:
         more = examined_max - first, examined_max
-        found, reached = await _find_among(connection, wanted, reached, more, limit - len(places))
+        found, reached = await _find_among(
+            connection, wanted, reached, more, limit - len(places), oldest_first=oldest_first
+        )
         places += found
     return places, reached
 
@@ -149,6 +160,8 @@ async def _find_among(
     after: ItemPlace | None,
     examined_max: tuple[int, int],
     limit: int,
+    *,
+    oldest_first: bool,
 ) -> tuple[list[ItemPlace], ItemPlace | None]:
     """Find items among so many after a place, or among all of a key that has no more than so many.
 
@@ -159,13 +172,15 @@ async def _find_among(
     by_ending = wanted.attempt_min, wanted.worker
     if wanted.business_key is not None:
         rows = await connection.fetch(
-            statement("list_key_items"), *values, of_key, limit, *by_ending
+            statement("list_key_items"), *values, of_key, limit, *by_ending, oldest_first
         )
         if not rows[0]["is_crowded"]:
             return _places(rows), None
     # Of all tenants, what is examined may be anybody's.
-    is_of_all = wanted.tenants is None and wanted.tenant is None
-    text = statement("list_items") if is_of_all else statement("list_flow_items")
+    if wanted.tenants is None and wanted.tenant is None:
+        text = statement("list_oldest_items") if oldest_first else statement("list_items")
+    else:
+        text = statement("list_oldest_flow_items") if oldest_first else statement("list_flow_items")
     rows = await connection.fetch(text, *values, among, limit, *by_ending)
     number = rows[0]["reached_no"]
     reached = None if number is None else ItemPlace(rows[0]["reached_date"], number)

@@ -52,6 +52,15 @@ def test_an_item_is_listed_shown_and_explained_by_its_business_key(dueledger_on:
     assert why["sentence"].startswith("It is not due before 2199-01-01")
 
 
+def test_items_are_listed_from_either_end_of_their_effective_dates(dueledger_on: Command) -> None:
+    for key in ("INV-1", "INV-2", "INV-3"):
+        dueledger_on("emit", *OWED, "--key", key, "--due-at", "2199-01-01", "--json")
+    latest = [each["business_key"] for each in dueledger_on("items", "--json").lines]
+    earliest = dueledger_on("items", "--oldest-first", "--json").lines
+    assert latest == ["INV-3", "INV-2", "INV-1"]
+    assert [each["business_key"] for each in earliest] == latest[::-1]
+
+
 def test_what_is_due_and_unclaimed_is_explained_with_its_remedy(dueledger_on: Command) -> None:
     dueledger_on("emit", *OWED, "--key", "INV-1", "--due-at", "2026-01-01")
     why = dueledger_on("why", "INV-1", "--json").document

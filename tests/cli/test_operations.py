@@ -152,6 +152,9 @@ def test_a_list_of_operations_that_is_cut_says_so(dueledger_on: Command) -> None
     whole = dueledger_on("operation", "list", "--limit", "2", "--json")
     assert [each["operation_no"] for each in whole.lines] == [2, 1]
     assert whole.err == ""
+    oldest = dueledger_on("operation", "list", "--oldest-first", "--limit", "1", "--json")
+    assert [each["operation_no"] for each in oldest.lines] == [1]
+    assert "Only the oldest 1 are shown" in oldest.err
 
 
 async def test_a_count_that_stopped_is_marked_where_an_operation_is_shown(

@@ -12,7 +12,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from tests.console.conftest import Browser, open_browser
-from tests.service.conftest import Api
+from tests.service.conftest import SCHEDULE, Api
 
 CUT = "The first 1; there are more. CSV and JSON have up to 10,000 rows."
 NEXT = re.compile(r'rel="next" href="([^"]+)"')
@@ -124,6 +124,12 @@ async def test_the_head_of_a_column_leads_to_the_other_order_of_its_index(
     for finding in await api.find("acme", 2):
         await api.ask("POST", f"/v1/findings/{finding}/take", key=key, body={})
     await api.park(*await api.emit(key, *(api.item(f"T-{n}", kind="Turned") for n in "12")))
+    await api.define("acme", "turned", {**SCHEDULE, "kind": "TurnedDue"})
+    for cycle in ("first", "second"):
+        body = {"cycle": cycle, "reason": "INC-1"}
+        path = "/v1/definitions/acme/turned/trigger"
+        triggered = await api.ask("POST", path, key=key, body=body)
+        assert triggered.status < 300, triggered.text
     redrive = {"verb": "redrive", "kind": "Turned", "reason": "INC-1"}
     for _ in range(2):
         recorded = await api.ask("POST", "/v1/tenants/acme/operations", key=key, body=redrive)
@@ -133,16 +139,16 @@ async def test_the_head_of_a_column_leads_to_the_other_order_of_its_index(
         ("/reviews/findings", "Found", "ascending", "newest_first"),
         ("/reviews/parked", "Parked", "ascending", "newest_first"),
         ("/reviews/operations", "Asked", "descending", "oldest_first"),
+        ("/items?kind=Turned", "Effective date", "descending", "oldest_first"),
+        ("/schedules/acme/turned", "Due", "descending", "oldest_first"),
     ):
-        page = (await browser.open(f"/console{path}?limit=1")).text
+        asked = f"{path}{'&' if '?' in path else '?'}limit=1"
+        page = (await browser.open(f"/console{asked}")).text
         head = rf'aria-sort="(\w+)"><a href="([^"]+)">{label}</a>'
         [(order, turned)] = re.findall(head, page)
         assert (order, f"{parameter}=true" in turned) == (own, True)
         page_turned = (await browser.open(unescape(turned))).text
         [(order, back)] = re.findall(head, page_turned)
         assert (order != own, parameter in back) == (True, False)
-        first = re.search("<tbody>.*?</tr>", page, re.DOTALL)
-        last = re.search("<tbody>.*?</tr>", page_turned, re.DOTALL)
-        assert first is not None
-        assert last is not None
-        assert first[0] != last[0], path
+        rows = [re.findall("<tbody>.*?</tr>", each, re.DOTALL)[-1] for each in (page, page_turned)]
+        assert rows[0] != rows[1], path

@@ -276,7 +276,7 @@ async def test_a_list_whose_rows_are_all_shown_is_sorted_by_each_column(
     assert "Latest effective date first." not in page
     cut = (await browser.open(f"{path}&limit=2")).text
     assert "Latest effective date first." in cut
-    assert "sort=" not in cut
+    assert re.search("[?;]sort=", cut) is None
     refused = await browser.open(f"{path}&sort=secret")
     assert (refused.status, "business_key | state" in refused.text) == (422, True)
 

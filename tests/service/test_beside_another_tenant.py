@@ -47,9 +47,10 @@ READ_MAX = 500
 NO_FILTERS = "'{acme}'" + ", null" * 11
 READS = {
     "list_flow_items": "'{acme}'" + ", null" * 12 + ", 2000, 51, null, null",
+    "list_oldest_flow_items": "'{acme}'" + ", null" * 12 + ", 2000, 51, null, null",
     "list_key_items": "'{acme}', null, null, null, 'crowded'"
     + ", null" * 8
-    + ", 2000, 51, null, null",
+    + ", 2000, 51, null, null, false",
     "list_reviews": "51, '{acme}'" + ", null" * 4 + ", true, null",
     "group_reviews": "'{acme}', null, null, 1000, 100, null",
     "list_findings": "true" + ", null" * 4 + ", 51, '{acme}', null, null",
@@ -97,6 +98,7 @@ QUERIES = {
             "blocked=true",
             "business_key=P-0",
             "business_key=crowded",
+            "oldest_first=true",
             "label=line=1",
         ),
         *("open=true&business_key=P-3", "attempt_min=1", "worker=key:all-acme"),
@@ -107,6 +109,7 @@ QUERIES = {
     "getOverview": [f"tenant={tenant}&kind=PolicyRenewalDue" for tenant in ("acme", "umbra")],
     "getStatus": ["kind=PolicyRenewalDue", "kind=PolicyRenewalDue&lane=a"],
     "listDefinitions": ["kind=PolicyRenewalDue", "kind=StatementDue"],
+    "listExecutions": ["oldest_first=true"],
     "listPauses": ["fell_due=true"],
     "listOperations": ["awaits_approval=true", "oldest_first=true"],
     "listReviews": ["taken=mine", "taken=nobody"],

@@ -1,4 +1,4 @@
-"""Lists that go both ways by the same index: audit, reports, repairs, findings, operations."""
+"""Lists that go both ways by the same index: audit, reports, repairs, findings, items."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 from dueledger.ledger.store.api_keys import NewApiKey, Scope
 from dueledger.ledger.store.statements import statement
-from tests.service.conftest import Api
+from tests.service.conftest import SCHEDULE, Api
 from tests.service.test_beside_another_tenant import ROWS_READ
 
 TENANTS = ("both", "ways")
@@ -136,6 +136,62 @@ async def record_operations(api: Api, tenants: Sequence[str], count: int) -> Non
         tenants,
         count,
     )
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {},
+        {"tenant": "both"},
+        {"tenant": "both", "definition": "statements"},
+        {"kind": "LetterDue"},
+        {"business_key": "B-1"},
+        {"due_before": "2026-01-20T00:00:00Z"},
+        {"state": "Cancelled"},
+    ],
+)
+async def test_items_read_the_other_way_are_each_there_once_in_reverse(
+    api: Api, reader: NewApiKey, filters: dict[str, str]
+) -> None:
+    made = [
+        api.item(
+            f"B-{number // 4}",
+            tenant=tenant,
+            kind=("PolicyRenewalDue", "LetterDue")[number % 2],
+            lane=str(number % 3),
+            cycle=str(number),
+            effective_date=f"2027-0{1 + number % 3}-0{1 + number % 2}",
+            due_at=f"2026-01-{10 + number}T09:00:00Z",
+        )
+        for tenant in TENANTS
+        for number in range(12)
+    ]
+    emitted = await api.emit(reader, *made)
+    decision = {"verb": "cancel", "ids": [str(emitted[0]), str(emitted[7])], "reason": "test"}
+    await api.ask("POST", "/v1/tenants/both/decisions", key=reader, body=decision)
+    for key in (reader, await api.make_key("lists-all", *Scope, tenants=None)):
+        latest = await walk(api, key, "/v1/items", **filters)
+        earliest = await walk(api, key, "/v1/items", **filters, oldest_first="true")
+        assert earliest == latest[::-1]
+        assert len(set(places(latest, "id"))) == len(latest)
+        assert latest or "definition" in filters
+        dates = places(earliest, "effective_date")
+        assert dates == sorted(dates)
+
+
+async def test_executions_read_the_other_way_are_each_there_once_in_reverse(
+    api: Api, reader: NewApiKey
+) -> None:
+    await api.define("both", "executed", SCHEDULE)
+    path = "/v1/definitions/both/executed"
+    for number in range(5):
+        body = {"cycle": str(number), "reason": "test"}
+        triggered = await api.ask("POST", f"{path}/trigger", key=reader, body=body)
+        assert triggered.status < 300, triggered.text
+    latest = await walk(api, reader, f"{path}/executions")
+    earliest = await walk(api, reader, f"{path}/executions", oldest_first="true")
+    assert len(latest) == 5
+    assert earliest == latest[::-1]
 
 
 @pytest.mark.parametrize(

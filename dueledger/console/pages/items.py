@@ -36,7 +36,7 @@ from dueledger.ledger.store.operations import find_operation_of_item, show_opera
 from dueledger.reviews import of_flow, of_item
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import CurrentPage
-from dueledger.service.routes.fields import Reason
+from dueledger.service.routes.fields import OldestFirst, Reason
 from dueledger.service.routes.items import (
     STEP_KEYS,
     AttemptMin,
@@ -129,6 +129,7 @@ async def list_items(
     definition_version: Annotated[VersionFilter, BeforeValidator(blank)] = None,
     serial: bool = False,
     blocked: bool = False,
+    oldest_first: OldestFirst = False,
 ) -> Response:
     """List items of a filter, or lead to the one that is named."""
     named = (q or "").strip()
@@ -153,7 +154,10 @@ async def list_items(
     # The first page of late items has a histogram of more than it lists.
     has_bars = late and page.cursor is None and view.format == "html"
     read_page = replace(page, limit=max(page.limit, LATENESS_READ)) if has_bars else page
-    found = await find_page(call, read_page, wanted, late=late, is_open=is_open)
+    found = await find_page(
+        call, read_page, wanted, late=late, is_open=is_open, oldest_first=oldest_first
+    )
+    by_due_time = lists_open_items(wanted, late=late, is_open=is_open)
     items, next_place = found.items[: page.limit], found.next_place
     if len(found.items) > page.limit:
         next_place = DuePlace(items[-1]["due_at"], items[-1]["item_no"])
@@ -183,6 +187,7 @@ async def list_items(
         "items.html",
         title="Items",
         filters=filters,
+        oldest_first=oldest_first,
         names=await suggest_item_names(call),
         is_filtered=any(filters.values()),
         bulk=bulk_action(view, wanted, filters)
@@ -200,8 +205,9 @@ async def list_items(
         listing=Listing(
             caption="Late items" if late else "Items",
             order="first due first"
-            if lists_open_items(wanted, late=late, is_open=is_open)
-            else "latest effective date first",
+            if by_due_time
+            else f"{'earliest' if oldest_first else 'latest'} effective date first",
+            turns=None if by_due_time else ("effective_date", "oldest_first", oldest_first),
             columns=_columns(view),
             rows=items,
             empty="There is no item yet. `dueledger emit` makes one, a schedule many.",

@@ -44,7 +44,7 @@ from dueledger.preview.rule_words import rule_words
 from dueledger.service.calls import ApiCall, CurrentCall
 from dueledger.service.pages import PAGE_BYTES_MAX, CurrentPage
 from dueledger.service.routes.definitions import NamePath, versions_of
-from dueledger.service.routes.fields import Reason, TenantPath
+from dueledger.service.routes.fields import OldestFirst, Reason, TenantPath
 from dueledger.service.schedule_times import Coming, read_definition, times_of
 
 read = PageRoutes(Scope.READ, "console")
@@ -118,7 +118,13 @@ async def list_schedules(
 
 @read.page("/schedules/{tenant}/{name}")
 async def show_schedule(
-    call: CurrentCall, view: CurrentView, page: CurrentPage, tenant: TenantPath, name: NamePath
+    call: CurrentCall,
+    view: CurrentView,
+    page: CurrentPage,
+    tenant: TenantPath,
+    name: NamePath,
+    *,
+    oldest_first: OldestFirst = False,
 ) -> Response:
     """Show a definition: what it owes next, its versions, and the items it owed."""
     versions = await versions_of(call.connection, tenant, name, VERSIONS_SHOWN + 1)
@@ -136,6 +142,7 @@ async def show_schedule(
         due_before=newest.now,
         examined_max=EXECUTIONS_EXAMINED_MAX,
         bytes_max=PAGE_BYTES_MAX,
+        oldest_first=oldest_first,
     )
     pauses = await list_pauses(
         call.connection, tenant, tenants=call.tenants, kind=newest.kind, limit=PAUSES_MAX
@@ -165,7 +172,8 @@ async def show_schedule(
         trigger_refusal=trigger_refusal(_document_in_force(versions)),
         listing=Listing(
             caption="History",
-            order="latest effective date first",
+            order=f"{'earliest' if oldest_first else 'latest'} effective date first",
+            turns=("due_at", "oldest_first", oldest_first),
             columns=_execution_columns(view),
             rows=executions.items,
             empty="No item was due yet. Each occurrence above becomes one before it is due.",

@@ -49,7 +49,7 @@ from dueledger.service.routes.definition_documents import (
     TriggeredItem,
     TriggerRequest,
 )
-from dueledger.service.routes.fields import Instant, TenantPath, Text
+from dueledger.service.routes.fields import Instant, OldestFirst, TenantPath, Text
 from dueledger.service.schedule_times import DAYS_AHEAD
 from dueledger.service.scoped_routes import ScopedRoutes
 from dueledger.service.versions import IfMatch, IfNoneMatch, answer_version, check_match
@@ -120,9 +120,17 @@ async def list_definition_versions(
 
 @read.add("GET", f"{_PATH}/executions", "listExecutions", ExecutionPage)
 async def list_executions(
-    call: CurrentCall, page: CurrentPage, tenant: TenantPath, name: NamePath
+    call: CurrentCall,
+    page: CurrentPage,
+    tenant: TenantPath,
+    name: NamePath,
+    *,
+    oldest_first: OldestFirst = False,
 ) -> Response:
-    """List the items of a definition with durations and evidence, latest effective date first."""
+    """List the items of a definition with durations and evidence, latest effective date first.
+
+    With `oldest_first` the earliest.
+    """
     await versions_of(call.connection, tenant, name, 1)
     found = await page_executions(
         call.connection,
@@ -132,6 +140,7 @@ async def list_executions(
         after=page.place(ItemPlace, date, int),
         examined_max=_EXAMINED_MAX,
         bytes_max=PAGE_BYTES_MAX,
+        oldest_first=oldest_first,
     )
     return page.answer(ExecutionDocument, found.items, found.next_place)
 

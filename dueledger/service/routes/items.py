@@ -34,6 +34,7 @@ from dueledger.service.routes.fields import (
     Key,
     Lane,
     Name,
+    OldestFirst,
     RedactedFields,
     StateName,
     Text,
@@ -294,12 +295,14 @@ async def list_items(
     blocked: Annotated[
         bool, Query(description="only items that wait for another item of their key")
     ] = False,
+    oldest_first: OldestFirst = False,
 ) -> Response:
     """List items: open ones, late ones, those in flight or in an open state first due first.
 
     So are those of a number of attempts or of a worker, unless `state` is one in which items end.
-    All others by effective date, the latest first; of these a page may have fewer items than
-    `limit`, or none, although there is a next one: 2,000 are examined for each.
+    All others by effective date, the latest first, or with `oldest_first` the earliest; of these a
+    page may have fewer items than `limit`, or none, although there is a next one: 2,000 are
+    examined for each.
     """
     wanted = ItemListFilter(
         tenants=call.tenants,
@@ -318,12 +321,20 @@ async def list_items(
         blocked=blocked,
     )
     wanted = await of_definition(call.connection, wanted, definition, definition_version)
-    found = await find_page(call, page, wanted, late=late, is_open=is_open)
+    found = await find_page(
+        call, page, wanted, late=late, is_open=is_open, oldest_first=oldest_first
+    )
     return page.answer(ItemSummary, found.items, found.next_place, is_cut=found.is_cut)
 
 
 async def find_page(
-    call: ApiCall, page: PageRequest, wanted: ItemListFilter, *, late: bool, is_open: bool
+    call: ApiCall,
+    page: PageRequest,
+    wanted: ItemListFilter,
+    *,
+    late: bool,
+    is_open: bool,
+    oldest_first: bool,
 ) -> ListedItems:
     """Return a page of items: open ones first due first, all others by effective date.
 
@@ -345,6 +356,7 @@ async def find_page(
         limit=page.limit,
         after=page.place(ItemPlace, date, int),
         examined_max=_EXAMINED_MAX,
+        oldest_first=oldest_first,
     )
 
 

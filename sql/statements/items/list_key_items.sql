@@ -1,4 +1,4 @@
--- List the items of a business key, the latest effective date first, after a place; nothing if the key has more than are read.
+-- List the items of a business key, the latest or the earliest effective date first, after a place; nothing if the key has more than are read.
 -- returns: one or more, without a number if nothing was found
 -- roles: auditor, operator
 -- $1 tenants text[]
@@ -18,6 +18,7 @@
 -- $15 limit integer
 -- $16 attempt_min integer
 -- $17 ended_by text
+-- $18 oldest_first boolean
 -- index: due_item_key_idx, transition_terminal_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
@@ -61,7 +62,9 @@ keyed as materialized (
 found as materialized (
   select i.effective_date, i.item_no
   from keyed i
-  where (i.effective_date, i.item_no) < (coalesce($12::date, 'infinity'), coalesce($13::bigint, 9223372036854775807))
+  where case when $18::boolean
+      then (i.effective_date, i.item_no) > (coalesce($12::date, '-infinity'), coalesce($13::bigint, 0))
+      else (i.effective_date, i.item_no) < (coalesce($12::date, 'infinity'), coalesce($13::bigint, 9223372036854775807)) end
     and ($7::text is null or i.labels ->> $7::text = $8::text)
     and ($11::bigint[] is null or i.definition_no = any ($11::bigint[]))
     and ($9::timestamptz is null or i.due_at >= $9::timestamptz)
@@ -72,10 +75,10 @@ found as materialized (
         and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
         and ($16::integer is null or t.attempt >= $16::integer)
         and ($17::text is null or t.actor_no = (select e.actor_no from ending e))))
-  order by i.effective_date desc, i.item_no desc
+  order by case when $18::boolean then row(i.effective_date, i.item_no) end, i.effective_date desc, i.item_no desc
   limit $15::integer
 )
 select f.effective_date, f.item_no, c.is_crowded
 from crowd c
 left join found f on true
-order by f.effective_date desc, f.item_no desc
+order by case when $18::boolean then row(f.effective_date, f.item_no) end, f.effective_date desc, f.item_no desc
