@@ -1635,11 +1635,11 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_topic_run(fence bigint, started_at timestamp with time zone, topic_actor_no bigint, OUT run_no bigint, OUT from_position integer, OUT to_position integer, OUT ended bit varying, OUT lease_seconds double precision, OUT closed_at timestamp with time zone) IS 'The run of a claim that is settled by topic; nulls where there is none.';
 
-CREATE FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text, is_same boolean) RETURNS boolean
+CREATE FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_decided boolean, found_as text, is_same boolean) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN ((closed_at IS NOT NULL) AND ((resolution = 'repaired'::text) OR (reason = 'cleared'::text) OR ((found_as = 'open'::text) AND (NOT (is_by_person AND is_same)))));
+    RETURN ((closed_at IS NOT NULL) AND ((resolution = 'repaired'::text) OR (reason = 'cleared'::text) OR ((found_as = 'open'::text) AND (NOT (is_decided AND is_same)))));
 
-COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_by_person boolean, found_as text, is_same boolean) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that no person resolved, and those that are another difference.';
+COMMENT ON FUNCTION ledger.finding_reopens(closed_at timestamp with time zone, resolution text, reason text, is_decided boolean, found_as text, is_same boolean) IS 'Whether a finding that a pass found again reopens: cleared and repaired ones do, those that nobody resolved who may decide, and those that are another difference.';
 
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -1844,6 +1844,12 @@ begin
 end $$;
 
 COMMENT ON FUNCTION ledger.has_token(fence bigint, claimed_at timestamp with time zone, token text) IS 'Whether a claim has this token.';
+
+CREATE FUNCTION ledger.is_decider(kind text, name text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ((kind = ANY (ARRAY['person'::text, 'key'::text, 'oidc'::text])) AND (lower(split_part(name, ':'::text, 1)) = kind));
+
+COMMENT ON FUNCTION ledger.is_decider(kind text, name text) IS 'Whether an actor may decide what a person may: one registered by an operator''s login, an API key, or a subject of tokens, under its prefix.';
 
 CREATE FUNCTION ledger.is_same_difference(type text, expected jsonb, actual jsonb, found_expected jsonb, found_actual jsonb) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -3126,13 +3132,13 @@ CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], typ
       from (
         select ledger.finding_reopens(
           f.closed_at, f.resolution, f.reason,
-          exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
+          exists (select from ledger.actor a where a.actor_no = f.resolved_by and ledger.is_decider(a.kind, a.name)),
           excluded.resolution, ledger.is_same_difference(f.type, f.expected, f.actual, excluded.expected, excluded.actual))
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
 
-COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, and so do those that no person resolved, and those whose evidence is another. No role may change the evidence of a finding otherwise.';
+COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, and so do those that nobody resolved who may decide, and those whose evidence is another. No role may change the evidence of a finding otherwise.';
 
 CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
     LANGUAGE plpgsql

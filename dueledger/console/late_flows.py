@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from markupsafe import Markup
 
 from dueledger.console.cells import flow_of, time_of
+from dueledger.console.clock import NEVER
 from dueledger.console.flow_sentences import flow_sentence
 from dueledger.console.view import View
 from dueledger.flow_status import LedgerStatus, late_code_of
@@ -36,7 +37,6 @@ _WORDS: Final = {
     "parked": "waits for a person",
     "in_flight": "is handed out or running",
 }
-_NEVER: Final = datetime.max  # noqa: DTZ901 - infinity, as the driver returns it
 
 
 class Verdict(NamedTuple):
@@ -82,7 +82,7 @@ def _marked(flow: Flow, item: Flow | None, now: datetime) -> Flow:
 
 def _wait(item: Flow, now: datetime) -> str:
     at = item["available_at"]
-    if at == _NEVER:
+    if at == NEVER:
         return "blocked"
     return "due" if at is not None and at <= now else _WAITS[item["state"]]
 

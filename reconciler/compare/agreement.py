@@ -27,6 +27,8 @@ CANCELLED: Final = int(TransitionEvent.CANCELLED)
 WRITTEN_OFF: Final = int(TransitionEvent.WRITTEN_OFF)
 WITHDRAWN: Final = frozenset({SUPERSEDED, SKIPPED})
 EXPLAINING: Final = WITHDRAWN | {CANCELLED}
+DECIDERS: Final = frozenset({ActorKind.PERSON, ActorKind.KEY, ActorKind.OIDC})
+"""Who decides as a person does: at the console or by REST with a key or token, or by a login."""
 PROCESSES: Final = frozenset(ActorKind) - {ActorKind.PERSON, ActorKind.SERVICE}
 NEWER_VERSION: Final = "version"
 OVERLAP: Final = "overlap"
@@ -129,7 +131,7 @@ def _is_replaced(item: ActualItem, grounds: EndingGrounds) -> bool:
 
 def _is_decided(item: ActualItem) -> bool:
     is_reasoned = bool(item.ended_for) and not item.has_run and item.event != SKIPPED
-    return item.ended_by == ActorKind.PERSON and is_reasoned
+    return item.ended_by in DECIDERS and is_reasoned
 
 
 def _is_skipped_by_rule(

@@ -255,7 +255,7 @@ def broken_seal(row: Record) -> Finding:
 
 _DECISION_FAULTS: Final = {
     "no_item": "the ledger has no such item",
-    "nobody": "no person who could decided it",
+    "nobody": "whom it names may not decide",
     "unasked": "nobody who could asked for it",
     "time": "its times are not possible",
     "no_pause": "no pause is in force for it",

@@ -91,6 +91,7 @@
 \ir ../schema/functions/refuse_completion.sql
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql
+\ir ../schema/functions/is_decider.sql
 \ir ../schema/functions/finding_reopens.sql
 \ir ../schema/functions/is_same_difference.sql
 \ir ../schema/functions/record_findings.sql

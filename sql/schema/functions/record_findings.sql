@@ -37,7 +37,7 @@ as $$
       from (
         select ledger.finding_reopens(
           f.closed_at, f.resolution, f.reason,
-          exists (select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'),
+          exists (select from ledger.actor a where a.actor_no = f.resolved_by and ledger.is_decider(a.kind, a.name)),
           excluded.resolution, ledger.is_same_difference(f.type, f.expected, f.actual, excluded.expected, excluded.actual))
       ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
@@ -45,5 +45,5 @@ $$;
 
 comment on function ledger.record_findings is
   'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, '
-  'and so do those that no person resolved, and those whose evidence is another. No role may change the evidence of a finding otherwise.';
+  'and so do those that nobody resolved who may decide, and those whose evidence is another. No role may change the evidence of a finding otherwise.';
 revoke execute on function ledger.record_findings from public;

@@ -9,7 +9,7 @@
 -- locks: none
 select f.id, f.item_id, f.business_key, f.effective_date, f.due_at, f.opened_count, f.first_seen_at, f.closed_at,
   f.resolution, f.reason,
-  ledger.finding_reopens(f.closed_at, f.resolution, f.reason, coalesce(a.kind = 'person', false), u.resolution,
+  ledger.finding_reopens(f.closed_at, f.resolution, f.reason, coalesce(ledger.is_decider(a.kind, a.name), false), u.resolution,
     ledger.is_same_difference(f.type, f.expected, f.actual, u.expected::jsonb, u.actual::jsonb)) as reopens
 from unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u (id, resolution, expected, actual)
 join ledger.finding f on f.id = u.id

@@ -1,4 +1,4 @@
--- List the items that a named person expedited, and whether one triggered it, as recorded, beside a schedule's occurrences.
+-- List the items that somebody who may decide expedited, and whether one triggered it, as recorded, beside a schedule's occurrences.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 after_item_no bigint
@@ -12,7 +12,7 @@ select x.item_no, exists (
     join ledger.definition d on d.definition_no = i.definition_no and d.tenant = t.tenant and d.name = t.definition
     where i.item_no = x.item_no and i.effective_date = x.effective_date) as is_triggered
 from ledger.expedited x
-join ledger.actor a on a.actor_no = x.actor_no and a.kind = 'person' and lower(split_part(a.name, ':', 1)) = 'person'
+join ledger.actor a on a.actor_no = x.actor_no and ledger.is_decider(a.kind, a.name)
 where x.item_no > $1::bigint
 order by x.item_no
 limit $2::integer

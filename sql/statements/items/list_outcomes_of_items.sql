@@ -16,8 +16,7 @@ select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business
     coalesce(i.nominal, chr(30)), coalesce(i.zone, chr(30)), coalesce(i.decision, chr(30)), f.lane,
     coalesce(nullif(i.overlap, 1 /* waits, as items of an ordered kind do */)::text, chr(30)), i.payload::text) as terms,
   t.event, t.at as ended_at,
-  -- A person is registered by an operator's login, under this prefix.
-  case when a.kind <> 'person' or lower(split_part(a.name, ':', 1)) = 'person' then a.kind end as ended_by,
+  case when a.kind not in ('person', 'key', 'oidc') or ledger.is_decider(a.kind, a.name) then a.kind end as ended_by,
   case when t.event <> 5 /* completed */ then t.detail ->> 'reason' end as ended_for,
   t.event = 11 /* cancelled */ and a.kind = 'reconciler' and exists (
     select from (select f.id from ledger.finding f where f.item_id = i.id offset 0) f

@@ -1,19 +1,19 @@
--- List expedited items and pauses that no registered person decided, withdrawals that nobody registered asked for, and those not so as their rows say, up to a limit.
+-- List expedited items and pauses that nobody decided who may, withdrawals that nobody registered asked for, and those not so as their rows say, up to a limit.
 -- returns: zero or more
 -- roles: auditor, reconciler
 -- $1 limit integer
 -- index: due_item_pkey
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
-person as materialized (
-  select a.actor_no from ledger.actor a where a.kind = 'person' and lower(split_part(a.name, ':', 1)) = 'person'
+decider as materialized (
+  select a.actor_no from ledger.actor a where ledger.is_decider(a.kind, a.name)
 ),
 decision as (
   select 'expedited' as what, x.item_no as number, x.effective_date, i.id, i.flow_no, i.business_key, i.due_at,
     null as tenant, null as kind,
     case
       when i.item_no is null then 'no_item'
-      when not exists (select from person p where p.actor_no = x.actor_no) then 'nobody'
+      when not exists (select from decider d where d.actor_no = x.actor_no) then 'nobody'
       when x.expedited_at < i.emitted_at or x.expedited_at > ledger.now() then 'time'
     end as fault
   from ledger.expedited x
@@ -32,7 +32,7 @@ decision as (
   union all
   select 'pause', p.pause_no, null, null, null, null, null, p.tenant, p.kind,
     case
-      when p.actor_no not in (select actor_no from person) or p.resumed_by not in (select actor_no from person) then 'nobody'
+      when p.actor_no not in (select actor_no from decider) or p.resumed_by not in (select actor_no from decider) then 'nobody'
       when p.paused_at > ledger.now() or p.resumed_at < p.paused_at or p.paused_until <= p.paused_at
         or (p.resumed_at is null and p.resumed_by is not null)
         -- One that nobody ended is over by its own end, not before it.
