@@ -75,19 +75,23 @@ class HandlerConnection(TypeCachingConnection):
 
     _is_reset = False
     _before_commit = ""
-    _named: "dict[str, PreparedStatement[asyncpg.Record]] | None" = None
+    _prepared: "dict[str, tuple[str, PreparedStatement[asyncpg.Record]]] | None" = None
+    """The name of each and the statement, which lives as long as it is here."""
+    _prepared_count = 0
 
-    async def execute_with_commit(
-        self, name: str, query: str, arguments: str, *, before: str = ""
-    ) -> None:
+    async def execute_with_commit(self, query: str, arguments: str, *, before: str = "") -> None:
         """Execute a statement in the message of the next COMMIT, before it, and `before` first.
 
-        If the statement fails, nothing is committed. `name` is its name in the session.
+        If the statement fails, nothing is committed.
         """
-        if self._named is None:
-            self._named = {}
-        if name not in self._named:
-            self._named[name] = await self.prepare(query, name=name)
+        if self._prepared is None:
+            self._prepared = {}
+        if query not in self._prepared:
+            # A new name each time: the session keeps a statement whose preparation was cut off.
+            self._prepared_count += 1
+            name = f"dueledger_{self._prepared_count}"
+            self._prepared[query] = name, await self.prepare(query, name=name)
+        name, _ = self._prepared[query]
         self._before_commit = f"{before}execute {name}({arguments});"
 
     async def execute(
@@ -103,7 +107,12 @@ class HandlerConnection(TypeCachingConnection):
         before = self._before_commit if query == _COMMIT else ""
         self._before_commit = ""
         # One message: what follows the COMMIT is a transaction of its own, skipped if that fails.
-        status = await super().execute(before + query + super().get_reset_query(), timeout=timeout)
+        message = before + query + super().get_reset_query()
+        try:
+            status = await super().execute(message, timeout=timeout)
+        except BaseException:
+            self._prepared = None  # a handler may have deallocated them
+            raise
         self._is_reset = True
         return status
 

@@ -63,7 +63,7 @@ async def commit_completed(
         else:
             name, arguments = "settle_completed_runs", _of_several(completions, worker_no)
         with mapped_errors():
-            await ours.execute_with_commit(name, statement(name), arguments, before=before)
+            await ours.execute_with_commit(statement(name), arguments, before=before)
             await transaction.commit()
     except BaseException as error:
         with suppress(*CONNECTION_ERRORS):  # a lost connection has no transaction

@@ -1,9 +1,11 @@
 """The completion of an item in the message that commits its handler's transaction."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+import asyncpg
 import orjson
 import pytest
 
@@ -137,6 +139,40 @@ async def test_g4_g6_a_transaction_whose_run_is_not_the_workers_leaves_nothing(
     async with _transaction(handler_pool, ledger, run, EVIDENCE):
         pass  # of the same connection
     assert await _count_notes(ledger) == 1
+
+
+async def test_g5_a_commit_that_is_cancelled_while_it_prepares_hinders_no_later_one(
+    ledger: Ledger, handler_pool: Pool
+) -> None:
+    await ledger.connection.execute(TABLES)
+    run = await _started(ledger)
+
+    async def commit() -> None:
+        async with _transaction(handler_pool, ledger, run, None):
+            asyncio.get_running_loop().call_soon(task.cancel)  # once the statement is sent
+
+    task = asyncio.create_task(commit())
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await _count_notes(ledger) == 0
+    async with _transaction(handler_pool, ledger, run, None):
+        pass  # of the same connection
+    assert await _count_notes(ledger) == 1
+
+
+async def test_g5_a_handler_that_deallocates_statements_fails_once(
+    ledger: Ledger, handler_pool: Pool
+) -> None:
+    await ledger.connection.execute(TABLES)
+    async with _transaction(handler_pool, ledger, await _started(ledger), None):
+        pass
+    run = await _started(ledger)
+    with pytest.raises(asyncpg.InvalidSQLStatementNameError):
+        async with _transaction(handler_pool, ledger, run, None) as connection:
+            await connection.execute("deallocate all")
+    async with _transaction(handler_pool, ledger, run, None):
+        pass  # of the same connection
+    assert await _count_notes(ledger) == 2
 
 
 async def test_g6_a_transaction_with_evidence_that_cannot_be_stored_leaves_nothing(
