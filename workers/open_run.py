@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 from dueledger.workers.claim_slices import UnreadableItem
 from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked, released
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 LEASE_MARGIN: Final = 1 / 6  # handlers are stopped in the last sixth of a lease
 NOT_BEGUN: Final = released("other items ran until its run had to end")
+
+
+class RunPart(NamedTuple):
+    """Some items of a run: of how many they are, and the index of each among these."""
+
+    size: int
+    indexes: Sequence[int]
 
 
 class CallState(IntEnum):
@@ -42,7 +49,7 @@ class OpenRun:
     before are still sent, because only the ledger knows whether the lease was lost. `is_cancelled`:
     this worker cancelled the handlers; any other cancellation is a handler's own. `topic` is the
     source of the items, or empty. Of suspects at most `suspects_max` may run together. `on_call` is
-    called at each change of an item's CallState.
+    called at each change of an item's CallState. `part`: what the items are of the run, if not all.
     """
 
     __slots__ = (
@@ -65,6 +72,7 @@ class OpenRun:
         "kind",
         "lease_until",
         "open_count",
+        "part",
         "run_no",
         "stop_at",
         "suspects_max",
@@ -82,6 +90,7 @@ class OpenRun:
         lease_until: float,
         topic: str = "",
         on_call: Callable[[OpenRun, Sequence[int], CallState], None] | None = None,
+        part: RunPart | None = None,
     ) -> None:
         if start.run is None:
             raise ValueError("a refused start opens no run")
@@ -94,6 +103,7 @@ class OpenRun:
         self.from_position = claim_slice.from_position
         self.first_offset = claim_slice.first_offset
         self.items = claim_slice.items
+        self.part = part or RunPart(size, range(size))
         self.lease_until = lease_until
         self.stop_at = lease_until - (start.lease_seconds or 0.0) * LEASE_MARGIN
         self.suspects_max = claim_slice.suspects_max

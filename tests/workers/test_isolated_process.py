@@ -23,7 +23,7 @@ from dueledger.ledger.store.runs import Outcome, RunId, StartResult
 from dueledger.workers.claim_slices import ClaimSlice
 from dueledger.workers.handler_loading import load_handlers
 from dueledger.workers.handlers import HandlerOptions
-from dueledger.workers.open_run import OpenRun
+from dueledger.workers.open_run import OpenRun, RunPart
 from dueledger.workers.run import isolated_calls
 from dueledger.workers.run.handler_pool import HandlerPool
 from dueledger.workers.run.isolated_messages import Call, Ended, Ping, Program, Ready
@@ -236,7 +236,9 @@ async def test_a_process_of_newer_code_than_its_worker_parks_no_kind_it_does_not
     process = await IsolatedProcess.start(NOBODY)
     replies = process.replies()
     assert await anext(replies) == Ready()
-    process.send(Call(7, "Gone", "due.Gone", RunId(1, NOON, NOON), [real_item("Gone")]))
+    process.send(
+        Call(7, "Gone", "due.Gone", RunId(1, NOON, NOON), RunPart(1, [0]), [real_item("Gone")])
+    )
     reply = await anext(replies)
     assert isinstance(reply, Ended)
     ((at, outcome),) = reply.outcomes

@@ -99,10 +99,16 @@ class Chunk:
             await commit_completed(
                 connection,
                 transaction,
-                Completions(self.run.id, len(self.run.items), self._completed),
+                self._completions(),
                 self._worker_no,
                 has_savepoint=self._is_shared,
             )
+
+    def _completions(self) -> Completions:
+        """Return what completed by its index in the run, of which these items may be a part."""
+        size, indexes = self.run.part
+        details = {indexes[index]: detail for index, detail in self._completed.items()}
+        return Completions(self.run.id, size, details)
 
     async def _call_each(
         self,

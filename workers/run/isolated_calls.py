@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.workers.open_run import NOT_BEGUN, CallState
+from dueledger.workers.open_run import NOT_BEGUN, CallState, RunPart
 from dueledger.workers.run.handler_pool import (
     CANCEL_GRACE_SECONDS,
     SHRINK_FACTOR,
@@ -287,7 +287,8 @@ class ProcessCalls:
         run, items = part.of.run, part.items
         process.items_begun += len(items)
         self._ping(process)  # first, or the process might end by an older one
-        process.send(Call(self._call_no, run.kind, run.topic, run.id, items))
+        of_run = RunPart(len(run.items), part.indexes)
+        process.send(Call(self._call_no, run.kind, run.topic, run.id, of_run, items))
 
     def _ping(self, process: IsolatedProcess) -> None:
         now = monotonic()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store.runs import RunId
     from dueledger.workers.item import DueItem
-    from dueledger.workers.open_run import CallState
+    from dueledger.workers.open_run import CallState, RunPart
     from dueledger.workers.verdict_outcomes import ItemOutcome
 
 LENGTH: Final = struct.Struct(">I")
@@ -43,6 +43,7 @@ class Call(NamedTuple):
     kind: str
     topic: str
     run_id: RunId
+    part: RunPart
     items: Sequence[DueItem]
 
 

@@ -112,7 +112,12 @@ class IsolatedHandlers:
         claim_id = ClaimId(first.fence, call.run_id.claimed_at, "")
         claim_slice = ClaimSlice(claim_id, call.kind, 1, 0, [*call.items])
         run = OpenRun(
-            start, claim_slice, lease_until=math.inf, topic=call.topic, on_call=self._on_call
+            start,
+            claim_slice,
+            lease_until=math.inf,
+            topic=call.topic,
+            on_call=self._on_call,
+            part=call.part,
         )
         self._runs[call.call_no], self._call_nos[run] = run, call.call_no
         handler_pool.reserve(size)
