@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from typing import TYPE_CHECKING, Final
+
+from dueledger.ledger.states import TransitionEvent
 
 from .breakages import faults_of_processes, faults_of_servers, faults_of_wires
 from .changing_schedule import ChangingSchedule
@@ -27,6 +30,14 @@ VERDICTS: Final = {
     "DUELEDGER_FAILURES_PER_THOUSAND": "20",
     "DUELEDGER_PARKED_PER_THOUSAND": "5",
 }
+
+HAS_RUN: Final = """
+select exists (
+  select from ledger.run r
+  join ledger.actor a on a.actor_no = r.worker_no
+  where r.closed_at is null and split_part(a.name, ':', 3) = $1)
+"""
+"""Whether the process of a number has an open run."""
 
 
 class RandomFaults:
@@ -78,6 +89,7 @@ class RandomFaults:
         ]
         async with supervised(slots.values()):
             async with load.emitted(), people.drawn():
+                await eventually(self._items_timed_out)
                 await storm.rage(faults, seconds)
                 await site.servers.heal()
             storm.note(f"healed; {len(site.emitted)} emitted, {len(site.asked)} asked to end")
@@ -91,6 +103,19 @@ class RandomFaults:
                 await eventually(self._no_request_left)
             storm.note("finished")
             await eventually(self._all_ready)
+
+    async def _items_timed_out(self) -> bool:
+        """Kill a worker that has a run until a run timed out: no fault by chance need do so."""
+        if TransitionEvent.TIMED_OUT in await self._site.recorded_events():
+            return True
+        slot = self._slots["direct 0"]
+        if slot.program is not None and slot.ready:
+            slot.program.send(signal.SIGSTOP)
+            if await self._site.fetchval(HAS_RUN, str(slot.program.process.pid)):
+                await slot.kill(0.0)
+            else:
+                slot.program.thaw()
+        return False
 
     async def _all_ready(self) -> bool:
         return all(slot.ready for slot in self._slots.values())
