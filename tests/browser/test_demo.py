@@ -41,6 +41,10 @@ LINKED_OF_DEMO = {
     "item-completed": (COMPLETED, "tbody th a"),
     "periodic": ("/console/schedules?tenant=kubernetes", "tbody th a"),
     "flow": ("/console/reviews/parked", "tbody th a", ".terms a[href*='/flows/']"),
+    "flow-quarters": (
+        *("/console/reviews/parked", "tbody th a", ".terms a[href*='/flows/']"),
+        "a[href*='table=quarters']",
+    ),
     "flow-circuit": ("/console/flows?tenant=kubernetes", "tbody th a"),
     "decide-items": (f"/console/items?open=true&tenant=insurer&kind={KIND}", "p.bulk a"),
     "search-several": (COMPLETED, "tbody th a", ".timeline a[href*='/search']"),

@@ -182,6 +182,23 @@ async def test_a_finding_without_a_repair_has_no_plan_and_takes_no_proposal(
         assert "no repair that can be applied" in refused.detail
 
 
+async def test_findings_of_each_type_have_a_plan_or_a_reason_why_not(api: Api) -> None:
+    auditor = await api.make_key("types", Scope.AUDIT)
+    answers: dict[FindingType, int] = {}
+    for each in FindingType:
+        [finding] = await api.find("acme")
+        await api.owner.execute(
+            "update ledger.finding set type = $2, item_id = gen_random_uuid() where id = $1",
+            finding,
+            each,
+        )
+        path = f"/v1/findings/{finding}/repair"
+        answers[each] = (await api.ask("GET", path, key=auditor)).status
+        await api.owner.execute("delete from ledger.finding where id = $1", finding)
+    assert set(answers.values()) <= {200, 409}, answers
+    assert answers[FindingType.EFFECT_MISSING] == 200
+
+
 @pytest.mark.parametrize("treatment", [Treatment.NEVER, Treatment.ESCALATE])
 async def test_g11_a_proposal_that_the_policy_of_its_kind_forbids_is_refused_and_waits_no_longer(
     api: Api, treatment: Treatment

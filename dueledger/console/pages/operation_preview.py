@@ -25,6 +25,7 @@ from dueledger.ledger.store.operations import (
     ItemFilter,
     OperationPreview,
     estimate_seconds,
+    preview_operation,
 )
 from dueledger.ledger.store.reviews import group_reviews
 from dueledger.left_alone import (
@@ -175,8 +176,7 @@ async def preview_decision(
     )
     is_parked = parked_reason is not None
     verbs = _verbs_of(State.MANUAL_REVIEW if is_parked else wanted.state)
-    open_items = await preview_open_items(call.connection, wanted, limits)
-    verb, found = await _first_moving(call, [verb] if verb else verbs, wanted, open_items, limits)
+    verb, found, open_items = await _first_moving(call, [verb] if verb else verbs, wanted, limits)
     seconds = await estimate_seconds(call.connection, verb, tenant, found.items)
     must_type = _must_type(verb, found.items)
     fields = {
@@ -229,7 +229,9 @@ async def preview_decision(
         preview=found,
         takes=None if seconds is None else about(timedelta(seconds=seconds)),
         left=_count_left(groups, wanted),
-        unmoved=None if is_parked else count_left_alone(verb, wanted, found, open_items),
+        unmoved=None
+        if is_parked or open_items is None
+        else count_left_alone(verb, wanted, found, open_items),
         is_counted=count,
         may_count=found.capped and not count,
         is_approval_sure=verb is not OperationVerb.SNOOZE
@@ -273,23 +275,30 @@ def _verbs_of(state: State | None) -> list[OperationVerb]:
 
 
 async def _first_moving(
-    call: ApiCall,
-    verbs: Sequence[OperationVerb],
-    wanted: ItemFilter,
-    open_items: OperationPreview,
-    limits: PreviewLimits,
-) -> tuple[OperationVerb, OperationPreview]:
-    """Return the first verb that is applied to an item of a filter, and to how many.
+    call: ApiCall, verbs: Sequence[OperationVerb], wanted: ItemFilter, limits: PreviewLimits
+) -> tuple[OperationVerb, OperationPreview, OperationPreview | None]:
+    """Return the first verb that is applied to an item of a filter, to how many, and what is open.
 
-    If none is, the first verb.
+    If none is, the first verb. Where a part of what the first verb moves is all that a page counts,
+    what is open is not counted: another part of it would not say what the verb leaves alone.
     """
-    for verb in verbs:
+    connection, (first, *others) = call.connection, verbs
+    if limits is QUICK:
+        found = await preview_operation(connection, first, wanted, **limits._asdict())
+        if found.capped and found.items:
+            return first, found, None
+        open_items = await preview_open_items(connection, wanted, limits)
+    else:
+        open_items = await preview_open_items(connection, wanted, limits)
+        found = await preview_moved(connection, first, wanted, open_items, limits=limits)
+    if found.items:
+        return first, found, open_items
+    for verb in others:
         if open_items.capped or open_items.states & VERB_STATES[verb]:
-            found = await preview_moved(call.connection, verb, wanted, open_items, limits=limits)
-            if found.items:
-                return verb, found
-    found = await preview_moved(call.connection, verbs[0], wanted, open_items, limits=limits)
-    return verbs[0], found
+            moved = await preview_moved(connection, verb, wanted, open_items, limits=limits)
+            if moved.items:
+                return verb, moved, open_items
+    return first, found, open_items
 
 
 def _count_left(groups: Sequence[Row], wanted: ItemFilter) -> Counter[str]:

@@ -19,7 +19,7 @@ grounds as (
     on f.closed_at is null and f.type in ('TAMPERED', 'SOURCE_FAILED') and f.tenant in (m.tenant, '*') and f.kind in (m.kind, '*')
       and f.item_id is null and f.id <> m.id
 )
-select g.id, g.type, g.tenant, g.kind, g.subject, g.item_id, g.business_key, g.effective_date, g.due_at, g.expected, g.actual,
+select g.id, g.type, g.tenant, g.kind, g.subject, g.item_id, g.business_key, g.effective_date, g.due_at, g.sentence, g.expected, g.actual,
   g.terms, g.opened_count, g.closed_at
 from grounds g
 order by g.id <> $1::uuid, g.id
