@@ -1,7 +1,7 @@
 """The past load: the results of the items that were due in each quarter hour of five weeks."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final, Literal, NamedTuple, TypeAlias
 
@@ -71,10 +71,14 @@ class SumSpan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PastLoadCount:
-    """From when on the past load is counted, and for which moment it was."""
+    """From when on the past load is counted, and for which moment it was.
+
+    `version` differs for each pass that noted one: what was counted is the same while it is.
+    """
 
     as_of: datetime
     counted_from: datetime
+    version: int = field(default=0, compare=False)
 
 
 async def record_past_load(

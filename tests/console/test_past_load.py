@@ -386,3 +386,24 @@ async def test_the_page_says_what_of_the_coming_days_it_leaves_out(
     monkeypatch.setattr("dueledger.console.pages.past_calendar.OCCURRENCES_MAX", 1)
     cut = (await browser.open(PAST)).text
     assert "They owe more than 1 items: choose a tenant and a kind." in cut
+
+
+async def test_hours_are_read_once_until_a_pass_counts_anew_and_by_each_reader(
+    api: Api, key: NewApiKey, make_drafts: Callable[..., list[ItemDraft]]
+) -> None:
+    await work_all_ways(api, make_drafts, "LetterDue")
+    await reconcile(api)
+    stranger = await api.make_key("stranger", *Scope, tenants=["umbra"])
+
+    async def shown(by: NewApiKey) -> bool:
+        async with open_browser(api) as browser:
+            await browser.sign_in(by)
+            answered = await browser.open(f"{PAST}?format=csv&table=past_hours")
+            return "2027-03-01" in answered.text
+
+    assert await shown(key)
+    await api.owner.execute("delete from ledger.past_load")
+    assert await shown(key)
+    assert not await shown(stranger)
+    await api.owner.execute("update ledger.past_load_count set as_of = as_of")
+    assert not await shown(key)

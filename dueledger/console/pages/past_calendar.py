@@ -1,5 +1,6 @@
 """The results of the last four weeks, and what schedules owe in the next days, by kind and hour."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, NamedTuple
@@ -16,6 +17,7 @@ from dueledger.console.suggestions import suggest_names
 from dueledger.console.view import CurrentView, View
 from dueledger.ledger.errors import DueledgerError, WindowTooLarge
 from dueledger.ledger.store.api_keys import Scope
+from dueledger.ledger.store.past_load import DueResults
 from dueledger.past_load import DAYS, KindPlace, PastDays, PastLoad, read_past_load
 from dueledger.planning.load_plan import OwedQuarters
 from dueledger.service.calls import ApiCall, CurrentCall
@@ -28,6 +30,8 @@ read = PageRoutes(Scope.READ, "console")
 KINDS_SHOWN: Final = 8
 KINDS_OF_PART: Final = PART_ROWS // (DAYS + COMING)
 """Kinds that a download reads at a time."""
+_KEPT_MAX: Final = 32
+"""Of how many readers the hours are kept: by their tenants, filter and zone."""
 
 
 class ComingLoad(NamedTuple):
@@ -134,12 +138,25 @@ async def _by_hour(
     coming: ComingLoad,
 ) -> PastGrid:
     """Return the hours by weekday: what happened in them, and what is to come."""
-    found = await past.list_hours(
-        call.connection,
-        asked,
-        view.clock.zone,
-        tenants=call.tenants_of(names["tenant"]),
-        kind=names["kind"],
-    )
+    found = await _past_hours(call, view, past, asked, names)
     ahead = coming_by_hour(coming.days, coming.owed, view.clock.zone)
     return make_hour_grid(view, asked, past, found, names, coming=ahead)
+
+
+async def _past_hours(
+    call: ApiCall, view: View, past: PastLoad, asked: PastDays, names: dict[str, str | None]
+) -> Mapping[datetime, DueResults]:
+    """Return the results by hour, which are kept until a pass of the reconciler counts anew."""
+    state, zone = view.request.app.state, view.clock.zone
+    if not hasattr(state, "past_hours"):
+        state.past_hours = dict[object, Mapping[datetime, DueResults]]()
+    kept: dict[object, Mapping[datetime, DueResults]] = state.past_hours
+    tenants, kind = call.tenants_of(names["tenant"]), names["kind"]
+    version = None if past.count is None else past.count.version
+    key = version, tuple(asked.begins), str(zone), None if tenants is None else tuple(tenants), kind
+    if key not in kept:
+        found = await past.list_hours(call.connection, asked, zone, tenants=tenants, kind=kind)
+        if len(kept) >= _KEPT_MAX:
+            del kept[next(iter(kept))]
+        kept[key] = found
+    return kept[key]
