@@ -15,7 +15,7 @@ select d.name, i.cycle, i.due_at, p.item_no is not null as waits
 from ledger.due_item i
 join ledger.definition d using (definition_no)
 left join ledger.pending p using (item_no)
-order by i.due_at, i.cycle
+order by i.due_at, i.cycle, waits
 """
 
 
