@@ -110,8 +110,8 @@ class HandlerConnection(TypeCachingConnection):
         message = before + query + super().get_reset_query()
         try:
             status = await super().execute(message, timeout=timeout)
-        except BaseException:
-            self._prepared = None  # a handler may have deallocated them
+        except asyncpg.InvalidSQLStatementNameError:
+            self._prepared = None  # a handler deallocated it
             raise
         self._is_reset = True
         return status

@@ -10,7 +10,6 @@ from tests.service.conftest import Api
 
 DEFINE = "/console/schedules/define"
 PREVIEW = "/console/schedules/preview"
-EVERY_MINUTE = {"cron": "* * * * *", "timezone": "UTC"}
 
 
 def text_of(page: Shown) -> str:
