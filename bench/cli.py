@@ -256,12 +256,13 @@ def flows(
     blocked_items: Annotated[
         int, typer.Option("--blocked-items", min=2, max=ITEMS_MAX, help="Pending items of these.")
     ] = 1_000_000,
+    warm_items: WarmItemsOption = 100_000,
     json: JsonOption = False,
 ) -> None:
     """Measure ten thousand flows, half of them paused or exhausted, against the pipeline."""
     from bench.flows import FlowsOptions, bench_flows
 
-    options = FlowsOptions(served, blocked_flows, items, blocked_items)
+    options = FlowsOptions(served, blocked_flows, items, blocked_items, warm_items)
     _measure("flows", bench_flows, options, json=json)
 
 

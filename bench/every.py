@@ -105,6 +105,7 @@ PLAN: Final = (
             Size("--blocked-flows", 5_000, 5_000, 50),
             Size("--items", 300_000, 200_000, 5_000),
             Size("--blocked-items", 1_000_000, 300_000, 5_000),
+            Size("--warm-items", 100_000, 100_000, 2_000),
         ),
     ),
     Planned("reconcile", (Size("--items", 1_000_000, 300_000, 20_000),)),

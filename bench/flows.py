@@ -22,19 +22,23 @@ NEXT_TO_NOTHING: Final = 0.001  # items a second
 @final
 @dataclass(frozen=True, slots=True)
 class FlowsOptions:
-    """How many flows are served and how many are not, and the items of each type."""
+    """How many flows are served and how many are not, the items of each type, and those before.
+
+    A broker that has just started would make the pipeline slower than the many flows after it.
+    """
 
     flows: int = 5_000
     blocked_flows: int = 5_000
     items: int = 300_000
     blocked_items: int = 1_000_000
+    warm_items: int = 100_000
 
 
 async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:
     """Measure the pipeline with ten flows, then with all of these."""
     rig.say(f"{TENANTS} flows")
     async with rig.ledger() as ledger:
-        few = await drain(rig, ledger, options.items, ProcessSet())
+        few = await drain(rig, ledger, options.items, ProcessSet(), warm_items=options.warm_items)
     rig.say(f"{options.flows:,} flows, and {options.blocked_flows:,} that are held back")
     async with rig.ledger() as ledger:
 
@@ -46,7 +50,9 @@ async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:
             ]
             await ledger.load(options.items, flows=flows, prefix=PREFIX, due_at=DUE_AT)
 
-        many = await drain(rig, ledger, options.items, ProcessSet(), fill=fill)
+        many = await drain(
+            rig, ledger, options.items, ProcessSet(), fill=fill, warm_items=options.warm_items
+        )
     ratio = round(many.items_per_second / few.items_per_second, 3)
     figures = {
         "pipeline": drained_fields(few) | usage_fields(few.usage, few.items),

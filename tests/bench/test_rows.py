@@ -94,7 +94,7 @@ async def test_a_flood_is_measured_in_both_kinds_and_beside_a_lag_target(
 
 @pytest.mark.full
 async def test_flows_that_are_held_back_keep_what_waits_behind_them(taken: Take) -> None:
-    options = FlowsOptions(20, 20, items=ITEMS, blocked_items=400)
+    options = FlowsOptions(20, 20, items=ITEMS, blocked_items=400, warm_items=ITEMS)
     document = await taken(bench_flows, options)
     assert document["many_flows"]["items_per_second"] > 0
 
