@@ -22,9 +22,10 @@ NEXT_TO_NOTHING: Final = 0.001  # items a second
 @final
 @dataclass(frozen=True, slots=True)
 class FlowsOptions:
-    """How many flows are served and how many are not, the items of each type, and those before.
+    """How many flows are served and how many are not, and the items of each type.
 
-    A broker that has just started would make the pipeline slower than the many flows after it.
+    Before each measurement `warm_items` are worked. A broker that has just started would slow the
+    pipeline, which is measured first, and not the many flows.
     """
 
     flows: int = 5_000
