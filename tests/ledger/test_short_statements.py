@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pytest
@@ -45,6 +45,7 @@ THIRDS_WITHDRAWN: Final = (
     "insert into ledger.withdrawal"
     " select item_no[3], effective_date[3], 11, 'test', null, 1, ledger.now() from ledger.claim"
 )
+FIRSTS_WITHDRAWN: Final = THIRDS_WITHDRAWN.replace("[3]", "[1]")
 OF_TWO: Final = (
     "update ledger.claim set size = 2, item_no = item_no[:2], starts = starts[:2],"
     " effective_date = effective_date[:2], attempt = attempt[:2]"
@@ -63,6 +64,10 @@ FIRST_RUN_CLOSED: Final = (
 FIRST_RUN_SETTLED: Final = (
     "update ledger.run set ended = b'11' where run_no = (select min(run_no) from ledger.run)"
 )
+STARTED: Final = (
+    "update ledger.claim set started = 1 where fence = (select min(fence) from ledger.claim)"
+)
+ATTEMPTS: Final = "update ledger.claim set attempt = '{1, 2, 3}'"
 ONLY_BIT_SET: Final = "update ledger.run set ended = b'1'"
 FIRST_BIT_SET: Final = (
     "update ledger.run set ended = b'10' where run_no = (select min(run_no) from ledger.run)"
@@ -75,19 +80,26 @@ ONE: Final = ((EVIDENCE,),)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A start of the first two of three items in each of two claims, after `before`."""
+    """A start of two of three items in each of two claims, after `before`.
+
+    It begins at the item `first`; those before it were started.
+    """
 
     before: tuple[str, ...] = ()
     is_short: bool = True
+    first: int = 1
+    ends: tuple[int, int] = (2, 2)
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A settlement of a run for each of `outcomes`, from the first item on, after `before`."""
+    """A settlement of a run for each of `outcomes`, from the item `first` on, after `before`."""
 
     before: tuple[str, ...] = ()
     is_short: bool = True
+    first: int = 1
+    actor_no: int | None = None
     outcomes: tuple[Sequence[Outcome | None], ...] = (BOTH, BOTH)
 
 
@@ -96,9 +108,15 @@ STARTS: Final[dict[str, Start]] = {
     "a-run-an-item": Start(options={"run_items_max": [1, 2]}),
     "isolated": Start(options={"isolations": [RunIsolation.SLOT, RunIsolation.PROCESS]}),
     "all-of-the-claims": Start((OF_TWO,)),
+    "from-the-second": Start(first=2, ends=(2, 3)),
+    "from-the-second-a-run-an-item": Start(first=2, ends=(3, 3), options={"run_items_max": [1, 1]}),
+    "from-what-was-started": Start((STARTED,), is_short=False),
+    "beyond-the-end": Start(ends=(4, 2), is_short=False),
+    "backwards": Start(first=3, ends=(1, 3), is_short=False),
     "limited": Start((LIMITED_CLAIM,)),
     "withdrawn": Start((LAST_WITHDRAWN,), is_short=False),
     "withdrawn-later": Start((THIRDS_WITHDRAWN,)),
+    "withdrawn-before": Start((FIRSTS_WITHDRAWN,), first=2, ends=(3, 2)),
     "backoff": Start((BACKOFF,), is_short=False),
     "backoff-of-others": Start((BACKOFFS_OF_OTHERS,)),
     "one-is-closed": Start((FIRST_CLOSED,), is_short=False),
@@ -107,6 +125,10 @@ STARTS: Final[dict[str, Start]] = {
 SETTLEMENTS: Final[dict[str, Settle]] = {
     "plain": Settle(),
     "evidence": Settle(outcomes=((EVIDENCE, COMPLETED), BOTH)),
+    "later-items-and-attempts": Settle(
+        (ATTEMPTS,), first=2, outcomes=((EVIDENCE, COMPLETED), BOTH)
+    ),
+    "by-another-actor": Settle(actor_no=1),
     "some-go-on": Settle(outcomes=((None, EVIDENCE), (COMPLETED, None))),
     "the-last-of-a-run": Settle((FIRST_BIT_SET,), outcomes=((None, EVIDENCE), BOTH)),
     "limited": Settle((LIMITED,)),
@@ -123,6 +145,8 @@ SETTLEMENTS: Final[dict[str, Settle]] = {
     "one-is-settled": Settle((LIMITED, CIRCUIT, FIRST_RUN_SETTLED), is_short=False),
     "another-workers": Settle(("update ledger.run set worker_no = 4711",), is_short=False),
     "one-item": Settle(outcomes=ONE),
+    "one-later-item-of-another-attempt": Settle((ATTEMPTS,), first=3, outcomes=ONE),
+    "one-item-by-another-actor": Settle(actor_no=1, outcomes=ONE),
     "one-item-without-evidence": Settle(outcomes=((COMPLETED,),)),
     "one-item-limited": Settle((LIMITED,), outcomes=ONE),
     "one-item-circuit": Settle((LIMITED, CIRCUIT), outcomes=ONE),
@@ -135,11 +159,23 @@ SETTLEMENTS: Final[dict[str, Settle]] = {
 }
 
 
+async def _number_from(ledger: Ledger, number: int) -> None:
+    """Let what is written next have the numbers after this one."""
+    await ledger.connection.execute(
+        "select setval(format('%I.%I', schemaname, sequencename), $1) from pg_sequences"
+        " where schemaname = 'ledger' and sequencename ~ '^(run_run|rejected_write|transition)'",
+        number,
+    )
+
+
 async def _two_claims(ledger: Ledger) -> list[int]:
-    await set_clock(ledger.connection, NOON, 0)
-    await set_machine_clock(ledger.connection, NOON, 0)
+    """Claim three items twice, a second apart."""
+    await _number_from(ledger, 1)
     fences: list[int] = []
-    for _ in range(2):
+    for seconds in range(2):
+        at = NOON + timedelta(seconds=seconds)
+        await set_clock(ledger.connection, at, 0)
+        await set_machine_clock(ledger.connection, at, 0)
         await ledger.emit(3)
         fences.append((await ledger.claim()).fence)
     await ledger.emit()  # one waits
@@ -153,10 +189,7 @@ async def _written(
     names: set[str] = set()
     transaction = ledger.connection.transaction()
     await transaction.start()
-    await ledger.connection.execute(
-        "select setval(format('%I.%I', schemaname, sequencename), 1000) from pg_sequences"
-        " where schemaname = 'ledger' and sequencename ~ '^(run_run|rejected_write|transition)'"
-    )
+    await _number_from(ledger, 1000)
     with ledger.connection.query_logger(lambda query: names.add(name_of(query.query))):
         answer = await act()
     rows = {table: await read_rows(ledger, table) for table in TABLES}
@@ -187,12 +220,19 @@ async def _check_both(
     assert written == alone
 
 
+async def _start_before(ledger: Ledger, fences: Sequence[int], first: int) -> None:
+    for fence in fences if first > 1 else ():
+        await ledger.start(fence, 1, first - 1)
+
+
 @pytest.mark.parametrize("case", STARTS.values(), ids=STARTS.keys())
 async def test_a_short_start_writes_what_the_long_one_does(
     undone_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, case: Start
 ) -> None:
     ledger = undone_ledger
-    claims = await claim_ids(ledger.connection, await _two_claims(ledger))
+    fences = await _two_claims(ledger)
+    await _start_before(ledger, fences, case.first)
+    claims = await claim_ids(ledger.connection, fences)
     for query in case.before:
         await ledger.connection.execute(query)
 
@@ -200,8 +240,8 @@ async def test_a_short_start_writes_what_the_long_one_does(
         return await start_runs(
             ledger.connection,
             claims,
-            [1, 1],
-            [2, 2],
+            [case.first] * 2,
+            case.ends,
             worker_no=ledger.worker_no,
             lease_seconds=60,
             **case.options,
@@ -215,9 +255,11 @@ async def test_a_short_settlement_writes_what_the_long_one_does(
     undone_ledger: Ledger, monkeypatch: pytest.MonkeyPatch, case: Settle
 ) -> None:
     ledger = undone_ledger
+    fences = await _two_claims(ledger)
+    await _start_before(ledger, fences, case.first)
     run_nos = [
-        (await ledger.start(fence, 1, len(outcomes))).run_no or 0
-        for fence, outcomes in zip(await _two_claims(ledger), case.outcomes, strict=False)
+        (await ledger.start(fence, case.first, case.first + len(outcomes) - 1)).run_no or 0
+        for fence, outcomes in zip(fences, case.outcomes, strict=False)
     ]
     for query in case.before:
         await ledger.connection.execute(query)
@@ -229,7 +271,9 @@ async def test_a_short_settlement_writes_what_the_long_one_does(
     ]
 
     async def act() -> list[runs.RefusedSettlement]:
-        return await settle_runs(ledger.connection, settlements, ledger.worker_no)
+        return await settle_runs(
+            ledger.connection, settlements, ledger.worker_no, actor_no=case.actor_no
+        )
 
     await _check_both(ledger, monkeypatch, act, is_short=case.is_short)
 
