@@ -6,12 +6,17 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from dueledger.alerts.rules import RULES, AlertKey, AlertRule, Alerts, without_inhibited
+from dueledger.alerts.rules import (
+    ENDED_SECONDS,
+    RULES,
+    AlertKey,
+    AlertRule,
+    Alerts,
+    without_inhibited,
+)
 from dueledger.ledger.metrics import Metric
 from dueledger.ledger.store.alerts import AlertRow
 
-ENDED_SECONDS: Final = 30.0
-"""An alert ended if it was not found for so long."""
 SENDS_MAX: Final = 50
 """Notices of one pass to one channel; the others are sent in the next ones."""
 TEST: Final = "Test"
@@ -113,16 +118,18 @@ def due_notices(
 ) -> list[Notice]:
     """Return what is to be sent now: alerts that nothing inhibits, and ends of those sent.
 
-    The oldest first, and of each channel `per_channel_max` at most.
+    The oldest first, and of each channel `per_channel_max` at most. An alert inhibits others until
+    it has ended: what follows from it may end a moment later.
     """
-    open_ = {key: row.value for key, row in rows.items() if row.ended_at is None}
-    sendable = without_inhibited(open_)
+    sendable = without_inhibited(
+        {key: row.value for key, row in rows.items() if is_known(row) and not _has_ended(row, now)}
+    )
     notices: list[Notice] = []
     counts: Counter[str] = Counter()
     for key, row in sorted(rows.items(), key=lambda each: (each[1].since, each[0])):
         waiting: Collection[str] = ()
         if row.ended_at is not None:
-            if (now - row.ended_at).total_seconds() >= ENDED_SECONDS:
+            if _has_ended(row, now):
                 waiting = sorted(row.sent_to - row.end_sent_to)
         elif key in sendable and (now - row.since).total_seconds() >= _RULES[row.name].for_seconds:
             waiting = [channel for channel in channels if channel not in row.sent_to]
@@ -131,6 +138,10 @@ def due_notices(
                 counts[channel] += 1
                 notices.append(Notice(row, channel))
     return notices
+
+
+def _has_ended(row: AlertRow, now: datetime) -> bool:
+    return row.ended_at is not None and (now - row.ended_at).total_seconds() >= ENDED_SECONDS
 
 
 def after_sending(row: AlertRow, channel: str) -> AlertRow:

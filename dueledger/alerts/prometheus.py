@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import yaml
 
-from dueledger.alerts.rules import RULES, AlertRule
+from dueledger.alerts.rules import ENDED_SECONDS, RULES, AlertRule
 from dueledger.ledger.metrics import Metric, MetricType
 
 HEADER: Final = "# `make schema` writes this file from dueledger/alerts/rules.py.\n"
@@ -23,6 +23,7 @@ def _alert(rule: AlertRule) -> dict[str, Any]:
         "alert": f"Dueledger{rule.name}",
         "expr": rule.expression,
         "for": f"{rule.for_seconds}s",
+        "keep_firing_for": f"{ENDED_SECONDS}s",
         "labels": {"severity": str(rule.severity)},
         "annotations": {"summary": summary, "runbook": RUNBOOK + rule.anchor},
     }

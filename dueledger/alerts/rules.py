@@ -16,9 +16,11 @@ from dueledger.ledger.metrics import Metric, Sample
 DATABASE_BYTES_MAX: Final = 500e9
 """Size of the database above which DatabaseLarge stands, unless a setting says otherwise."""
 
-
 CERTIFICATE_SECONDS_MIN: Final = 14 * 86_400
 """Time until a certificate expires below which CertificateExpiring stands."""
+
+ENDED_SECONDS: Final = 30
+"""An alert ended if it was not found for so long."""
 
 
 class AlertSeverity(StrEnum):

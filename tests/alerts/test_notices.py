@@ -86,6 +86,24 @@ def test_alerts_that_one_channel_refuses_do_not_keep_others_from_it() -> None:
         assert sum(notice.channel == channel for notice in notices) == 50
 
 
+def test_an_alert_inhibits_others_until_it_has_ended() -> None:
+    """Partitions that were stalled by Kafka are read again a moment after it is back."""
+    kafka = AlertKey("KafkaUnreachable", ("worker",))
+    rows: AlertRows = {}
+    now, sent = BEGAN, list[tuple[int, str]]()
+    for seconds, found in ((0, {kafka, KEY}), (60, {kafka, KEY}), (90, {KEY}), (105, {KEY})):
+        now = BEGAN + timedelta(seconds=seconds)
+        rows = update_rows(rows, dict.fromkeys(found, 1.0), now)
+        for notice in due_notices(rows, ["mail"], now):
+            sent.append((seconds, notice.row.name))
+            key = AlertKey(notice.row.name, notice.row.labels)
+            rows[key] = after_sending(rows[key], notice.channel)
+    assert sent == [(60, "KafkaUnreachable")]
+    rows = update_rows(rows, {KEY: 1.0}, now + timedelta(seconds=15))
+    names = [notice.row.name for notice in due_notices(rows, ["mail"], now + timedelta(seconds=15))]
+    assert names == ["KafkaUnreachable", "TopicSilent"]
+
+
 def test_the_bound_of_the_database_is_a_setting() -> None:
     samples = [Sample(Metric.CLAIMERS, 1, ("allocator",)), Sample(Metric.DATABASE_BYTES, 2)]
     assert [key.name for key in evaluate(samples, database_bytes_max=1)] == ["DatabaseLarge"]

@@ -49,7 +49,7 @@ the day. `make schema` makes this page, and the files below, of the rules in the
 
 | file in `deploy/prometheus` | for |
 |---|---|
-| `rules.yml` | Prometheus |
+| `rules.yml` | Prometheus, from 2.42 on |
 | `inhibit.yml` | Alertmanager: which alert inhibits which; add it to its configuration |
 | `dashboard.json` | Grafana |
 
@@ -83,10 +83,10 @@ sends its end when it has been over for 30 seconds. An alert that fires again af
 
 ## The alerts
 
-An alert is not sent while another one fires that inhibits it, for the same tenant, kind, topic and
-dispatch where both name them. `KafkaUnreachable` inhibits no alert of items whose `dispatch` is
-`direct`. Of each metric, eight series have names and the others are `other`. Where an alert fires
-by such a series, the named ones are the oldest.
+An alert is not sent while another one fires that inhibits it, nor until that one has been over for
+30 seconds, for the same tenant, kind, topic and dispatch where both name them. `KafkaUnreachable`
+inhibits no alert of items whose `dispatch` is `direct`. Of each metric, eight series have names and
+the others are `other`. Where an alert fires by such a series, the named ones are the oldest.
 
 | alert | what is broken | it fires while | for | | inhibits |
 |---|---|---|---|---|---|
