@@ -286,17 +286,19 @@ class Allocator:
 
     async def _claim_heavy(self, counts: Counter[str]) -> None:
         """Make a bounded number of claims for heavy flows."""
-        publishing = self._heavy.publishing
+        publishing, pacer = self._heavy.publishing, self._state.flood_pacer
         try:
             async with self._pool.acquire() as connection:
                 for _ in range(self._settings.allocator_claims_max):
                     await self._pace_flood(connection)
-                    if self._stop.is_requested or not await self._heavy.claim_once(
-                        connection, counts
-                    ):
+                    if self._stop.is_requested:
+                        break
+                    pacer.began(monotonic())
+                    if not await self._heavy.claim_once(connection, counts):
                         break
                     if len(publishing) >= self._settings.allocator_publishing_max:
                         await asyncio.wait(publishing, return_when=asyncio.FIRST_COMPLETED)
+                    pacer.ended(monotonic())
         finally:
             await _wait_for_all(*publishing)
 
@@ -311,7 +313,6 @@ class Allocator:
         now = monotonic()
         if (rest := pacer.next_claim_at(now) - now) > 0:
             await self._stop.wait(rest)
-        pacer.claiming(monotonic())
 
 
 async def _wait_for_all(*work: Awaitable[None]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from dueledger.hindrance_facts import TimeText, in_utc
 from dueledger.hindrance_texts import TEXTS, Hindrance
 from dueledger.hindrances import Roles, find_hindrance, is_unread
+from dueledger.ledger.rules.flood_pace import SHARE_MIN
 
 _FLOW_FIELDS: Final = (
     *("tenant", "kind", "lane", "due", "due_capped", "oldest_due_at", "is_past_sla"),
@@ -157,7 +158,11 @@ def slowed_text(flow: Mapping[str, Any], at: TimeText = in_utc) -> str | None:
     share, since = flow["slowed_share"], flow["slowed_since"]
     if share is None:
         return None
-    text = f"since {at(since)} its items are claimed only {share:.0%} of the time, because "
+    least = ", the least that floods have" if share <= SHARE_MIN else ""
+    text = (
+        f"since {at(since)} its items are claimed in smaller shares and only {share:.0%} of the "
+        f"time{least}, because "
+    )
     if not flow["slowed_by"]:
         return text + "many items due at once begin slowly beside flows with a lag target"
     lag, target = flow["slowed_lag_seconds"], flow["slowed_lag_target_seconds"]

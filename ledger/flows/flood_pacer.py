@@ -35,8 +35,8 @@ class FloodPacer:
         self._share = 1.0
         self._spacing_seconds: float | None = None
         self._read_at = -inf
-        self._claimed_at = -inf
-        self._rests_until: float | None = None
+        self._began_at: float | None = None
+        self._rests_until = -inf
 
     @property
     def share(self) -> float:
@@ -53,16 +53,18 @@ class FloodPacer:
         return self._spacing_seconds
 
     def next_claim_at(self, now: float) -> float:
-        """Return when the next flood may be claimed, asked when the process could claim it now."""
-        if self._share == 1:
-            return now
-        if self._rests_until is None:
-            self._rests_until = now + rest_seconds(self._share, now - self._claimed_at)
-        return self._rests_until
+        """Return when the next flood may be claimed: at once, unless one was a moment ago."""
+        return now if self._share == 1 else max(now, self._rests_until)
 
-    def claiming(self, now: float) -> None:
+    def began(self, now: float) -> None:
         """Take note of a claim of a flood that starts now."""
-        self._claimed_at, self._rests_until = now, None
+        self._began_at = now
+
+    def ended(self, now: float) -> None:
+        """Take note that floods could be claimed again after the last claim: they rest from now."""
+        if self._began_at is not None:
+            self._rests_until = now + rest_seconds(self._share, now - self._began_at)
+            self._began_at = None
 
     @property
     def needs_refresh(self) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from dueledger.allocator import Allocator
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
+from tests.flood_rests import REST_SECONDS, least_pause, rest_always
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -50,3 +51,22 @@ async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_t
         assert measured[0] == measured[1] > 0
         assert stepped_at is not None
         assert largest <= 1000
+
+
+async def test_g12_a_flood_rests_after_each_of_its_claims(
+    start_allocator: Start,
+    emit: Emit,
+    limit: Limit,
+    make_drafts: Drafts,
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rests = rest_always(monkeypatch)
+    card = make_drafts(5, prefix="card", lane="card")
+    await emit([*make_drafts(3000, prefix="flood", lane="flood"), *card])
+    await limit("card", lag_target_seconds=3600)
+    counts = await (await start_allocator()).tick()
+    assert counts["published"] == 3005
+    assert len(rests) >= 3
+    assert all(share < 1 and busy > 0 for share, busy in rests)
+    assert await least_pause(connection) >= REST_SECONDS

@@ -263,9 +263,12 @@ async def test_a_flood_begins_slowly_and_has_its_full_speed_without_a_target(
     pacer = FloodPacer()
     await pacer.refresh(ledger.connection, LagTargets(0.05, 0.05))
     assert (pacer.share, pacer.items_of(4000)) == (SHARE_FIRST, 1000)
-    pacer.claiming(10.0)
-    assert pacer.next_claim_at(10.02) == pytest.approx(10.08)
+    assert pacer.next_claim_at(10.0) == 10.0  # nothing was claimed that it would rest from
+    pacer.began(10.0)
+    pacer.ended(10.02)
+    pacer.ended(10.04)  # it has rested since 10.02
     assert pacer.next_claim_at(10.05) == pytest.approx(10.08)
+    assert pacer.next_claim_at(60.0) == 60.0
     assert (pacer.needs_refresh, pacer.light_spacing_seconds) == (False, 0.0125)
     pacer.end()
     assert (pacer.share, pacer.items_of(4000), pacer.next_claim_at(10.03)) == (1, 4000, 10.03)
@@ -286,8 +289,9 @@ async def test_a_flood_says_how_it_is_slowed_and_why_and_no_other_flow_does(
     )
     flows = {row["lane"]: slowed_text(row) for row in await list_flows(ledger.connection)}
     assert flows == {
-        "": "since 2027-03-01 12:03:00 UTC its items are claimed only 12% of the time, because the "
-        f"lag of acme × {ledger.kind} × late was 180 ms, above its target of 50 ms",
+        "": "since 2027-03-01 12:03:00 UTC its items are claimed in smaller shares and only "
+        "12% of the time, the least that floods have, because the lag of "
+        f"acme × {ledger.kind} × late was 180 ms, above its target of 50 ms",
         "late": None,
     }
     zoned = PageClock(None, *zone_of("Europe/Berlin")).exact

@@ -98,6 +98,7 @@ class DirectSource(WorkSource):
         self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})
         self._flows = FlowQueue(self._handler_pools.key_of, serial_apart=True)
         self._pacer = FloodPacer()
+        self._flood_pools: set[PoolKey] = set()  # those of the last claim of floods
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
         self._wake = asyncio.Event()
@@ -228,12 +229,14 @@ class DirectSource(WorkSource):
         return capacities
 
     def _choose(self, capacities: Mapping[PoolKey, PoolCapacity]) -> list[FlowShare]:
-        self._flows.move_due(monotonic())
+        now = monotonic()
+        self._flows.move_due(now)
+        if self._flood_pools & capacities.keys():
+            self._pacer.ended(now)
         waiting = self._flows.waiting_groups()
         pool_keys = [pool_key for pool_key in capacities if pool_key in waiting]
         if not pool_keys:
             return []
-        now = monotonic()
         has_flood = bool(self._flows.waiting_groups([FlowLoad.HEAVY]) & capacities.keys())
         may_claim_flood = has_flood and self._pacer.next_claim_at(now) <= now
         loads = FlowLoad if may_claim_flood else (FlowLoad.LIGHT,)
@@ -252,8 +255,10 @@ class DirectSource(WorkSource):
                 flood_items=self._pacer.items_of,
             )
         ]
-        if any(share.load is FlowLoad.HEAVY for share in shares):
-            self._pacer.claiming(now)
+        floods = [share.flow for share in shares if share.load is FlowLoad.HEAVY]
+        if floods:
+            self._flood_pools = {self._handler_pools.key_of(flow) for flow in floods}
+            self._pacer.began(now)
         return shares
 
     async def _refresh_pace(self) -> None:

@@ -13,6 +13,7 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.flow_limits import update_circuits
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from tests.flood_rests import REST_SECONDS, least_pause, rest_always
 
 from .conftest import DirectWorker, Estate
 
@@ -309,8 +310,9 @@ async def test_retries_have_a_share_of_their_own_beside_first_attempts(
 
 
 async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_target(
-    estate: Estate, make_drafts: MakeDrafts
+    estate: Estate, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    rests = rest_always(monkeypatch)
     card = make_drafts(5, prefix="card", lane="card")
     await estate.emit([*make_drafts(3000, prefix="flood", lane="flood"), *card])
     await estate.connection.execute(
@@ -325,3 +327,6 @@ async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_t
     )
     assert measured["lane"] == "card"
     assert await estate.connection.fetchval("select share < 1 from ledger.flood_pace")
+    assert len(rests) >= 2
+    assert all(share < 1 and busy > 0 for share, busy in rests)
+    assert await least_pause(estate.connection) >= REST_SECONDS
