@@ -1,7 +1,8 @@
 """All benchmarks, round after round, each in a process of its own; one table of goals.
 
 A benchmark that fails is an entry with its error. With a folder, the documents of each round are
-kept there, a file a benchmark, and another run of the same sizes goes on from them.
+kept there, a file a benchmark. Another run goes on from those whose command line was the same, and
+leaves the others where they are.
 """
 
 import asyncio
@@ -63,15 +64,6 @@ class Planned:
         sizes = [part for option, value in values for part in (option, str(value))]
         return ["bench", self.name, *sizes, "--json"]
 
-    def is_of(self, document: Document, scale: float, *, quick: bool) -> bool:
-        """Return whether a document is of these sizes."""
-        options = document["options"]
-        values = self.values(scale, quick=quick).items()
-        return all(
-            options.get(option.removeprefix("--").replace("-", "_")) == value
-            for option, value in values
-        )
-
 
 PLAN: Final = (
     Planned(
@@ -80,7 +72,7 @@ PLAN: Final = (
     ),
     Planned("direct", (Size("--items", 500_000, 300_000, 5_000),)),
     Planned("emit", (Size("--items", 200_000, 100_000, 8_000),)),
-    Planned("lag", (Size("--seconds", 30.0, 10.0, 2.0), Size("--warm-seconds", 30.0, 10.0, 0.0))),
+    Planned("lag", (Size("--seconds", 30.0, 10.0, 2.0), Size("--warm-seconds", 30.0, 30.0, 0.0))),
     Planned(
         "backlog",
         (
@@ -96,6 +88,7 @@ PLAN: Final = (
             Size("--items", 1_000_000, 300_000, 5_000),
             Size("--seconds", 45.0, 15.0, 5.0),
             Size("--pipeline-items", 300_000, 200_000, 5_000),
+            Size("--warm-items", 100_000, 100_000, 2_000),
         ),
     ),
     Planned(
@@ -142,7 +135,7 @@ PLAN: Final = (
     Planned(
         "compare",
         (
-            Size("--items", 300_000, 100_000, 5_000),
+            Size("--items", 300_000, 300_000, 5_000),
             Size("--rounds", 1, 1, 1),
             Size("--warm-items", 100_000, 100_000, 2_000),
         ),
@@ -169,7 +162,7 @@ class BenchmarkRun:
         self._folder = folder
         self._say = say
         self._planned = [planned for planned in PLAN if not names or planned.name in names]
-        self._documents = {planned.name: self._stored(planned) for planned in self._planned}
+        self._kept = {planned.name: self._read(planned.name) for planned in self._planned}
         self._errors: dict[str, str] = {}
 
     async def run(self) -> Document:
@@ -180,7 +173,7 @@ class BenchmarkRun:
         try:
             for number in range(1, self._rounds + 1):
                 for planned in self._planned:
-                    if len(self._documents[planned.name]) < min(number, planned.rounds_max):
+                    if len(self._rounds_of(planned)) < min(number, planned.rounds_max):
                         await self._measure(planned)
         finally:
             loop.remove_signal_handler(signal.SIGTERM)
@@ -188,12 +181,14 @@ class BenchmarkRun:
             "benchmark": "all",
             "scale": self._scale,
             "quick": self._quick,
-            "rows": [row for planned in self._planned for row in self._rows(planned.name)],
+            "rows": [row for planned in self._planned for row in self._rows(planned)],
             "errors": self._errors,
         }
         if self._folder is not None and len(self._planned) == len(PLAN):
             _write(self._folder / "all.json", document)
-        return document | {"documents": self._documents}
+        return document | {
+            "documents": {planned.name: self._rounds_of(planned) for planned in self._planned}
+        }
 
     async def _measure(self, planned: Planned) -> None:
         if planned.name in self._errors:
@@ -205,26 +200,32 @@ class BenchmarkRun:
         if isinstance(outcome, str):
             self._errors[planned.name] = outcome
             return
-        rounds = self._documents[planned.name]
-        rounds.append(outcome | {"took_seconds": round(monotonic() - began)})
+        took = round(monotonic() - began)
+        rounds = self._kept[planned.name]
+        rounds.append(outcome | {"arguments": arguments, "took_seconds": took})
         if self._folder is not None:
             _write(
                 self._folder / f"{planned.name}.json", {"benchmark": planned.name, "rounds": rounds}
             )
 
-    def _stored(self, planned: Planned) -> list[Document]:
-        """Return the rounds of these sizes in the folder, at most as many as are wanted."""
-        if self._folder is None or not (file := self._folder / f"{planned.name}.json").exists():
+    def _read(self, name: str) -> list[Document]:
+        """Return all rounds of a benchmark in the folder."""
+        if self._folder is None or not (file := self._folder / f"{name}.json").exists():
             return []
-        rounds = json.loads(file.read_text(encoding="utf-8"))["rounds"]
-        return [one for one in rounds if planned.is_of(one, self._scale, quick=self._quick)]
+        rounds: list[Document] = json.loads(file.read_text(encoding="utf-8"))["rounds"]
+        return rounds
 
-    def _rows(self, name: str) -> list[Document]:
+    def _rounds_of(self, planned: Planned) -> list[Document]:
+        """Return the rounds with this command line: one that was run by hand has none."""
+        arguments = planned.arguments(self._scale, quick=self._quick)
+        return [one for one in self._kept[planned.name] if one.get("arguments") == arguments]
+
+    def _rows(self, planned: Planned) -> list[Document]:
         """Return one row for each goal of the last round over all rounds, and one with the error.
 
         A goal that only earlier rounds had is of an older version.
         """
-        documents = self._documents[name]
+        name, documents = planned.name, self._rounds_of(planned)
         rows: list[Document] = []
         for last in documents[-1:]:
             for says in (goal["goal"] for goal in last["goals"]):
@@ -248,8 +249,14 @@ def spread(goals: Sequence[Document]) -> Document:
     known = sorted(
         (goal for goal in goals if goal["figure"] is not None), key=lambda goal: goal["figure"]
     )
-    middle = known[(len(known) - 1) // 2 : len(known) // 2 + 1] or goals
-    median = min(middle, key=lambda goal: goal["reached"])
+    # Where less is better, figures below the bound reach it.
+    is_ceiling = any(
+        goal["reached"] == (goal["figure"] < goal["bound"])
+        for goal in known
+        if goal["figure"] != goal["bound"]
+    )
+    middle = len(known) // 2 if is_ceiling else (len(known) - 1) // 2
+    median = known[middle] if known else goals[0]
     return median | {
         "reached": median["reached"] and len(known) == len(goals),
         "least": known[0]["figure"] if known else None,

@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any, Final, final
 
 from bench.draining import Drained, ProcessSet, drain
-from bench.report import Goal, Measured
+from bench.report import Goal, Measured, at_most
 from bench.rig import Rig
 
 PIPELINE_GOAL: Final = 85_000
+PIPELINE_MICROSECONDS: Final = 22.0
 DIRECT_GOAL: Final = 140_000
+DIRECT_MICROSECONDS: Final = 13.5
+BUSY_GOAL: Final = 0.93
 
 
 @final
@@ -46,7 +49,10 @@ async def bench_pipeline(rig: Rig, options: PipelineOptions) -> Measured:
         drained = await drain(rig, ledger, options.items, processes, warm_items=options.warm_items)
     says = f"{PIPELINE_GOAL:,} items/s through Kafka"
     return Measured(
-        [Goal(says, drained.items_per_second, PIPELINE_GOAL, "items/s")],
+        [
+            Goal(says, drained.items_per_second, PIPELINE_GOAL, "items/s"),
+            *_cpu_goals(drained, PIPELINE_MICROSECONDS),
+        ],
         drained_fields(drained),
         drained.usage,
         drained.items,
@@ -60,11 +66,32 @@ async def bench_direct(rig: Rig, options: DirectOptions) -> Measured:
         drained = await drain(rig, ledger, options.items, processes)
     says = f"{DIRECT_GOAL:,} items/s without Kafka"
     return Measured(
-        [Goal(says, drained.items_per_second, DIRECT_GOAL, "items/s")],
+        [
+            Goal(says, drained.items_per_second, DIRECT_GOAL, "items/s"),
+            *_cpu_goals(drained, DIRECT_MICROSECONDS),
+        ],
         drained_fields(drained),
         drained.usage,
         drained.items,
     )
+
+
+def _cpu_goals(drained: Drained, microseconds: float) -> list[Goal]:
+    """Return how much CPU an item took, in all processes, and how busy the cores were meanwhile.
+
+    Busy with any program and the kernel, from before the first claim until after the last item.
+    """
+    usage = drained.usage
+    used = sum(usage.cpu_seconds.values()) / drained.items * 1e6
+    return [
+        at_most(f"at most {microseconds:g} us of CPU an item", round(used, 1), microseconds, "us"),
+        Goal(
+            f"the cores {BUSY_GOAL:.0%} busy",
+            round(usage.cores_busy / usage.cores, 3),
+            BUSY_GOAL,
+            "of all cores",
+        ),
+    ]
 
 
 def drained_fields(drained: Drained) -> dict[str, Any]:

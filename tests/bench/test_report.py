@@ -99,7 +99,23 @@ def test_a_scale_shrinks_sizes_to_their_least_and_keeps_whole_what_counts_whole_
 def test_a_goal_over_rounds_is_its_median_with_least_and_most(
     figures: list[float | None], middle: float | None, *, is_reached: bool
 ) -> None:
-    goals = [Goal("two", figure, 2, "s").document() for figure in figures]
+    _check_spread(figures, middle, is_reached=is_reached, is_ceiling=False)
+
+
+@pytest.mark.parametrize(
+    ("figures", "middle", "is_reached"),
+    [([1, 3], 3, False), ([1, 2], 2, True), ([2, 2], 2, True), ([4, 3], 4, False)],
+)
+def test_of_two_figures_the_larger_counts_where_less_is_better(
+    figures: list[float | None], middle: float, *, is_reached: bool
+) -> None:
+    _check_spread(figures, middle, is_reached=is_reached, is_ceiling=True)
+
+
+def _check_spread(
+    figures: list[float | None], middle: float | None, *, is_reached: bool, is_ceiling: bool
+) -> None:
+    goals = [Goal("two", figure, 2, "s", ceiling=is_ceiling).document() for figure in figures]
     known = [figure for figure in figures if figure is not None]
     assert every.spread(goals) == {
         "goal": "two",
@@ -153,6 +169,15 @@ async def test_rounds_go_on_from_those_of_the_same_sizes_and_some_run_once(
     assert await rows(3) == [("one", 3, 3), ("once", 2, 1)]
     assert asked == ["one", "once", "one", "one"]
     assert await rows(1, quick=True) == [("one", 5, 1), ("once", 6, 1)]
+    # Rounds of other sizes stay in the folder, and so do those that were run by hand.
+    file = tmp_path / "one.json"
+    kept = json.loads(file.read_text())
+    unplanned = {key: value for key, value in kept["rounds"][0].items() if key != "arguments"}
+    file.write_text(json.dumps(kept | {"rounds": [*kept["rounds"], unplanned]}))
+    assert await rows(4) == [("one", 3, 4), ("once", 2, 1)]
+    assert asked == ["one", "once", "one", "one", "one", "once", "one"]
+    rounds = json.loads(file.read_text())["rounds"]
+    assert [one["options"]["items"] for one in rounds] == [10, 10, 10, 5, 10, 10]
 
 
 @pytest.mark.full

@@ -84,7 +84,7 @@ async def test_lag_is_measured_each_way_at_each_rate(taken: Take) -> None:
 async def test_a_flood_is_measured_in_both_kinds_and_beside_a_lag_target(
     taken: Take,
 ) -> None:
-    options = FloodOptions(ITEMS * 2, flows=5, seconds=4.0, pipeline_items=ITEMS)
+    options = FloodOptions(ITEMS * 2, flows=5, seconds=4.0, pipeline_items=ITEMS, warm_items=ITEMS)
     document = await taken(bench_flood, options)
     assert len(document["floods"]) == 3
     assert all(one["others"]["items"] > 0 for one in document["floods"].values())
