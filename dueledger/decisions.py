@@ -13,15 +13,15 @@ from dueledger.ledger.errors import InvalidInput, NotFound, Problem
 from dueledger.ledger.item_verbs import MOVED, UNKNOWN, OperationVerb, refusal
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.items import ItemRequestResult, RequestResult
-from dueledger.ledger.store.operations import (
+from dueledger.ledger.store.applied_verbs import (
     ItemState,
     apply_verb,
     find_items_of_tenant,
     find_keyed_items,
     read_item_states,
 )
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.items import ItemRequestResult, RequestResult
 
 KEYED_ITEMS_MAX: Final = 1_000
 

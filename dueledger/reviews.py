@@ -7,10 +7,10 @@ from uuid import UUID
 from dueledger.ledger.errors import Conflict, NotFound
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.applied_verbs import find_items_of_tenant
 from dueledger.ledger.store.findings import find_finding
 from dueledger.ledger.store.flows import FlowScope
 from dueledger.ledger.store.items import show_item
-from dueledger.ledger.store.operations import find_items_of_tenant
 from dueledger.ledger.store.reviews import (
     ParkedFilter,
     TakenReview,

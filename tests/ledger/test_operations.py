@@ -16,6 +16,7 @@ from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.applied_verbs import apply_verb, find_keyed_items
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import RequestResult, emit_items
@@ -25,9 +26,7 @@ from dueledger.ledger.store.operations import (
     OperationProgress,
     abort_operation,
     advance_operation,
-    apply_verb,
     estimate_seconds,
-    find_keyed_items,
     find_open_operation,
     list_operations,
     pause_operation,
