@@ -43,7 +43,7 @@ _NONE: Final = (None, None)
 _ROUNDS_OF: Final = {(KAFKA, 100, True), (KAFKA, 1_000, False)}
 """Ways and rates at which a round has a goal, and whether items are emitted for now.
 
-The second is the earlier one: a claim has 5 to 7 items there, and no emission is in it.
+The second has no emission in it, and claims of about two items: rounds share wake-ups there.
 """
 ROUND_GOAL_MILLISECONDS: Final = 5.0
 
