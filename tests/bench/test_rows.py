@@ -39,6 +39,7 @@ async def test_the_pipeline_says_how_long_each_step_took_and_that_it_balanced(ta
     assert {"allocator", "worker", "bench"} <= set(document["cpu_microseconds_an_item"])
 
 
+@pytest.mark.full
 async def test_emission_is_measured_from_each_number_of_connections_and_once_more_as_a_repeat(
     taken: Take,
 ) -> None:
