@@ -223,15 +223,24 @@ class BenchmarkRun:
     def _rows(self, planned: Planned) -> list[Document]:
         """Return one row for each goal of the last round over all rounds, and one with the error.
 
-        A goal that only earlier rounds had is of an older version.
+        A goal that only earlier rounds had is of an older version. A row says when its rounds were
+        measured: those of other days may be of other code.
         """
         name, documents = planned.name, self._rounds_of(planned)
         rows: list[Document] = []
         for last in documents[-1:]:
             for says in (goal["goal"] for goal in last["goals"]):
-                rounds = [goal for each in documents for goal in each["goals"]]
-                ones = [goal for goal in rounds if goal["goal"] == says]
-                rows.append({"benchmark": name, **spread(ones), "bound_by": last["bound_by"]})
+                rounds = [(goal, each) for each in documents for goal in each["goals"]]
+                ones = [(goal, each) for goal, each in rounds if goal["goal"] == says]
+                rows.append(
+                    {
+                        "benchmark": name,
+                        **spread([goal for goal, _ in ones]),
+                        "first_at": ones[0][1]["measured_at"],
+                        "last_at": last["measured_at"],
+                        "bound_by": last["bound_by"],
+                    }
+                )
         if name in self._errors:
             error = self._errors[name].splitlines()[0]
             rows.append(

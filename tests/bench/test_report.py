@@ -150,19 +150,26 @@ async def test_rounds_go_on_from_those_of_the_same_sizes_and_some_run_once(
         goals = [Goal("fast", len(asked), 2, "s").document()]
         if len(asked) == 1:
             goals.append(Goal("older", 1, 2, "s").document())
-        return {"options": {"items": int(arguments[3])}, "goals": goals, "bound_by": "the CPU"}
+        return {
+            "options": {"items": int(arguments[3])},
+            "goals": goals,
+            "bound_by": "the CPU",
+            "measured_at": str(len(asked)),
+        }
 
     sizes = (every.Size("--items", 10, 5, 1),)
     plan = (every.Planned("one", sizes), every.Planned("once", sizes, rounds_max=1))
     monkeypatch.setattr(every, "PLAN", plan)
     monkeypatch.setattr(every, "_run", measured)
 
+    last: list[every.Document] = []
+
     async def rows(rounds: int, *, quick: bool = False) -> list[tuple[str, float, int]]:
         run = every.BenchmarkRun(
             quick=quick, rounds=rounds, folder=tmp_path, say=lambda _line: None
         )
-        found = (await run.run())["rows"]
-        return [(row["benchmark"], row["figure"], row["rounds"]) for row in found]
+        last[:] = (await run.run())["rows"]
+        return [(row["benchmark"], row["figure"], row["rounds"]) for row in last]
 
     assert await rows(1) == [("one", 1, 1), ("one", 1, 1), ("once", 2, 1)]
     # Goals of an older version have no row.
@@ -176,6 +183,7 @@ async def test_rounds_go_on_from_those_of_the_same_sizes_and_some_run_once(
     file.write_text(json.dumps(kept | {"rounds": [*kept["rounds"], unplanned]}))
     assert await rows(4) == [("one", 3, 4), ("once", 2, 1)]
     assert asked == ["one", "once", "one", "one", "one", "once", "one"]
+    assert (last[0]["first_at"], last[0]["last_at"]) == ("1", "7")
     rounds = json.loads(file.read_text())["rounds"]
     assert [one["options"]["items"] for one in rounds] == [10, 10, 10, 5, 10, 10]
 
