@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from bench.workload import WARM_ITEMS
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import JsonOption, exit_with, read_duration_seconds
 from dueledger.cli.output import print_document, print_fields, print_rows, say
@@ -93,7 +94,7 @@ def pipeline(
     items: ItemsOption = 600_000,
     allocators: AllocatorsOption = 1,
     workers: WorkersOption = 1,
-    warm_items: WarmItemsOption = 100_000,
+    warm_items: WarmItemsOption = WARM_ITEMS,
     json: JsonOption = False,
 ) -> None:
     """Emit items, then claim, publish, start and complete them through Kafka."""
@@ -227,7 +228,7 @@ def flood(
             help="Lag target of the others, as PT0.03S; without it, 1.3 times their p99 alone.",
         ),
     ] = None,
-    warm_items: WarmItemsOption = 100_000,
+    warm_items: WarmItemsOption = WARM_ITEMS,
     json: JsonOption = False,
 ) -> None:
     """Measure what a flood of one flow does to fifty others, and how fast it drains."""
@@ -257,7 +258,7 @@ def flows(
     blocked_items: Annotated[
         int, typer.Option("--blocked-items", min=2, max=ITEMS_MAX, help="Pending items of these.")
     ] = 1_000_000,
-    warm_items: WarmItemsOption = 100_000,
+    warm_items: WarmItemsOption = WARM_ITEMS,
     json: JsonOption = False,
 ) -> None:
     """Measure ten thousand flows, half of them paused or exhausted, against the pipeline."""
@@ -401,7 +402,7 @@ def compare(
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this peer; may be repeated.")
     ] = None,
-    warm_items: WarmItemsOption = 100_000,
+    warm_items: WarmItemsOption = WARM_ITEMS,
     json: JsonOption = False,
 ) -> None:
     """Run peers and ours on the same no-op jobs, rounds interleaved, and print the ratios."""

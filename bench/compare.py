@@ -12,6 +12,7 @@ from bench.peer_systems import PEERS, PeerRound, PeerUnavailable
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
 from bench.usage import bound_by
+from bench.workload import WARM_ITEMS
 from dueledger.ledger.errors import DueledgerError
 
 PIPELINE: Final = "dueledger pipeline"
@@ -40,7 +41,7 @@ class CompareOptions:
     items: int = 100_000
     rounds: int = 3
     only: tuple[str, ...] = ()
-    warm_items: int = 100_000
+    warm_items: int = WARM_ITEMS
 
 
 async def bench_compare(rig: Rig, options: CompareOptions) -> Measured:

@@ -18,6 +18,7 @@ from time import monotonic
 from typing import Any, Final, TypeAlias, final
 
 from bench.processes import Process, stop
+from bench.workload import WARM_ITEMS
 
 TIMEOUT_SECONDS: Final = 3 * 3600.0
 ERROR_LINES: Final = 12
@@ -65,10 +66,14 @@ class Planned:
         return ["bench", self.name, *sizes, "--json"]
 
 
+_WARM: Final = Size("--warm-items", WARM_ITEMS, WARM_ITEMS, 2_000)
 PLAN: Final = (
     Planned(
         "pipeline",
-        (Size("--items", 600_000, 300_000, 5_000), Size("--warm-items", 100_000, 100_000, 2_000)),
+        (
+            Size("--items", 600_000, 300_000, 5_000),
+            _WARM,
+        ),
     ),
     Planned("direct", (Size("--items", 500_000, 300_000, 5_000),)),
     Planned("emit", (Size("--items", 200_000, 100_000, 8_000),)),
@@ -88,7 +93,7 @@ PLAN: Final = (
             Size("--items", 1_000_000, 300_000, 5_000),
             Size("--seconds", 45.0, 15.0, 5.0),
             Size("--pipeline-items", 300_000, 200_000, 5_000),
-            Size("--warm-items", 100_000, 100_000, 2_000),
+            _WARM,
         ),
     ),
     Planned(
@@ -98,7 +103,7 @@ PLAN: Final = (
             Size("--blocked-flows", 5_000, 5_000, 50),
             Size("--items", 300_000, 200_000, 5_000),
             Size("--blocked-items", 1_000_000, 300_000, 5_000),
-            Size("--warm-items", 100_000, 100_000, 2_000),
+            _WARM,
         ),
     ),
     Planned("reconcile", (Size("--items", 1_000_000, 300_000, 20_000),)),
@@ -137,7 +142,7 @@ PLAN: Final = (
         (
             Size("--items", 300_000, 300_000, 5_000),
             Size("--rounds", 1, 1, 1),
-            Size("--warm-items", 100_000, 100_000, 2_000),
+            _WARM,
         ),
     ),
 )

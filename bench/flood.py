@@ -15,7 +15,7 @@ from bench.measurements import Lag, StepTimes
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
 from bench.usage import Usage, bound_by
-from bench.workload import tenant_flows
+from bench.workload import WARM_ITEMS, tenant_flows
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 
 LAG_GOAL: Final = 1.2
@@ -47,7 +47,7 @@ class FloodOptions:
     seconds: float = 45.0
     pipeline_items: int = 300_000
     lag_target_seconds: float | None = None
-    warm_items: int = 100_000
+    warm_items: int = WARM_ITEMS
 
 
 @final

@@ -8,7 +8,7 @@ from bench.ledgers import Ledger
 from bench.pipeline import drained_fields
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
-from bench.workload import DUE_AT, TENANTS
+from bench.workload import DUE_AT, TENANTS, WARM_ITEMS
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import spend_tokens
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
@@ -32,7 +32,7 @@ class FlowsOptions:
     blocked_flows: int = 5_000
     items: int = 300_000
     blocked_items: int = 1_000_000
-    warm_items: int = 100_000
+    warm_items: int = WARM_ITEMS
 
 
 async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:

@@ -8,6 +8,8 @@ from dueledger.ledger.rules.drafts import ItemDraft
 
 KINDS_VARIABLE: Final = "DUELEDGER_BENCH_KINDS"
 BATCH: Final = 4000
+WARM_ITEMS: Final = 500_000
+"""A broker that has just started compiles its code for so long, which a rate should not contain."""
 TENANTS: Final = 10
 DUE_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 FIRST_DATE: Final = date(2027, 3, 1)
