@@ -114,15 +114,22 @@ def due_notices(
     channels: Collection[str],
     now: datetime,
     *,
+    beside: AlertRows | None = None,
     per_channel_max: int = SENDS_MAX,
 ) -> list[Notice]:
     """Return what is to be sent now: alerts that nothing inhibits, and ends of those sent.
 
-    The oldest first, and of each channel `per_channel_max` at most. An alert inhibits others until
-    it has ended: what follows from it may end a moment later.
+    The oldest first, and of each channel `per_channel_max` at most. Alerts of `beside` inhibit as
+    those of `rows` do. One that was sent inhibits others until it has ended: what follows from it
+    may end a moment later.
     """
     sendable = without_inhibited(
-        {key: row.value for key, row in rows.items() if is_known(row) and not _has_ended(row, now)}
+        {
+            key: row.value
+            for key, row in {**(beside or {}), **rows}.items()
+            if is_known(row)
+            and (row.ended_at is None or (row.sent_to and not _has_ended(row, now)))
+        }
     )
     notices: list[Notice] = []
     counts: Counter[str] = Counter()

@@ -143,7 +143,7 @@ class Alerter:
         sent = failed = 0
         refused: set[str] = set()
         ends_at = self._clock() + PASS_SECONDS
-        for notice in due_notices(rows, self._channels, now):
+        for notice in due_notices(rows, self._channels, now, beside=self._own):
             if self._clock() > ends_at:
                 break
             if notice.channel in refused:

@@ -23,10 +23,19 @@ def _alert(rule: AlertRule) -> dict[str, Any]:
         "alert": f"Dueledger{rule.name}",
         "expr": rule.expression,
         "for": f"{rule.for_seconds}s",
-        "keep_firing_for": f"{ENDED_SECONDS}s",
+        **({"keep_firing_for": f"{seconds}s"} if (seconds := _kept_seconds(rule)) else {}),
         "labels": {"severity": str(rule.severity)},
         "annotations": {"summary": summary, "runbook": RUNBOOK + rule.anchor},
     }
+
+
+def _kept_seconds(rule: AlertRule) -> int:
+    """Return how long an alert fires after it was last found: longer than those that it inhibits.
+
+    What follows from it may end a moment later, and would fire alone then.
+    """
+    inhibited = [_kept_seconds(each) for each in RULES if each.name in rule.inhibits]
+    return ENDED_SECONDS + max(inhibited) if inhibited else 0
 
 
 def rules_file() -> str:

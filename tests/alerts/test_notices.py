@@ -104,6 +104,28 @@ def test_an_alert_inhibits_others_until_it_has_ended() -> None:
     assert names == ["KafkaUnreachable", "TopicSilent"]
 
 
+def test_an_alert_that_comes_and_goes_and_is_never_sent_keeps_no_other_from_being_sent() -> None:
+    kafka = AlertKey("KafkaUnreachable", ("worker",))
+    rows: AlertRows = {}
+    names: set[str] = set()
+    for step in range(12):
+        now = BEGAN + timedelta(seconds=15 * step)
+        found = {KEY} if step % 2 else {kafka, KEY}
+        rows = update_rows(rows, dict.fromkeys(found, 1.0), now)
+        names |= {notice.row.name for notice in due_notices(rows, ["mail"], now)}
+        rows = {key: row for key, row in rows.items() if not row.is_over}
+    assert names == {"TopicSilent"}
+
+
+def test_what_is_found_beside_inhibits_as_well() -> None:
+    postgres = AlertKey("PostgresUnreachable", ("alert",))
+    rows = update_rows({}, {KEY: 1.0}, BEGAN)
+    beside = update_rows({}, {postgres: 1.0}, BEGAN)
+    now = BEGAN + timedelta(seconds=60)
+    assert due_notices(rows, ["mail"], now, beside=beside) == []
+    assert len(due_notices(rows, ["mail"], now)) == 1
+
+
 def test_the_bound_of_the_database_is_a_setting() -> None:
     samples = [Sample(Metric.CLAIMERS, 1, ("allocator",)), Sample(Metric.DATABASE_BYTES, 2)]
     assert [key.name for key in evaluate(samples, database_bytes_max=1)] == ["DatabaseLarge"]

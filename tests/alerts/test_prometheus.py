@@ -83,8 +83,8 @@ sends its end when it has been over for 30 seconds. An alert that fires again af
 
 ## The alerts
 
-An alert is not sent while another one fires that inhibits it, nor until that one has been over for
-30 seconds, for the same tenant, kind, topic and dispatch where both name them. `KafkaUnreachable`
+An alert is not sent while another one that inhibits it fires, or ended less than 30 seconds ago.
+Both must have the same tenant, kind, topic and dispatch, where both name them. `KafkaUnreachable`
 inhibits no alert of items whose `dispatch` is `direct`. Of each metric, eight series have names and
 the others are `other`. Where an alert fires by such a series, the named ones are the oldest.
 
@@ -136,6 +136,18 @@ def test_alerts_inhibit_others_that_exist_and_none_inhibits_what_inhibits_it() -
 
     for name in inhibits:
         assert name not in set(reached(name))
+
+
+def test_an_alert_fires_longer_than_those_that_it_inhibits_once_both_have_ended() -> None:
+    groups = yaml.safe_load((FOLDER / "rules.yml").read_text())["groups"]
+    kept = {
+        rule["alert"].removeprefix("Dueledger"): int(rule.get("keep_firing_for", "0s")[:-1])
+        for group in groups
+        for rule in group["rules"]
+    }
+    for rule in RULES:
+        assert all(kept[rule.name] >= kept[name] + 30 for name in rule.inhibits)
+    assert kept["PostgresUnreachable"] <= 120
 
 
 @needs_promtool
