@@ -160,7 +160,7 @@ def slowed_text(flow: Mapping[str, Any], at: TimeText = in_utc) -> str | None:
         return None
     least = ", the least that floods have" if share <= SHARE_MIN else ""
     text = (
-        f"since {at(since)} its items are claimed in smaller shares and only {share:.0%} of the "
+        f"since {at(since)} fewer of its items are claimed at once, and only {share:.0%} of the "
         f"time{least}, because "
     )
     if not flow["slowed_by"]:

@@ -34,5 +34,6 @@ def rest_always(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
 
 async def least_pause(connection: Connection) -> float:
     """Return the least time between claims of 500 items or more, as floods have them."""
-    seconds: float = await connection.fetchval(_LEAST_PAUSE)
+    seconds: float | None = await connection.fetchval(_LEAST_PAUSE)
+    assert seconds is not None, "there were no two such claims"
     return seconds

@@ -53,7 +53,7 @@ class FloodPacer:
         return self._spacing_seconds
 
     def next_claim_at(self, now: float) -> float:
-        """Return when the next flood may be claimed: at once, unless one was a moment ago."""
+        """Return when the next flood may be claimed: now, or when the rest after the last ends."""
         return now if self._share == 1 else max(now, self._rests_until)
 
     def began(self, now: float) -> None:
@@ -61,7 +61,10 @@ class FloodPacer:
         self._began_at = now
 
     def ended(self, now: float) -> None:
-        """Take note that floods could be claimed again after the last claim: they rest from now."""
+        """Take note that the process could claim a flood again: it rests from now on.
+
+        Does nothing if it rests already.
+        """
         if self._began_at is not None:
             self._rests_until = now + rest_seconds(self._share, now - self._began_at)
             self._began_at = None

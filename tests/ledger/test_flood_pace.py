@@ -289,14 +289,14 @@ async def test_a_flood_says_how_it_is_slowed_and_why_and_no_other_flow_does(
     )
     flows = {row["lane"]: slowed_text(row) for row in await list_flows(ledger.connection)}
     assert flows == {
-        "": "since 2027-03-01 12:03:00 UTC its items are claimed in smaller shares and only "
+        "": "since 2027-03-01 12:03:00 UTC fewer of its items are claimed at once, and only "
         "12% of the time, the least that floods have, because the lag of "
         f"acme × {ledger.kind} × late was 180 ms, above its target of 50 ms",
         "late": None,
     }
     zoned = PageClock(None, *zone_of("Europe/Berlin")).exact
     [text] = filter(None, (slowed_text(row, zoned) for row in await list_flows(ledger.connection)))
-    assert text.startswith("since 2027-03-01 13:03:00 +01:00 its items")
+    assert text.startswith("since 2027-03-01 13:03:00 +01:00 fewer of its items")
     await ledger.connection.execute(
         "update ledger.flood_pace set stepped_at = stepped_at - interval '1 minute'"
     )

@@ -26,7 +26,7 @@ from dueledger.workers.lost_runs import LostRuns
 from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from dueledger.ledger.metrics import Sample
     from dueledger.ledger.store.claims import DueFlow
@@ -231,8 +231,7 @@ class DirectSource(WorkSource):
     def _choose(self, capacities: Mapping[PoolKey, PoolCapacity]) -> list[FlowShare]:
         now = monotonic()
         self._flows.move_due(now)
-        if self._flood_pools & capacities.keys():
-            self._pacer.ended(now)
+        self._end_flood_claim(capacities.keys(), now)
         waiting = self._flows.waiting_groups()
         pool_keys = [pool_key for pool_key in capacities if pool_key in waiting]
         if not pool_keys:
@@ -261,6 +260,12 @@ class DirectSource(WorkSource):
             self._pacer.began(now)
         return shares
 
+    def _end_flood_claim(self, free: Collection[PoolKey], now: float) -> None:
+        """Let floods rest, if one of their pools is free: until then the last claim goes on."""
+        waiting = self._flows.waiting_groups([FlowLoad.HEAVY])
+        if not (self._flood_pools | waiting).isdisjoint(free):
+            self._pacer.ended(now)
+
     async def _refresh_pace(self) -> None:
         """Read and step the pace of floods, if there are floods and lag targets."""
         targets = None
@@ -276,6 +281,7 @@ class DirectSource(WorkSource):
         now = monotonic()
         self._flows.move_due(now)
         capacities = self._capacities().keys()
+        self._end_flood_claim(capacities, now)
         if self._can_take_suspects() or self._flows.waiting_groups([FlowLoad.LIGHT]) & capacities:
             return now
         if self._flows.waiting_groups([FlowLoad.HEAVY]) & capacities:

@@ -327,6 +327,7 @@ async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_t
     )
     assert measured["lane"] == "card"
     assert await estate.connection.fetchval("select share < 1 from ledger.flood_pace")
-    assert len(rests) >= 2
-    assert all(share < 1 and busy > 0 for share, busy in rests)
+    busy = [seconds for share, seconds in rests if share < 1]
+    assert len(busy) >= 2
+    assert all(seconds > 0 for seconds in busy)
     assert await least_pause(estate.connection) >= REST_SECONDS
