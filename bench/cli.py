@@ -83,7 +83,8 @@ def every(
         print_document(document)
     else:
         columns = (
-            *("benchmark", "goal", "figure", "unit", "least", "most", "rounds", "reached", "error"),
+            *("benchmark", "goal", "figure", "unit", "least", "most", "rounds", "reached"),
+            *("first_at", "last_at", "error"),
         )
         print_rows(document["rows"], columns, empty="nothing was measured")
     exit_with(ExitCode.FINDINGS if document["errors"] else ExitCode.DONE)
@@ -225,7 +226,7 @@ def flood(
         typer.Option(
             "--lag-target",
             metavar="DURATION",
-            help="Lag target of the others, as PT0.03S; without it, 1.3 times their p99 alone.",
+            help="Lag target of the others, as PT0.03S; without it, their p99 without a flood.",
         ),
     ] = None,
     warm_items: WarmItemsOption = WARM_ITEMS,

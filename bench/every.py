@@ -167,7 +167,7 @@ class BenchmarkRun:
         self._folder = folder
         self._say = say
         self._planned = [planned for planned in PLAN if not names or planned.name in names]
-        self._kept = {planned.name: self._read(planned.name) for planned in self._planned}
+        self._kept = {planned.name: self._read_kept(planned.name) for planned in self._planned}
         self._errors: dict[str, str] = {}
 
     async def run(self) -> Document:
@@ -213,7 +213,7 @@ class BenchmarkRun:
                 self._folder / f"{planned.name}.json", {"benchmark": planned.name, "rounds": rounds}
             )
 
-    def _read(self, name: str) -> list[Document]:
+    def _read_kept(self, name: str) -> list[Document]:
         """Return all rounds of a benchmark in the folder."""
         if self._folder is None or not (file := self._folder / f"{name}.json").exists():
             return []

@@ -22,8 +22,6 @@ LAG_GOAL: Final = 1.2
 RATE_GOAL: Final = 0.8
 TARGET_LAG_GOAL: Final = 1.5
 TARGET_RATE_GOAL: Final = 0.5
-TARGET_RATIO: Final = 1.3
-"""The lag target against the p99 of the others alone, whose goal beside a flood is 1.5 times."""
 BREAKS_AFTER_SECONDS: Final = 2.0
 OTHERS: Final = "OTHER-"
 FLOOD: Final = "FLOOD-"
@@ -37,7 +35,8 @@ SLOWED: Final = "the others' kind, with a lag target"
 class FloodOptions:
     """The flood, the others, their duration, and the items of the pipeline.
 
-    Without `lag_target_seconds` the target is 1.3 times the p99 of the others while they are alone.
+    Without `lag_target_seconds` the target is the p99 of the others while they are alone: what
+    somebody asks for who wants them to stay as they are.
     The pipeline works `warm_items` before: a broker that has just started compiles its code.
     """
 
@@ -66,7 +65,7 @@ async def bench_flood(rig: Rig, options: FloodOptions) -> Measured:
             rig, ledger, options.pipeline_items, ProcessSet(), warm_items=options.warm_items
         )
     alone = await _alone(rig, options)
-    target_seconds = options.lag_target_seconds or TARGET_RATIO * alone.p99_milliseconds / 1000
+    target_seconds = options.lag_target_seconds or alone.p99_milliseconds / 1000
     floods = {
         OWN_KIND: await _flooded(rig, options, OWN_KIND),
         SAME_KIND: await _flooded(rig, options, SAME_KIND),
