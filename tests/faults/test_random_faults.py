@@ -42,7 +42,7 @@ async def _run_for(site: Site, seconds: float, *, pace: float = 1.0) -> None:
         print(*storm.steps, sep="\n")  # noqa: T201
 
 
-@pytest.mark.full  # `make test` has the shortened minute of test_recovery
+@pytest.mark.full  # `make test` has three seconds of it, in test_recovery
 @pytest.mark.long
 async def test_g5_a_minute_of_random_faults_breaks_no_guarantee(site: Site) -> None:
     """As many faults as in two minutes of the longer run: half of the items cost half."""
