@@ -70,10 +70,7 @@ _WARM: Final = Size("--warm-items", WARM_ITEMS, WARM_ITEMS, 2_000)
 PLAN: Final = (
     Planned(
         "pipeline",
-        (
-            Size("--items", 600_000, 300_000, 5_000),
-            _WARM,
-        ),
+        (Size("--items", 600_000, 300_000, 5_000), _WARM),
     ),
     Planned("direct", (Size("--items", 500_000, 300_000, 5_000),)),
     Planned("emit", (Size("--items", 200_000, 100_000, 8_000),)),
@@ -235,14 +232,18 @@ class BenchmarkRun:
         rows: list[Document] = []
         for last in documents[-1:]:
             for says in (goal["goal"] for goal in last["goals"]):
-                rounds = [(goal, each) for each in documents for goal in each["goals"]]
-                ones = [(goal, each) for goal, each in rounds if goal["goal"] == says]
+                ones = [
+                    (goal, each["measured_at"])
+                    for each in documents
+                    for goal in each["goals"]
+                    if goal["goal"] == says
+                ]
                 rows.append(
                     {
                         "benchmark": name,
                         **spread([goal for goal, _ in ones]),
-                        "first_at": ones[0][1]["measured_at"],
-                        "last_at": last["measured_at"],
+                        "first_at": ones[0][1],
+                        "last_at": ones[-1][1],
                         "bound_by": last["bound_by"],
                     }
                 )

@@ -20,13 +20,15 @@ from (
 """
 
 
-def rest_always(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, float]]:
-    """Let floods rest for REST_SECONDS; return what each rest is asked for: share, busy seconds."""
+def rest_always(
+    monkeypatch: pytest.MonkeyPatch, seconds: float = REST_SECONDS
+) -> list[tuple[float, float]]:
+    """Let floods rest for so long; return what each rest is asked for: share, busy seconds."""
     asked: list[tuple[float, float]] = []
 
     def rest(share: float, busy_seconds: float) -> float:
         asked.append((share, busy_seconds))
-        return REST_SECONDS
+        return seconds
 
     monkeypatch.setattr(flood_pacer, "rest_seconds", rest)
     return asked

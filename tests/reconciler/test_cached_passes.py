@@ -34,7 +34,7 @@ pytestmark = pytest.mark.long
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 WEEK = timedelta(days=7)
 MONTHS = [date(2027, month, 10) for month in range(2, 8)]
-STEPS = 10
+STEPS = 20
 STEPS_IN_FULL = 30
 EVENT_RULE = """
 definition: renewal

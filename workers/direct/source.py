@@ -98,7 +98,7 @@ class DirectSource(WorkSource):
         self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})
         self._flows = FlowQueue(self._handler_pools.key_of, serial_apart=True)
         self._pacer = FloodPacer()
-        self._flood_pools: set[PoolKey] = set()  # those of the last claim of floods
+        self._flood_pools: set[PoolKey] = set()  # those of a claim of floods that goes on
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
         self._wake = asyncio.Event()
@@ -262,9 +262,12 @@ class DirectSource(WorkSource):
 
     def _end_flood_claim(self, free: Collection[PoolKey], now: float) -> None:
         """Let floods rest, if one of their pools is free: until then the last claim goes on."""
+        if not self._flood_pools:
+            return
         waiting = self._flows.waiting_groups([FlowLoad.HEAVY])
         if not (self._flood_pools | waiting).isdisjoint(free):
             self._pacer.ended(now)
+            self._flood_pools = set()
 
     async def _refresh_pace(self) -> None:
         """Read and step the pace of floods, if there are floods and lag targets."""

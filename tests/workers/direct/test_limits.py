@@ -13,13 +13,16 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.flow_limits import update_circuits
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
-from tests.flood_rests import REST_SECONDS, least_pause, rest_always
+from tests.flood_rests import least_pause, rest_always
 
 from .conftest import DirectWorker, Estate
 
 pytestmark = pytest.mark.long
 
 MakeDrafts = Callable[..., list[ItemDraft]]
+
+LONG_REST_SECONDS = 0.6
+"""Longer than a pause between claims that settling makes."""
 
 
 def gathering(kind: str, seen: list[str], **options: int) -> Handlers:
@@ -312,7 +315,7 @@ async def test_retries_have_a_share_of_their_own_beside_first_attempts(
 async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_target(
     estate: Estate, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rests = rest_always(monkeypatch)
+    rests = rest_always(monkeypatch, LONG_REST_SECONDS)
     card = make_drafts(5, prefix="card", lane="card")
     await estate.emit([*make_drafts(3000, prefix="flood", lane="flood"), *card])
     await estate.connection.execute(
@@ -330,4 +333,4 @@ async def test_g12_a_flood_is_claimed_in_small_shares_beside_a_flow_with_a_lag_t
     busy = [seconds for share, seconds in rests if share < 1]
     assert len(busy) >= 2
     assert all(seconds > 0 for seconds in busy)
-    assert await least_pause(estate.connection) >= REST_SECONDS
+    assert await least_pause(estate.connection) >= LONG_REST_SECONDS
